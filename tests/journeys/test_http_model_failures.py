@@ -8,6 +8,7 @@ import httpx
 import msgspec
 import pytest
 
+from tenuto.access import KeyRole
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, ModelTimeout
 from tenuto.llm import Call, Fail, Say, ScriptedModel
 from tests.journeys.door import ANN, Door, playing, served
@@ -88,6 +89,20 @@ async def test_what_a_tool_raised_is_in_the_trace_under_the_privacy_policy() -> 
     assert run["error"] == "tool_failed"
     assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (talking.py:")
     assert "no order" not in reply.text
+
+
+async def test_what_code_raised_is_not_shown_to_a_user_with_a_key_of_their_own() -> None:
+    tool = Adder(fault=ValueError("no route to db.internal"))
+    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,)), locked=True) as door:
+        user, admin = await door.key(user="ann"), await door.key(user="ann", role=KeyRole.ADMIN)
+        reply = await door.http.post("/v1/chat", headers=user, json={"message": "1+2?"})
+        trace_id = reply.json()["trace_id"]
+        paths = [f"/v1/traces/{trace_id}", f"/v1/npc/traces/{trace_id}", "/v1/traces"]
+        shown, internal = [[(await door.http.get(path, headers=key)).text for path in paths] for key in (user, admin)]
+
+    assert ["tool_failed" in text for text in shown] == [True] * 3
+    assert ["db.internal" in text for text in shown] == [False] * 3
+    assert ["db.internal" in text for text in internal] == [True] * 3
 
 
 async def _turn_and_status(door: Door) -> dict[str, Any]:

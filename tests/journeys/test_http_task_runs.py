@@ -14,6 +14,7 @@ import httpx
 import msgspec
 import pytest
 
+from tenuto.access import KeyRole
 from tenuto.model.plan import TaskProgress
 from tenuto.tasks.agents import AgentContext
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
@@ -371,6 +372,19 @@ async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
         assert SAID not in "".join([*timelines, caplog.text])
 
 
+async def test_what_an_agent_raised_is_not_shown_to_a_user_with_a_key_of_their_own() -> None:
+    async with office_at(locked=True) as (door, _):
+        user, admin = await door.key(user="ann"), await door.key(user="ann", role=KeyRole.ADMIN)
+        task_id = (await submitted(door, {"id": "a", "agent": "broken"}, who=user)).json()["id"]
+        await wait_for_end(door.tenuto.tasks, door.tenuto.scope(tenant="acme", user="ann"), task_id)
+        paths = [f"/v1/tasks/{task_id}", "/v1/tasks"]
+        shown, internal = [[(await door.http.get(path, headers=key)).text for path in paths] for key in (user, admin)]
+
+    assert ["agent_failed" in text for text in shown] == [True, True]
+    assert [SAID in text for text in shown] == [False, False]
+    assert [SAID in text for text in internal] == [True, True]
+
+
 async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
     async with office_at() as (door, office):
         who = {**ANN, "Idempotency-Key": "k1"}
@@ -378,11 +392,12 @@ async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
         other = await submitted(door, READ, WRITE, who=who)
         await ended(door, first.json()["id"])
         later = await submitted(door, READ, who=who)
+        other_later = await submitted(door, READ, WRITE, who=who)
 
     assert first.json()["id"] == again.json()["id"] == later.json()["id"]
     assert [answer.status_code for answer in (first, again, later)] == [202] * 3
     assert later.json()["status"] == "completed"
-    assert code(other) == (409, "idempotency_key_reused")
+    assert code(other) == code(other_later) == (409, "idempotency_key_reused")
     assert office.calls == ["read"]
 
 

@@ -22,8 +22,9 @@ _ARGUMENTS: Final = ("arguments", "parameters", "input", "args", "tool_input", "
 # What may stand first in the object of a call.
 _KEYS: Final = (*_NAMES, *_ARGUMENTS, "type", "id", "tool_call", "tool_calls")
 # What may stand around an object: a fence, a list, or a mark of the model's own such as <tool_call> or [TOOL_CALLS].
-_AROUND: Final = r"(?:`++\w*+\s*+|<\|?[\w/]*+\|?>?\s*+|\[\w*+\]?\s*+)"
-_START: Final = re.compile(rf"{_AROUND}*+\{{|{_AROUND}++\Z", re.ASCII)
+# Bounded, as all of it is held back and is read again with each piece.
+_AROUND: Final = r"(?:`{1,8}+\w{0,40}+\s{0,40}+|<\|?[\w/]{0,40}+\|?>?\s{0,40}+|\[\w{0,40}+\]?\s{0,40}+)"
+_START: Final = re.compile(rf"{_AROUND}{{0,6}}+\{{|{_AROUND}{{1,6}}+\Z", re.ASCII)
 # Most pieces of a stream have none of these.
 _BEGINS: Final = re.compile(r"[`<\[{]")
 _HEAD: Final = re.compile(r'\{\s*+(?:"([^"]*+)(")?+\s*+(?::\s*+(?:"([^"]*+)(")?+)?+)?+)?+')
@@ -39,22 +40,24 @@ class WrittenCalls:
         self.calls: list[ToolCall] = []
         self._names = names
         self._held = ""
+        self._closes = False
 
     def feed(self, text: str) -> str:
         """The text that is certainly no call."""
         if not self._names or not (self._held or self.calls or _BEGINS.search(text)):
             return text
         self._held += text
+        self._closes = "}" in text
         return "".join(self._read())
 
     def flush(self) -> str:
         """The rest, at the end of the answer."""
         held, self._held = self._held, ""
         start = held.find("{")
-        head = _HEAD.match(held, start) if start >= 0 else None
-        if head is not None and head[1] in _NAMES and head[4] and head[3] in self._names:
+        name = _tool_named_at(held, start, self._names) if start >= 0 else None
+        if name is not None:
             written = make_storable(held[start:])[:_UNREADABLE]
-            self.calls.append(ToolCall(id=fresh_id(), name=head[3], arguments={UNREADABLE: written}))
+            self.calls.append(ToolCall(id=fresh_id(), name=name, arguments={UNREADABLE: written}))
         return "" if self.calls else held
 
     def _read(self) -> Iterator[str]:
@@ -81,12 +84,17 @@ class WrittenCalls:
         """Where the object that begins here has been dealt with; `None` as long as it may become a call."""
         if not _may_be_call(self._held, brace, self._names):
             return brace + 1
-        try:
-            written, end = _DECODER.raw_decode(self._held, brace) if "}" in self._held[brace:] else (None, None)
-        except ValueError:
+        if not self._closes:
             return None
-        if end is not None:
-            self.calls += _calls_of(written, self._names)
+        try:
+            written, end = _DECODER.raw_decode(self._held, brace)
+        except json.JSONDecodeError as error:
+            # Code is no JSON, however it goes on; what names a tool is held, to be refused.
+            is_text = _is_broken(error) and _tool_named_at(self._held, brace, self._names) is None
+            return brace + 1 if is_text else None
+        except RecursionError:
+            return brace + 1
+        self.calls += _calls_of(written, self._names)
         return end
 
 
@@ -111,6 +119,18 @@ def _may_be_call(text: str, brace: int, names: Collection[str]) -> bool:
     if key not in _NAMES or value is None:
         return True
     return value in names if ended else any(name.startswith(value) for name in names)
+
+
+def _tool_named_at(text: str, brace: int, names: Collection[str]) -> str | None:
+    """The offered tool that an object names first."""
+    head = _HEAD.match(text, brace)
+    named = head is not None and head[1] in _NAMES and head[4] and head[3] in names
+    return head[3] if head is not None and named else None
+
+
+def _is_broken(error: json.JSONDecodeError) -> bool:
+    """Whether a text is no JSON, and not just one that goes on: that one errs where it ends."""
+    return not error.msg.startswith(("Unterminated string", "Invalid \\u")) and "}" in error.doc[error.pos :]
 
 
 def _calls_of(written: Any, names: Collection[str]) -> list[ToolCall]:

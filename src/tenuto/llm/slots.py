@@ -19,11 +19,17 @@ from tenuto.ports import ChatModel, Tool
 _QUIET: Final = 0.5
 # Then the caller has to do without: summaries and notes are extracted from the text, titles come with a later turn.
 _TRIES: Final = 3
+# So does a request that found no quiet in these seconds, as on a server where turns come one after another all day.
+_PATIENCE: Final = 300.0
 _T = TypeVar("_T")
 
 
 class _Interrupted(Exception):
     """A turn came."""
+
+
+class _NeverFree(Exception):
+    """Turns kept the slots for as long as a background request waits."""
 
 
 class _Call:
@@ -34,13 +40,18 @@ class _Call:
         self.interrupted = False
         self._scope: asyncio.Timeout | None = None
 
-    async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def run(self, work: Callable[[], Awaitable[_T]], patience: float) -> _T:
         """Do the work once granted.
 
         Raises:
             _Interrupted: `interrupt` was called meanwhile.
+            _NeverFree: it was not granted within `patience` seconds.
         """
-        await self.granted
+        try:
+            async with asyncio.timeout(patience):
+                await self.granted
+        except TimeoutError:
+            raise _NeverFree from None
         # A timeout without a time: the one way of asyncio to cancel a part of a task.
         try:
             async with asyncio.timeout(None) as self._scope:
@@ -63,9 +74,10 @@ class _Call:
 class Slots:
     """The slots of one provider."""
 
-    def __init__(self, count: int, *, quiet: float = _QUIET) -> None:
+    def __init__(self, count: int, *, quiet: float = _QUIET, patience: float = _PATIENCE) -> None:
         self._count = count
         self._quiet = quiet
+        self._patience = patience
         self._turns = 0
         self._running: list[_Call] = []
         self._waiting: list[_Call] = []
@@ -90,12 +102,13 @@ class Slots:
 
         Raises:
             _Interrupted: a turn needed the slot.
+            _NeverFree: no slot became free.
         """
         call = _Call()
         self._waiting.append(call)
         self._grant()
         try:
-            return await call.run(work)
+            return await call.run(work, self._patience)
         finally:
             for calls in (self._waiting, self._running):
                 if call in calls:
@@ -144,13 +157,14 @@ class SlottedModel:
         self._model = model
         self._slots = slots
         self.name = model.name
+        self.chain_length: int = getattr(model, "chain_length", 0)
         self.unlimited: bool = getattr(model, "unlimited", False)
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says.
 
         Raises:
-            ModelFailed: also if turns broke a background request off again and again.
+            ModelFailed: also if turns broke a background request off again and again, or left no time for it.
         """
         if request.background:
             for event in await self._collect(request, tools):
@@ -171,4 +185,6 @@ class SlottedModel:
                 return await self._slots.run_in_background(ask)
             except _Interrupted:
                 continue
+            except _NeverFree:
+                break
         raise ModelFailed(self.name, "was needed for turns")

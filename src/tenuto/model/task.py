@@ -46,6 +46,10 @@ class NewTask(Value, frozen=True, kw_only=True):
             check_id(self.session_id, "the session id")
 
 
+AGENT_FAILED: Final = "agent_failed"
+"""The code of a step whose agent raised something of its own."""
+
+
 class TaskError(Value, frozen=True, kw_only=True):
     """Why a task or a step failed: a stable code, a sentence, the step at fault, and why a model failed if one did.
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.errors import FailureReason, Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
@@ -112,6 +113,13 @@ class Trace(Value, frozen=True, kw_only=True):
         if self.error is not None:
             return TraceOutcome.FAILED
         return TraceOutcome.DEGRADED if self.degraded else TraceOutcome.ANSWERED
+
+    def without_exceptions(self) -> Self:
+        """The trace without what code of others raised: it speaks of the operator's machines, not of the talk."""
+        # The code of such an exception is its type, with which its message begins.
+        foreign = self.error is not None and self.error_message.lower().startswith(self.error)
+        tools = tuple(replace(run, exception="") if run.exception else run for run in self.tools)
+        return replace(self, tools=tools, error_message="" if foreign else self.error_message)
 
     def evidence_text(self, piece: str | None) -> str | None:
         """The text of a piece of evidence in the outputs of the tools."""

@@ -21,7 +21,7 @@ from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -105,6 +105,13 @@ class RateLimiter:
             raise RateLimited(self._per_minute, timedelta(seconds=(count - left) / self._per_second), self._what)
 
 
+class _HasExceptions(Protocol):
+    def without_exceptions(self) -> Self: ...
+
+
+_Record = TypeVar("_Record", bound=_HasExceptions)
+
+
 class AuthContext(Value, frozen=True, kw_only=True):
     """An admitted request: its caller (`None` where the server is open) and the scope parts that it names."""
 
@@ -115,6 +122,15 @@ class AuthContext(Value, frozen=True, kw_only=True):
     channel: str | None = None
     chat: str | None = None
     thread: str | None = None
+
+    @property
+    def sees_internals(self) -> bool:
+        """Whether it may see what is the operator's: an assistant's prompt and tools, and what code raised."""
+        return self.caller is None or self.caller.can_act_for_users
+
+    def visible(self, record: _Record) -> _Record:
+        """A trace or a task as far as the caller may see it."""
+        return record if self.sees_internals else record.without_exceptions()
 
     def check_board_writer(self, policy: TaskPolicy, key: str) -> None:
         """Check that the caller may write a key of a board in an agent's name.

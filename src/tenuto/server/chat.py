@@ -14,7 +14,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
-from tenuto.server.auth import asking, authenticate_request, service, sessions
+from tenuto.server.auth import AuthContext, asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
@@ -145,7 +145,8 @@ async def list_assistants(request: Request) -> Response:
 @routes.get("/traces", describe(TraceList, query=TraceListQuery))
 async def list_traces(request: Request) -> Response:
     """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
-    scope = await asking(request)
+    admission = await authenticate_request(request)
+    scope = admission.scope()
     asked = parse_query(request, TraceListQuery)
     store = service(request).tenuto.store.traces
     wanted = TraceFilter(**{name: getattr(asked, name) for name in TraceFilter.__struct_fields__})
@@ -156,26 +157,28 @@ async def list_traces(request: Request) -> Response:
     else:
         found = await latest_traces(store, sessions(request), scope, asked.limit, wanted)
     view = TraceView.brief if asked.brief else TraceView.of
-    return answer(TraceList(traces=list(map(view, found.traces)), truncated=found.truncated))
+    traces = [view(admission.visible(trace)) for trace in found.traces]
+    return answer(TraceList(traces=traces, truncated=found.truncated))
 
 
 @routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
 async def get_trace(request: Request) -> Response:
     """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored. The texts of
-    the assistant's prompt and tools are for admins and for credentials without a user."""
+    the assistant's prompt and tools, and what code raised, are for admins and for credentials without a user."""
     admission, query = await authenticate_request(request), parse_query(request, TraceQuery)
     scope = admission.scope()
-    trace = await trace_of(request, scope)
+    trace = await trace_of(request, admission)
     if not query.text:
         return answer(TraceView.of(trace))
-    shown = admission.caller is None or admission.caller.can_act_for_users
+    shown = admission.sees_internals
     return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace, show_assistant=shown)))
 
 
-async def trace_of(request: Request, scope: Scope) -> Trace:
-    """The trace that the path names.
+async def trace_of(request: Request, admission: AuthContext) -> Trace:
+    """The trace that the path names, as far as the caller may see it.
 
     Raises:
         TraceNotFound: there is none for this caller.
     """
-    return await find_trace(service(request).tenuto.store.traces, scope, path_parameter(request, "trace_id"))
+    store, trace_id = service(request).tenuto.store.traces, path_parameter(request, "trace_id")
+    return admission.visible(await find_trace(store, admission.scope(), trace_id))

@@ -113,8 +113,8 @@ async def npc_chat(request: Request) -> Response:
 @routes.get("/traces/{trace_id}", describe(NpcTraceView, query=NpcTraceQuery))
 async def get_npc_trace(request: Request) -> Response:
     """What a character was asked and what it looked up, with the talk around it where `include_session` asks (C9)."""
-    scope = await asking(request)
-    trace = await trace_of(request, scope)
+    admission = await authenticate_request(request)
+    scope, trace = admission.scope(), await trace_of(request, admission)
     asked = parse_query(request, NpcTraceQuery)
     return answer(
         NpcTraceView(

@@ -15,7 +15,7 @@ from tenuto.errors import EngineUnavailable, Invalid, Unavailable
 from tenuto.model import Scope
 from tenuto.model.task import TaskEvent
 from tenuto.ports import TaskEngine
-from tenuto.server.auth import asking, authenticate_request, service
+from tenuto.server.auth import AuthContext, asking, authenticate_request, service
 from tenuto.server.json_io import agent_header, answer, body_of, path_parameter, versioned_response
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
@@ -39,31 +39,34 @@ _EVENTS.content["responses"]["204"] = {"description": "The task has ended, and i
 @routes.post("/tasks/{task_id}/cancel", describe(TaskDetail, problems=(409,)))
 async def cancel_task(request: Request) -> Response:
     """End a task as failed, with the code `task_cancelled`; agents that work on it are cancelled. Again is harmless."""
-    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
+    scope = admission.scope()
     await _tasks(request).get(scope, task_id)
     await (await open_engine(request)).cancel(scope, task_id)
-    return await _task_response(request, scope, task_id)
+    return await _task_response(request, admission, task_id)
 
 
 @routes.post("/tasks/{task_id}/resume", describe(TaskDetail, 202, body=ResumeTask, problems=(409,)))
 async def resume_task(request: Request) -> Response:
     """Run a failed task again from its failed steps on, or any ended one from a step on; its other steps stay."""
-    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
+    scope = admission.scope()
     body = await body_of(request, ResumeTask)
     await _tasks(request).get(scope, task_id)
     await (await open_engine(request)).resume(scope, task_id, from_step=body.from_step)
-    return await _task_response(request, scope, task_id, 202)
+    return await _task_response(request, admission, task_id, 202)
 
 
 @routes.post("/tasks/{task_id}/input/{step}", describe(TaskDetail, body=AnswerStep, problems=(409,)))
 async def answer_step(request: Request) -> Response:
     """Answer a step that waits for a person; the task goes on. The same answer again is harmless."""
-    scope, task_id = await asking(request), path_parameter(request, "task_id")
+    admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
+    scope = admission.scope()
     body = await body_of(request, AnswerStep)
     await _tasks(request).get(scope, task_id)
     engine = await open_engine(request)
     progress = await engine.answer(scope, task_id, path_parameter(request, "step"), body.value)
-    return versioned_response(TaskDetail.of(progress))
+    return versioned_response(admission.visible(TaskDetail.of(progress)))
 
 
 @routes.post(
@@ -71,35 +74,37 @@ async def answer_step(request: Request) -> Response:
 )
 async def complete_step(request: Request) -> Response:
     """End a remote step with its output, with the credential of its agent; the task goes on. Idempotent."""
-    scope, task_id, agent = await _ending_agent(request)
+    admission, task_id, agent = await _ending_agent(request)
+    scope = admission.scope()
     body = await body_of(request, CompleteStep)
     await _tasks(request).get(scope, task_id)
     engine, step = await open_engine(request), path_parameter(request, "step")
     progress = await engine.complete_step(scope, task_id, step, agent=agent, output=body.output)
-    return versioned_response(TaskDetail.of(progress))
+    return versioned_response(admission.visible(TaskDetail.of(progress)))
 
 
 @routes.post("/tasks/{task_id}/steps/{step}/fail", describe(TaskDetail, body=FailStep, headers=_AGENT, problems=(409,)))
 async def fail_step(request: Request) -> Response:
     """Report that a remote step failed, with the credential of its agent. It waits on while it has retries.
     Idempotent with the number of the attempt."""
-    scope, task_id, agent = await _ending_agent(request)
+    admission, task_id, agent = await _ending_agent(request)
+    scope = admission.scope()
     body = await body_of(request, FailStep)
     await _tasks(request).get(scope, task_id)
     engine, step = await open_engine(request), path_parameter(request, "step")
     progress = await engine.fail_step(scope, task_id, step, agent=agent, code=body.code, attempt=body.attempt)
-    return versioned_response(TaskDetail.of(progress))
+    return versioned_response(admission.visible(TaskDetail.of(progress)))
 
 
-async def _ending_agent(request: Request) -> tuple[Scope, str, str]:
-    """The scope, the task and the agent that ends a step of it: by its credential, on an open server by the header."""
+async def _ending_agent(request: Request) -> tuple[AuthContext, str, str]:
+    """The caller, the task and the agent that ends a step of it: by its credential, on an open server by the header."""
     admission = await authenticate_request(request)
     if admission.caller is not None and admission.caller.agent is None:
         raise Forbidden("a step is ended with the credential of its agent: tenuto keys create --agent NAME")
     agent = agent_header(request)
     if agent is None:
         raise Invalid("name the agent that ends the step: the header Tenuto-Agent")
-    return admission.scope(), path_parameter(request, "task_id"), agent
+    return admission, path_parameter(request, "task_id"), agent
 
 
 @routes.get("/tasks/{task_id}/timeline", describe(Timeline))
@@ -146,8 +151,9 @@ async def stop_run(request: Request, scope: Scope, task_id: str) -> None:
         _log.warning("the agents of task %s were not cancelled: %s", task_id, away)
 
 
-async def _task_response(request: Request, scope: Scope, task_id: str, status: int = 200) -> Response:
-    return versioned_response(TaskDetail.of(await _tasks(request).progress(scope, task_id)), status)
+async def _task_response(request: Request, admission: AuthContext, task_id: str, status: int = 200) -> Response:
+    progress = await _tasks(request).progress(admission.scope(), task_id)
+    return versioned_response(admission.visible(TaskDetail.of(progress)), status)
 
 
 def _tasks(request: Request) -> Tasks:

@@ -83,7 +83,7 @@ async def open_task(request: Request) -> Response:
         # Before the engine is opened, which checks the agents, too.
         check_plan(plan, policy=_tasks(request).policy, task_type=body.type)
         task = await (await open_engine(request)).submit(scope, new, plan, idempotency_key=key)
-    opened = versioned_response(TaskView.of(task), 201 if body.plan is None else 202)
+    opened = versioned_response(admission.visible(TaskView.of(task)), 201 if body.plan is None else 202)
     opened.headers["Location"] = f"/v1/tasks/{task.id}"
     return opened
 
@@ -92,17 +92,19 @@ async def open_task(request: Request) -> Response:
 async def list_tasks(request: Request) -> Response:
     """The caller's tasks, oldest first, or newest first. With a `cursor` there may be more, also behind a page that has
     none."""
-    scope = await asking(request)
+    admission = await authenticate_request(request)
     asked = parse_query(request, TaskListQuery)
     query = TaskQuery(**{name: getattr(asked, name) for name in TaskQuery.__struct_fields__})
-    return answer(TaskList.of(await _tasks(request).list(scope, query)))
+    page = TaskList.of(await _tasks(request).list(admission.scope(), query))
+    return answer(TaskList(tasks=[admission.visible(task) for task in page.tasks], cursor=page.cursor))
 
 
 @routes.get("/tasks/{task_id}", describe(TaskDetail))
 async def get_task(request: Request) -> Response:
     """A task without its board, and how far the steps of its plan are."""
-    progress = await _tasks(request).progress(await asking(request), _task_id(request))
-    return versioned_response(TaskDetail.of(progress))
+    admission = await authenticate_request(request)
+    progress = await _tasks(request).progress(admission.scope(), _task_id(request))
+    return versioned_response(admission.visible(TaskDetail.of(progress)))
 
 
 @routes.patch("/tasks/{task_id}", describe(TaskView, body=ChangeTask, headers=("If-Match",)))
@@ -110,7 +112,8 @@ async def change_task(request: Request) -> Response:
     """Begin or end a task; with its end, the notes of its agents go, and agents that an engine runs are cancelled. With
     If-Match or `if_version`, of that version
     only."""
-    scope, task_id = await asking(request), _task_id(request)
+    admission, task_id = await authenticate_request(request), _task_id(request)
+    scope = admission.scope()
     body = await body_of(request, ChangeTask)
     version = resolve_version(if_match(request), body.if_version)
     if body.status == "running":
@@ -122,7 +125,7 @@ async def change_task(request: Request) -> Response:
         task = await _tasks(request).finish(scope, task_id, failed=failed, result=body.result, if_version=version)
         if task.runs:
             await stop_run(request, scope, task_id)
-    return versioned_response(TaskView.of(task))
+    return versioned_response(admission.visible(TaskView.of(task)))
 
 
 @routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",)))

@@ -37,7 +37,7 @@ from tenuto.model import Scope
 from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import Plan, Step, StepRun, StepStatus, TaskProgress, failed_step, outcome
 from tenuto.model.policy import RunPolicy
-from tenuto.model.task import Task, TaskError, TaskStatus
+from tenuto.model.task import AGENT_FAILED, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, Span
 from tenuto.tasks.agent_contexts import AgentContexts
@@ -55,7 +55,6 @@ Redact: TypeAlias = Callable[[Scope, str], Awaitable[str]]
 # The time that a cancelled agent has to clean up; one that does not end then is left behind.
 _GRACE: Final = 1.0
 _FIRST_PAUSE: Final = 0.1
-_AGENT_FAILED: Final = "agent_failed"
 _LONGEST_PAUSE: Final = 5.0
 _LONGEST_WAIT: Final = timedelta(days=366)
 # A repetition cannot mend these.
@@ -258,7 +257,7 @@ class StepRunner:
     async def _explain(self, scope: Scope, failed: Exception, step: Step) -> TaskError:
         """A failure with what the agent raised, as far as the privacy policy of traces lets it pass."""
         error = _error_of(failed, step)
-        if error.code != _AGENT_FAILED or self._redact is None:
+        if error.code != AGENT_FAILED or self._redact is None:
             return error
         return replace(error, message=await self._redact(scope, error.message))
 
@@ -457,7 +456,7 @@ def _error_of(failed: Exception, step: Step) -> TaskError:
         return TaskError(code=failed.why, message=str(failed), step=step.id)
     if isinstance(failed, TenutoError):
         return TaskError(code=failed.code, message=str(failed), step=step.id, reason=failure_reason(failed))
-    return TaskError(code=_AGENT_FAILED, message=explain_exception(failed), step=step.id)
+    return TaskError(code=AGENT_FAILED, message=explain_exception(failed), step=step.id)
 
 
 def _run_of(progress: TaskProgress, step: Step) -> StepRun:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from tenuto.model.plan import Operator, Step, StepRun, StepStatus, TaskProgress
-from tenuto.model.task import TaskEventType, TaskStatus
+from tenuto.model.task import AGENT_FAILED, TaskEventType, TaskStatus
 from tenuto.model.values import View
 
 
 class TaskErrorView(View, frozen=True, kw_only=True):
-    """Why a task or a step failed: a stable code, a sentence, and the step at fault."""
+    """Why a task or a step failed: a stable code, a sentence, and the step at fault. The sentence of `agent_failed` is
+    what the agent raised, and empty for a credential that is bound to a user, unless its role is admin."""
 
     code: str
     message: str
     step: str | None
+
+
+def _without_exception(error: TaskErrorView | None) -> TaskErrorView | None:
+    return replace(error, message="") if error is not None and error.code == AGENT_FAILED else error
 
 
 class TaskView(View, frozen=True, kw_only=True):
@@ -36,6 +43,10 @@ class TaskView(View, frozen=True, kw_only=True):
     completed_at: datetime | None
     expires_at: datetime
     version: int
+
+    def without_exceptions(self) -> Self:
+        """The view without what code of agents raised: it speaks of the operator's machines."""
+        return replace(self, error=_without_exception(self.error))
 
 
 class ConditionView(View, frozen=True, kw_only=True):
@@ -99,6 +110,10 @@ class TaskDetail(TaskView, frozen=True, kw_only=True):
         steps = [StepView.of_run(step, run) for step, run in zip(planned, value.steps, strict=True)]
         timeout = None if value.plan is None else _seconds(value.plan.timeout)
         return cls.derive(value.task, error=error, timeout=timeout, steps=steps)
+
+    def without_exceptions(self) -> Self:
+        steps = [replace(step, error=_without_exception(step.error)) for step in self.steps]
+        return replace(super().without_exceptions(), steps=steps)
 
 
 def _seconds(duration: timedelta | None) -> float | None:

@@ -92,6 +92,36 @@ def test_text_that_can_be_no_call_is_not_held_back() -> None:
     assert WrittenCalls(()).feed(CALL) == CALL
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        '```ts\nconst a = {"type": T};\n```\n',
+        'd = {"id": user_id, "n": 1}\n',
+        'print({"input": x})\n',
+        '{"arguments": {"a": "}", b: 1}}',
+        '{"id": ' + "[" * 10_000 + "}",
+    ],
+)
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+def test_code_that_is_no_json_holds_back_nothing_behind_it(code: str, step: int) -> None:
+    written = WrittenCalls(NAMES)
+
+    said = "".join([written.feed(code[place : place + step]) for place in range(0, len(code), step)])
+
+    assert (said + written.feed("and more"), written.flush(), written.calls) == (f"{code}and more", "", [])
+
+
+@pytest.mark.parametrize("mark", ["`", "[", "<", "<|"])
+def test_of_a_row_of_marks_little_is_held_back(mark: str) -> None:
+    written, row = WrittenCalls(NAMES), mark * 1_000
+
+    said = "".join(written.feed(letter) for letter in row)
+
+    assert len(row) - len(said) < 100
+    assert set(written.feed(CALL)) <= set(mark)
+    assert len(written.calls) == 1
+
+
 def test_several_calls_are_all_made() -> None:
     text = f'[{CALL}, {{"name": "look_up", "arguments": {{}}}}]'
 

@@ -9,7 +9,17 @@ from typing import cast
 import pytest
 
 from tenuto.errors import ModelFailed
-from tenuto.llm import Hang, ModelConnection, ModelSlots, Say, Script, ScriptedModel, complete
+from tenuto.llm import (
+    FallbackChain,
+    Hang,
+    ModelConnection,
+    ModelSlots,
+    Say,
+    Script,
+    ScriptedModel,
+    complete,
+    time_limit,
+)
 from tenuto.llm.slots import Slots, SlottedModel
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
 from tests.patience import LONG, until
@@ -81,6 +91,21 @@ async def test_a_request_that_turns_break_off_again_and_again_fails() -> None:
         await title
 
 
+async def test_a_request_for_which_turns_leave_no_time_fails() -> None:
+    hang = Hang()
+    slotted = SlottedModel(ScriptedModel([hang], "A title"), Slots(1, quiet=0, patience=0))
+    turn = a_turn(slotted)
+    await hang.reached.wait()
+
+    with pytest.raises(ModelFailed, match="was needed for turns"):
+        await in_background(slotted)
+    hang.release.set()
+    await turn
+
+    await asyncio.sleep(0)
+    assert (await in_background(slotted))[0] == "A title"
+
+
 async def test_with_two_slots_a_background_request_runs_beside_a_turn_and_a_second_turn_ends_it() -> None:
     first, hang = Hang(), Hang()
     model, slotted = opened([first], [hang], "Yes.", "A title", count=2)
@@ -114,6 +139,12 @@ async def test_what_is_cancelled_while_it_waits_or_runs_leaves_its_slot_to_the_n
     assert isinstance(stays.exception(), ModelFailed)
     assert len(model.requests) == 2
     assert (await complete(slotted, "", "Title?", 10, LIMIT))[0] == "A title"
+
+
+def test_a_chain_behind_slots_has_the_time_of_all_its_models() -> None:
+    chain = FallbackChain([ScriptedModel(), ScriptedModel(), ScriptedModel()])
+
+    assert time_limit(SlottedModel(chain, Slots(1)), LIMIT) == time_limit(chain, LIMIT) == 3 * LONG
 
 
 def test_models_of_one_server_share_its_slots_and_others_have_no_limit() -> None:

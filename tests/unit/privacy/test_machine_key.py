@@ -26,3 +26,21 @@ def test_where_it_cannot_be_kept_a_process_has_its_own(tmp_path: Path, caplog: p
     assert first.derive("a") == first.derive("a")
     assert first.derive("a") != second.derive("a")
     assert "unchecked" in caplog.text
+
+
+def test_a_folder_that_has_the_secret_is_only_read(tmp_path: Path) -> None:
+    first = MachineKey(tmp_path).name
+    changed = tmp_path.stat().st_mtime_ns
+
+    assert MachineKey(tmp_path).name == first
+    assert tmp_path.stat().st_mtime_ns == changed
+
+
+@pytest.mark.parametrize("content", [b"", b"cut", b"x" * 100])
+def test_a_damaged_secret_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes) -> None:
+    (tmp_path / "trace.key").write_bytes(content)
+    first, second = MachineKey(tmp_path), MachineKey(tmp_path)
+
+    assert first.derive("a") != second.derive("a")
+    assert "unchecked" in caplog.text
+    assert (tmp_path / "trace.key").read_bytes() == content

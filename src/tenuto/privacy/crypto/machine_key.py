@@ -41,17 +41,35 @@ class MachineKey:
             return made
         path = self._folder / "trace.key"
         try:
+            # First: the folder may be read-only.
+            with suppress(FileNotFoundError):
+                return _read(path)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(made)
             # Of processes that start at once, the first one's is kept, and it is there as a whole.
             try:
+                with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(made)
+                    file.flush()
+                    os.fsync(file.fileno())
                 with suppress(FileExistsError):
                     os.link(part, path)
             finally:
-                part.unlink()
-            return path.read_bytes()
+                part.unlink(missing_ok=True)
+            return _read(path)
         except OSError:
             _log.warning("the key of the digests in traces cannot be kept: after a restart, parts are unchecked")
             return made
+
+
+def _read(path: Path) -> bytes:
+    """The secret in a file.
+
+    Raises:
+        OSError: it cannot be read, or is cut, as a crash or a full disk leaves a file.
+    """
+    secret = path.read_bytes()
+    if len(secret) != _BYTES:
+        # Digests under no key, or a short one, would confirm a guess.
+        raise OSError("no key of a machine")
+    return secret

@@ -174,6 +174,9 @@ class DbosEngine:
             self._noted = True
         task = await self._tasks.open(scope, new, idempotency_key=idempotency_key)
         if task.is_finished:
+            # The key counts for as long as the task is there, however soon it ended.
+            if await self._tasks.plan(scope, task.id) not in (None, plan):
+                raise IdempotencyKeyReused
             return task
         try:
             stored = await self._tasks.add_plan(scope, task.id, plan)
