@@ -746,7 +746,7 @@ export interface TaskDetail {
   steps: StepView[];
 }
 
-/** Why a task or a step failed: a stable code, a sentence, and the step at fault. */
+/** Why a task or a step failed: a stable code, a sentence, and the step at fault. The sentence of `agent_failed` is what the agent raised, and empty for a credential that is bound to a user, unless its role is admin. */
 export interface TaskErrorView {
   code: string;
   message: string;

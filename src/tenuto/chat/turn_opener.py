@@ -213,8 +213,9 @@ class TurnOpener:
         window = turn.window
         if turn.session.messages <= len(window):
             return turn
-        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=MOST_LOADED, before=window[0].seq))
-        return replace(turn, window=(*page.messages, *window))
+        # The newest ones, since these are cached: the next turn may be begun in an outage, and asks for as many.
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=MOST_LOADED))
+        return replace(turn, window=(*(one for one in page.messages if one.seq < window[0].seq), *window))
 
     async def _add_memories(
         self, begun: TurnContext, recall: TurnRecall, recalling: asyncio.Task[PreparedSearch]

@@ -167,9 +167,9 @@ class CallerTurns:
         begins = max(summary.through + 1 if summary is not None else 1, start)
         if window[0].seq <= begins or sum([message.tokens for message in window]) >= self._prompt.budget:
             return turn
-        query = Page(limit=MOST_LOADED, before=window[0].seq)
-        page = await self._sessions.messages(turn.scope, turn.session.id, query)
-        return replace(turn, window=(*page.messages, *window))
+        # The newest ones, since these are cached: the next turn may be begun in an outage, and asks for as many.
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=MOST_LOADED))
+        return replace(turn, window=(*(one for one in page.messages if one.seq < window[0].seq), *window))
 
     async def _fit(self, turn: OpenTurn, most: int) -> OpenTurn:
         if sum([_size(message) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:

@@ -102,7 +102,7 @@ async def test_an_outage_keeps_what_was_counted_and_fails_nothing(caplog: pytest
     await book.flush()
 
     assert await totals(ledger(wire.store)) == [("general", 3)]
-    assert "usage waits to be stored" in caplog.text
+    assert "usage is not stored yet" in caplog.text
 
 
 async def test_it_is_stored_by_itself_after_a_while_and_at_the_end() -> None:
