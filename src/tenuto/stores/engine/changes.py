@@ -37,7 +37,10 @@ def build_change(
     `source` the key and revision of the record whose messages a fork copies."""
     if_revision = 0 if before is None else before.revision
     if after is None:
-        return None, RecordChange(key=key, if_revision=if_revision, action=Action.REMOVE, tail=TAIL)
+        remove = RecordChange(
+            key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail_for(before), known=known_of(before)
+        )
+        return None, remove
     created = any(step.created for step in steps)
     base = None if created else before
     after = _with_bookkeeping(base, after, revision, writer)
@@ -54,7 +57,7 @@ def build_change(
         drops=_drops(base, after, steps),
         copies=None if source is None else LogCopy(source=source[0], revision=source[1], through=after.head.last_seq),
         puts=_puts(base, after, steps, codec),
-        tail=after.reach,
+        tail=tail_for(before),
         known=known_of(before),
     )
     return after, change
@@ -63,6 +66,11 @@ def build_change(
 def known_of(record: Record | None) -> Known:
     """What of a record a load need not return."""
     return Known() if record is None else Known(message=record.head.last_seq, page=record.head.next_page - 1)
+
+
+def tail_for(record: Record | None) -> int:
+    """How many messages to load beyond what is held of a record."""
+    return TAIL if record is None else record.reach
 
 
 def totals_of(record: Record) -> Totals:

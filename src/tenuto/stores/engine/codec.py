@@ -20,7 +20,18 @@ from tenuto.model.stored import Entry, Part, StoredRecord
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.engine.record import TAIL, Head, KeyedWrite, KeyPage, Profile, Record, drop_before, overlaps
+from tenuto.stores.engine.record import (
+    TAIL,
+    Head,
+    KeyedWrite,
+    KeyPage,
+    Profile,
+    Record,
+    count,
+    drop_before,
+    last_of,
+    with_tail,
+)
 
 FORMAT: Final = b"\x01"
 _SEALED: Final = b"\x81"
@@ -53,6 +64,10 @@ class Sealer(Protocol):
 
 class UnknownFormat(Undecodable):
     """A newer release wrote this record."""
+
+
+class TornRecord(Undecodable):
+    """The messages do not belong to the head: a store has mixed two moments, or lost some."""
 
 
 class Codec:
@@ -99,12 +114,15 @@ class Codec:
         """The entry of producers' marks."""
         return Entry(part=Part.PRODUCERS, number=0, body=self._close(_encode(producers), ("producers", session_id)))
 
-    def decode_record(self, stored: StoredRecord, session_id: str, held: Record | None = None) -> Record | None:
-        """A loaded record; with what is `held` of it in place of what the store left out.
+    def decode_record(
+        self, stored: StoredRecord, session_id: str, held: Record | None = None, *, tail: int = 0
+    ) -> Record | None:
+        """A record that was loaded with this `tail`, and what is `held` of it in place of what the store left out.
 
         `None` if what is held is of no use: stored messages or keys were changed other than by appending.
 
         Raises:
+            TornRecord: its messages do not belong to its head.
             Undecodable: the record is corrupt.
             DecryptionFailed: it is sealed with a key that is missing.
         """
@@ -125,7 +143,14 @@ class Codec:
         producers = next((entry for entry in stored.entries if entry.part is Part.PRODUCERS), None)
         marks = () if producers is None else self._decode(_producers, producers.body, ("producers", session_id))
         record = Record(head=head, profile=profile, revision=stored.revision, producers=marks)
-        return _with_parts(record, messages, pages, held)
+        messages = _stored(messages, head)
+        if held is not None and not _continues(held, record):
+            return None
+        known = 0 if held is None else held.head.last_seq
+        newest = count(drop_before(head.runs, known + 1))
+        if [message.seq for message in messages] != last_of(head.runs, min(tail, newest)):
+            raise TornRecord("messages of another revision")
+        return _with_parts(record, messages, pages, held, has_gap=newest > tail)
 
     def decode_messages(self, entries: Iterable[Entry], profile: Profile) -> tuple[Message, ...]:
         """Messages of a session, or of the sessions it was forked from."""
@@ -190,47 +215,40 @@ class Codec:
 PLAIN: Final = Codec()
 
 
-def _with_parts(
-    record: Record, messages: tuple[Message, ...], pages: tuple[KeyPage, ...], held: Record | None
-) -> Record | None:
-    """The record with its messages and pages, joined with those held; every stored message from `tail_from` on must
-    be there."""
+def _continues(held: Record, record: Record) -> bool:
+    """Whether what is held of a record still stands, and only newer entries are missing."""
     head = record.head
-    if held is None:
+    return (
+        held.is_same_session(record)
+        and held.head.edition == head.edition
+        and held.head.last_seq <= head.last_seq
+        and held.head.next_page <= head.next_page
+    )
+
+
+def _with_parts(
+    record: Record, messages: tuple[Message, ...], pages: tuple[KeyPage, ...], held: Record | None, *, has_gap: bool
+) -> Record:
+    """The record with its messages and pages, behind those held unless some between are missing: every stored message
+    from `tail_from` on must be there."""
+    head = record.head
+    if held is not None:
+        pages = tuple([page for page in (*held.pages, *pages) if page.number >= head.first_page])
+    if [page.number for page in pages] != sorted({page.number for page in pages}):
+        raise TornRecord("pages of keys of another revision")
+    if held is not None and not has_gap:
+        tail_from = max(held.tail_from, record.first_seq)
+        whole = replace(record, pages=pages, reach=held.reach)
+        return with_tail(whole, _stored((*held.tail, *messages), head), tail_from)
+    tail_from = record.first_seq
+    if len(messages) < record.messages:
         tail_from = messages[0].seq if messages else head.last_seq + 1
-        if len(messages) == record.messages:
-            tail_from = record.first_seq
-        return replace(
-            record, tail=_stored(messages, head), tail_from=tail_from, pages=pages, reach=max(TAIL, len(messages))
-        )
-    if not held.is_same_session(record) or held.head.edition != head.edition:
-        return None
-    if held.head.last_seq > head.last_seq:
-        return None
-    if overlaps(head.runs, held.head.last_seq + 1, head.last_seq) and not _joins(held, messages, head):
-        return None
-    kept = tuple([page for page in (*held.pages, *pages) if page.number >= head.first_page])
-    if [page.number for page in kept] != sorted({page.number for page in kept}):
-        return None
-    joined = (*held.tail, *messages)
-    tail = _stored(joined, head)[-held.reach :]
-    tail_from = max(held.tail_from, record.first_seq)
-    if tail and len(tail) < len(joined):
-        tail_from = max(tail_from, tail[0].seq)
-    return replace(record, tail=tail, tail_from=tail_from, pages=kept, reach=held.reach)
-
-
-def _joins(held: Record, messages: tuple[Message, ...], head: Head) -> bool:
-    """Whether no stored message is missing between those held and the new ones."""
-    if not messages:
-        return False
-    newer = drop_before(head.runs, held.head.last_seq + 1)
-    return bool(newer) and newer[0][0] == messages[0].seq
+    return replace(record, tail=messages, tail_from=tail_from, pages=pages, reach=max(TAIL, len(messages)))
 
 
 def _stored(messages: tuple[Message, ...], head: Head) -> tuple[Message, ...]:
     """Without evicted messages, which a store keeps for a while."""
     first = head.runs[0][0] if head.runs else head.last_seq + 1
-    return (
-        messages if not messages or messages[0].seq >= first else tuple([one for one in messages if one.seq >= first])
-    )
+    if not messages or messages[0].seq >= first:
+        return messages
+    return tuple([message for message in messages if message.seq >= first])

@@ -35,8 +35,8 @@ from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, 
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
-from tenuto.stores.engine.changes import WRITERS, build_change, known_of
-from tenuto.stores.engine.codec import Codec, UnknownFormat
+from tenuto.stores.engine.changes import WRITERS, build_change, known_of, tail_for
+from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
 from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ Rule: TypeAlias = Callable[[Record | None, datetime], Step[Answer]]
 _EAGER_RETRIES: Final = 2
 _LONGEST_PAUSE: Final = 0.05
 _MOST_RETRIES: Final = 100
+_TORN_LOADS: Final = 2
 _ALL: Final = 2**31
 
 
@@ -123,7 +124,7 @@ class Lane:
         self._waiting: deque[Call[Any]] = deque()
         self._batch: list[Call[Any]] = []
         self._doubts: dict[int, Attempt] = {}
-        self._retries = 0
+        self._retries = self._torn = 0
         self._is_busy = False
 
     def add(self, call: Call[Any]) -> None:
@@ -134,7 +135,7 @@ class Lane:
             self._begin_batch()
 
     def _begin_batch(self) -> None:
-        self._batch, self._retries = self._next_batch(), 0
+        self._batch, self._retries, self._torn = self._next_batch(), 0, 0
         self._doubts = {}
         if not self._batch:
             del self._context.lanes[self._key]
@@ -222,8 +223,7 @@ class Lane:
     def _load(self, held: Record | None) -> None:
         context = self._context
         trip = context.cache.start_trip(self._key)
-        tail = TAIL if held is None else held.reach
-        loading = context.records.load(self._key, tail, known_of(held))
+        loading = context.records.load(self._key, tail_for(held), known_of(held))
         loading.add_done_callback(lambda done: self._guard(lambda: self._loaded(done, trip, held)))
 
     def _loaded(self, loading: Future[StoredRecord | None], trip: Trip, held: Record | None) -> None:
@@ -238,8 +238,16 @@ class Lane:
         """Apply the batch to what stands in the store, unless it is in there already."""
         record: Record | None = None
         if standing is not None:
+            tail = tail_for(held)
             try:
-                record = self._codec.decode_record(standing, self._session_id, held)
+                record = self._codec.decode_record(standing, self._session_id, held, tail=tail)
+            except TornRecord:
+                self._torn += 1
+                if self._torn <= _TORN_LOADS:
+                    self._load(None)
+                else:
+                    self._set_aside(standing.revision)
+                return
             except UnknownFormat:
                 self._fail(Unavailable("session", "was written by a newer release"))
                 return

@@ -316,6 +316,16 @@ def nth(runs: tuple[Span, ...], n: int) -> int:
     raise IndexError(n)
 
 
+def last_of(runs: tuple[Span, ...], n: int) -> list[int]:
+    """The newest `n` stored numbers, in order."""
+    newest = list[int]()
+    for first, last in reversed(runs):
+        if len(newest) >= n:
+            break
+        newest[:0] = range(max(first, last - (n - len(newest)) + 1), last + 1)
+    return newest
+
+
 def cut_after(runs: tuple[Span, ...], after: int, spared: tuple[int, ...]) -> tuple[Span, ...]:
     """The spans without the numbers after one, but for those spared."""
     left = tuple([(first, min(last, after)) for first, last in runs if first <= after])
