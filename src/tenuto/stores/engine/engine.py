@@ -80,15 +80,15 @@ class Engine:
         self,
         records: RecordStore,
         *,
+        chance: Random,
         clock: Clock = utc_now,
-        chance: Random | None = None,
         codecs: Codecs | None = None,
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self.records = records
         self.cache = RecordCache(records.feed, max_sessions=max_sessions, max_bytes=max_bytes)
-        context = LaneContext(records, self.cache, clock=clock, chance=chance or Random())
+        context = LaneContext(records, self.cache, clock=clock, chance=chance)
         codecs = codecs or PlainCodecs()
         self.sessions = EngineSessions(context, codecs)
         self.traces = EngineTraces(self.sessions)
