@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from random import Random
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tests.simulation.store import SimClient, SimServer
 
 
 @dataclass(frozen=True)
@@ -23,4 +25,10 @@ async def _memory() -> AsyncIterator[RecordStore]:
     yield MemoryRecords()
 
 
-RECORD_STORES = [RecordBackend("memory", _memory)]
+@asynccontextmanager
+async def _simulated() -> AsyncIterator[RecordStore]:
+    """The simulator's store with a network that does not fail: else it would simulate what no backend does."""
+    yield SimClient(SimServer(Random(1)), "process0")
+
+
+RECORD_STORES = [RecordBackend("memory", _memory), RecordBackend("simulated", _simulated)]

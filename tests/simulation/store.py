@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
 from enum import StrEnum
 from random import Random
 from typing import Any
@@ -178,16 +178,10 @@ class SimClient:
             if fate is Fate.FINE:
                 loop.call_later(server.delay(), answer, result, context=caller)
 
-        caller = _current_context()
+        caller = copy_context()
         delay = server.delay() + (DEADLINE + server.chance.random() * _LATEST if fate is Fate.LATE else 0.0)
         loop.call_later(delay, serve, context=server.context)
         return future
-
-
-def _current_context() -> Context:
-    from contextvars import copy_context
-
-    return copy_context()
 
 
 def _end(future: asyncio.Future[Any], result: Any) -> None:

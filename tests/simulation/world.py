@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,11 +40,15 @@ from tenuto.model import (
     Usage,
     text_part,
 )
+from tenuto.model.scope import session_key
 from tenuto.model.turn import IdempotencyKey, OpenTurn, Truncation
-from tenuto.stores.engine import Engine
+from tenuto.stores.engine import Engine, changes, codec
 from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.rules import keys
 from tests.clock import START
-from tests.simulation.loop import Process, SimLoop
+from tests.simulation.disk import FolderView, SimFolder
+from tests.simulation.loop import Process, SimLoop, Stuck
 from tests.simulation.plan import ClientPlan, ClientStep, FaultPlan, Plan
 from tests.simulation.store import Fate, SimClient, SimServer
 
@@ -145,15 +150,25 @@ class Host:
             clock=self.clock,
             chance=world.stream(f"{self.name}.{self.starts}"),
             codecs=OneCodec(world.codec),
-            max_sessions=4,
+            folder=FolderView(world.folder, self) if world.plan.journals else None,
+            max_sessions=20 if world.plan.journals else 4,
         )
         world.loop.spawn(self.process, self.engine.__aenter__())
+        if self.engine.sessions.journal is not None:
+            world.loop.spawn(self.process, self.engine.sessions.journal.run())
+
+    def run_soon(self, make: Callable[[Journal], Any]) -> None:
+        """Have the process's journal do something, as the process."""
+        if self.process is None or self.engine is None or self.engine.sessions.journal is None:
+            return
+        self.world.loop.spawn(self.process, _run_journal(make, self.engine.sessions.journal))
 
     def kill(self) -> None:
         if self.process is None or self.client is None:
             return
         self.world.tell(self.name, "killed")
         self.world.loop.kill(self.process)
+        self.world.folder.leave(self.process.name)
         self.world.server.clients.remove(self.client)
         self.process = self.engine = self.client = None
         calls, self.calls = self.calls, []
@@ -170,7 +185,7 @@ class Host:
             raise ConnectionLost
         future: asyncio.Future[Any] = world.loop.create_future()
         self.calls.append(future)
-        task = world.loop.spawn(self.process, _await(make(self.engine)))
+        task = world.loop.spawn(self.process, _run(make, self.engine))
         task.add_done_callback(lambda done: _deliver(done, future), context=Context())
         try:
             result = await asyncio.wait_for(future, _CALL_LIMIT)
@@ -184,8 +199,14 @@ class Host:
         return result
 
 
-async def _await(call: Awaitable[Any]) -> Any:
-    return await call
+async def _run_journal(make: Callable[[Journal], Any], journal: Journal) -> None:
+    result = make(journal)
+    if result is not None:
+        await result
+
+
+async def _run(make: Callable[[Engine], Awaitable[Any]], engine: Engine) -> Any:
+    return await make(engine)
 
 
 def _deliver(done: asyncio.Task[Any], future: asyncio.Future[Any]) -> None:
@@ -210,6 +231,7 @@ class World:
         self.server = SimServer(self.stream("network"), plan.latency)
         self.server.fate = self.fate
         self.server.on_commit = lambda process, changes: self.event("commit", self.host_named(process))
+        self.folder = SimFolder()
         self.codec = Codec(CheckingSealer() if plan.sealed else None)
         self.hosts = [Host(self, number) for number in range(plan.processes)]
         self.said: dict[str, Said] = {}
@@ -230,6 +252,10 @@ class World:
     def host_named(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
+    def disk_delay(self) -> float:
+        """How long the disk takes."""
+        return 0.001 * (1 + self.luck.random())
+
     def tell(self, who: str, what: str) -> None:
         self.story.append(f"{self.loop.time():9.3f} {who}: {what}")
 
@@ -242,16 +268,21 @@ class World:
         """Run the story to its end."""
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_until_complete(self._run())
+            with _small_limits():
+                self.loop.run_until_complete(self._run())
+        except Stuck as stuck:
+            self.stuck.append(str(stuck))
         finally:
             asyncio.set_event_loop(None)
             self._abandon_tasks()
         return self
 
     def _abandon_tasks(self) -> None:
-        """What killed processes left is forgotten, and not run."""
+        """What killed processes left has not run on, and does not fail the next story."""
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # they were killed
+            with suppress(BaseException):
+                task.get_coro().close()  # type: ignore[union-attr]  # a task has one
         self.loop.close()
 
     async def _run(self) -> None:
@@ -281,6 +312,8 @@ class World:
             if not checker.was_answered:
                 self.stuck.append(f"{session} takes no turn")
             await checker.take(ClientStep(kind="read", session=session))
+        if self.folder.rows:
+            self.stuck.append(f"{self.folder.rows} rows wait in the journal")
         for host in self.hosts:
             assert host.engine is not None
             if host.engine.sessions.context.lanes:
@@ -307,9 +340,8 @@ class World:
         self.counts[f"{kind} {host.name}"] += 1
         self.tell(host.name, kind)
         for fault in self.plan.faults:
-            if fault.event == kind and fault.nth == self.counts[f"{kind} {self.hosts[fault.process].name}"]:
-                if host.number == fault.process:
-                    self.strike(fault)
+            if (fault.event, fault.process, fault.nth) == (kind, host.number, self.counts[f"{kind} {host.name}"]):
+                self.strike(fault)
 
     def strike(self, fault: FaultPlan) -> None:
         if self.is_over:
@@ -387,16 +419,23 @@ class Client:
 
     async def _attempt(self, step: ClientStep, op: Operation) -> bool:
         """Send it once; whether there is nothing more to send."""
+        is_known = bool(self.world.server.table.revision(session_key(SCOPE, op.session)))
+        if self.world.folder.is_down and is_known:
+            self.world.counts["calls in an outage"] += 1
         try:
             async with asyncio.timeout(step.gives_up_after):
                 await (self._turn if step.kind == "turn" else self._append)(step, op)
             self.was_answered = True
         except (SessionBusy, TurnLost, Unavailable, ConnectionLost, TimeoutError) as failure:
             self.world.tell(op.client, f"{op.id} {type(failure).__name__}")
+            if self.world.folder.is_down and is_known and isinstance(failure, Unavailable):
+                self.world.counts["refused in an outage"] += 1
             if not isinstance(failure, SessionBusy | TurnLost):
                 self._move()
             # Without a key, only what was certainly not stored is sent again.
             return not step.keyed and not isinstance(failure, SessionBusy)
+        except TenutoError as failure:
+            self.world.stuck.append(f"{op.id} met {type(failure).__name__}")
         return True
 
     def _move(self) -> None:
@@ -483,6 +522,23 @@ class Client:
                 return await sessions.reset(SCOPE, session)
             case _:
                 return await sessions.rewrite(SCOPE, session, Rewrite(messages=page.messages))
+
+
+@contextmanager
+def _small_limits() -> Iterator[None]:
+    """So small that logs outgrow their tails, keys their heads, and evictions come due within one story."""
+    small = (
+        (keys, "IN_HEAD", 3),
+        (keys, "PAGE", 2),
+        (changes, "EVICTION_BATCH", 3),
+        (changes, "TAIL", 4),
+        (codec, "TAIL", 4),
+    )
+    with ExitStack() as stack:
+        for module, name, value in small:
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
+        yield
 
 
 def _draft(name: str, role: Role = Role.USER, tokens: int = 0) -> Draft:

@@ -58,6 +58,8 @@ class RecordCache:
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._trips: dict[bytes, list[Trip]] = {}
         self._losses = 0
+        self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
+        """Called with each record that this process has stored or, without one, removed; before its callers know."""
         self.bytes = 0
         """The approximate memory use."""
 
@@ -81,6 +83,16 @@ class RecordCache:
             return None
         # The feed may have told of changes just now.
         return self.get(key) if self._entries.get(key) is entry and entry.losses == self._losses else None
+
+    def last_confirmed(self, key: bytes) -> Record | None:
+        """A record as the store held it when the feed was last heard, for an outage."""
+        entry = self._entries.get(key)
+        return None if entry is None or entry.losses != self._losses else entry.record
+
+    def all_confirmed(self) -> list[tuple[bytes, Record]]:
+        """All such records, the most recently used first."""
+        entries = reversed(self._entries.items())
+        return [(key, entry.record) for key, entry in entries if entry.losses == self._losses]
 
     # Writing
 

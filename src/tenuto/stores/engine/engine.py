@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from random import Random
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from tenuto.errors import SessionNotFound, StoreUnavailable
 from tenuto.model import (
@@ -39,6 +39,8 @@ from tenuto.ports import Clock, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec
+from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Patch, Renew
+from tenuto.stores.engine.journal import Journal, JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
@@ -73,7 +75,8 @@ class PlainCodecs:
 class Engine:
     """Sessions, traces, state and upkeep over records. Time and chance are parameters.
 
-    Open it with `async with`, which listens to the feed; without a feed, that may be left out.
+    Open it with `async with`, which listens to the feed; without a feed, that may be left out. With a `folder` calls
+    are acknowledged there while the store is away; the owner of the engine runs `sessions.journal.run()`.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Engine:
         chance: Random,
         clock: Clock = utc_now,
         codecs: Codecs | None = None,
+        folder: JournalFolder | None = None,
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
@@ -94,6 +98,10 @@ class Engine:
         self.traces = EngineTraces(self.sessions)
         self.state = EngineState(records, codecs, context.chance)
         self.upkeep = EngineUpkeep(records, self.cache, codecs, clock)
+        if folder is not None:
+            self.sessions.journal = Journal(
+                folder, records, self.cache, clock=clock, name=str(context.writer), queue=self.sessions.queue
+            )
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -116,28 +124,23 @@ class EngineSessions:
 
     def __init__(self, context: LaneContext, codecs: Codecs) -> None:
         self.context = context
+        self.journal: Journal | None = None
         self._codecs = codecs
         self._listing = Listing(context.records, codecs, context.clock)
 
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self.submit(
-            scope, request.session_id, lambda record, now: rules.begin(record, scope, request, now)
-        )
+        return await self._run(request.session_id, Begin(scope=scope, request=request))
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        return await self.submit(
-            turn.scope, turn.session.id, lambda record, now: rules.finish(record, turn, request, now)
-        )
+        return await self._run(turn.session.id, Finish(turn=turn, request=request))
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self.submit(turn.scope, turn.session.id, lambda record, now: rules.renew(record, turn, now))
+        return await self._run(turn.session.id, Renew(turn=turn))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self.submit(
-            scope, session_id, lambda record, now: rules.append(record, scope, session_id, batch, now)
-        )
+        return await self._run(session_id, Append(scope=scope, session_id=session_id, batch=batch))
 
     # Reading
 
@@ -155,16 +158,11 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self.submit(
-            scope, session_id, lambda record, now: rules.patch(record, scope, session_id, changes, now)
-        )
+        return await self._run(session_id, Patch(scope=scope, session_id=session_id, changes=changes))
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
-        return await self.submit(
-            scope,
-            session_id,
-            lambda record, now: rules.reset(record, scope, session_id, keep_metadata, now),
-            alone=True,
+        return await self._edit(
+            scope, session_id, lambda record, now: rules.reset(record, scope, session_id, keep_metadata, now)
         )
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
@@ -179,28 +177,25 @@ class EngineSessions:
         raise StoreUnavailable(why="is changed by others all the time")
 
     async def _fork(self, scope: Scope, source: Record, session_id: str, request: ForkRequest) -> Session:
-        return await self.submit(
+        return await self._edit(
             scope,
             request.new_id,
             lambda target, now: rules.fork(source, target, scope, session_id, request, now),
-            alone=True,
             source=(session_key(scope, session_id), source.revision),
         )
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
-        return await self.submit(
-            scope, session_id, lambda record, now: rules.truncate(record, scope, session_id, request, now), alone=True
+        return await self._edit(
+            scope, session_id, lambda record, now: rules.truncate(record, scope, session_id, request, now)
         )
 
     async def rewrite(self, scope: Scope, session_id: str, request: Rewrite) -> Session:
-        return await self.submit(
-            scope, session_id, lambda record, now: rules.rewrite(record, scope, session_id, request, now), alone=True
+        return await self._edit(
+            scope, session_id, lambda record, now: rules.rewrite(record, scope, session_id, request, now)
         )
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self.submit(
-            scope, session_id, lambda record, now: rules.delete(record, scope, session_id, now), alone=True
-        )
+        await self._edit(scope, session_id, lambda record, now: rules.delete(record, scope, session_id, now))
 
     # What the methods share
 
@@ -209,31 +204,56 @@ class EngineSessions:
         return self._codecs.ready(scope) or await self._codecs.load(scope)
 
     async def read(self, scope: Scope, session_id: str, rule: Rule[Answer]) -> Answer:
+        """Answer a read; in an outage from the journal."""
+        key = session_key(scope, session_id)
+        if self.journal is None:
+            return await self._read_stored(scope, session_id, key, rule)
+        return await self.journal.read(key, rule, lambda: self._read_stored(scope, session_id, key, rule))
+
+    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer]) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
-        context = self.context
-        record = context.cache.confirmed(session_key(scope, session_id))
+        record = self.context.cache.confirmed(key)
         if record is not None:
             try:
-                step = rule(record, context.clock())
+                step = rule(record, self.context.clock())
             except (SessionNotFound, MessagesMissing, TracesMissing):
                 pass  # The store is asked: a refusal must take as long for a foreign session as for none.
             else:
                 if not step.touched:
                     return step.answer
-        return await self.submit(scope, session_id, rule)
+        return await self.queue(scope, key, session_id, rule)
 
-    async def submit(
+    async def _run(self, session_id: str, command: Command) -> Any:
+        """Carry out a command that a journal may acknowledge."""
+        scope = command.scope
+        key = session_key(scope, session_id)
+        if self.journal is None:
+            return await self.queue(scope, key, session_id, command.apply)
+        return await self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+
+    async def _edit(
+        self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None
+    ) -> Answer:
+        """Carry out a change of stored messages, in a commit of its own."""
+        key = session_key(scope, session_id)
+        if self.journal is None:
+            return await self.queue(scope, key, session_id, rule, alone=True, source=source)
+        return await self.journal.refuse_in_outage(
+            key, lambda: self.queue(scope, key, session_id, rule, alone=True, source=source)
+        )
+
+    async def queue(
         self,
         scope: Scope,
+        key: bytes,
         session_id: str,
         rule: Rule[Answer],
         *,
         alone: bool = False,
         source: tuple[bytes, int] | None = None,
     ) -> Answer:
-        """Queue a command on a session's lane."""
+        """Queue a rule on a session's lane."""
         codec = self._codecs.ready(scope) or await self._codecs.load(scope)
-        key = session_key(scope, session_id)
         return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
 
 

@@ -280,6 +280,7 @@ class Lane:
             made = None if last is None else self._doubts.get(last)
         if made is None:
             return False
+        self._context.cache.on_commit(self._key, record)
         self._conclude(made)
         return True
 
@@ -352,6 +353,7 @@ class Lane:
                 cache.drop(self._key)
             else:
                 cache.put(attempt.after, trip)
+            cache.on_commit(self._key, attempt.after)
             self._conclude(attempt)
         elif refused.source_changed:
             self._fail(SourceChanged())
