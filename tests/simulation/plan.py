@@ -47,6 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int
     processes: int
     latency: float
+    disk: float
     sealed: bool
     journals: bool
     clients: tuple[ClientPlan, ...]
@@ -105,6 +106,7 @@ def _put_together(
         seed=seed,
         processes=processes,
         latency=luck.choice((0.001, 0.01, 0.1)),
+        disk=luck.choice((0.001, 0.05, 0.3)),
         sealed=luck.random() < 0.3,
         journals=journals,
         clients=clients,

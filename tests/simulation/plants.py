@@ -11,10 +11,14 @@ from msgspec.structs import replace
 from tenuto.model.stored import RecordChange
 from tenuto.stores.engine import changes, rules
 from tenuto.stores.engine.cache import RecordCache
+from tenuto.stores.engine.commands import Append
+from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.lane import Lane
 from tenuto.stores.engine.record import Lease
 from tenuto.stores.engine.record_table import RecordTable
 from tenuto.stores.engine.rules import appends, edits, turns
+from tests.simulation import world
+from tests.simulation.disk import FolderView, SimFolder
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -108,15 +112,62 @@ def editions_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "rewrite", same_edition(rewrite))
 
 
-PLANTS: list[tuple[Plant, set[str]]] = [
-    (keys_are_ignored, {"stored once"}),
-    (a_lost_answer_means_not_stored, {"stored once"}),
-    (revisions_are_not_compared, {"stored once", "entries", "goes on"}),
-    (the_feed_is_not_heard, {"reads"}),
-    (pages_of_another_moment_are_taken, {"reads", "entries", "totals", "stored once"}),
-    (tokens_are_counted_twice, {"totals"}),
-    (any_turn_may_begin_and_end, {"pairs"}),
-    (a_failed_call_stops_its_lane, {"goes on"}),
-    (truncated_entries_stay, {"entries", "totals", "goes on"}),
-    (editions_are_not_counted, {"reads", "entries", "totals"}),
+def fences_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Overtaken: the store is back, and a session goes on before its journaled turns are stored."""
+    patch.setattr(Journal, "_in_store", lambda self, key, send: send())
+
+
+def rows_of_others_stay(patch: pytest.MonkeyPatch) -> None:
+    """Stranded: a process stores its own rows alone, and those of a killed one wait for ever."""
+    is_fenced = FolderView.is_fenced
+
+    def own(view: FolderView, key: bytes) -> bool:
+        shelf = view.shelf(key)
+        journal = view._host.engine.sessions.journal if view._host.engine is not None else None
+        return is_fenced(view, key) and shelf is not None and shelf.rows[0].writer == getattr(journal, "_name", "")
+
+    patch.setattr(FolderView, "is_fenced", own)
+
+
+def appends_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """Append overtakes: only turns look for journaled ones before them."""
+    change = Journal.change
+
+    async def hasty(journal: Journal, key: bytes, command: Any, send: Any) -> Any:
+        if isinstance(command, Append) and not journal._folder.is_down:
+            return await send()
+        return await change(journal, key, command, send)
+
+    patch.setattr(Journal, "change", hasty)
+
+
+def each_process_has_a_folder(patch: pytest.MonkeyPatch) -> None:
+    """One lost answer is an outage: a process that cannot reach the store acknowledges what no other one sees."""
+
+    class Private(FolderView):
+        def __init__(self, folder: SimFolder, host: Any) -> None:
+            super().__init__(host.__dict__.setdefault("folder", SimFolder()), host)
+            self._folder.views = {self.name: self}
+
+    patch.setattr(world, "FolderView", Private)
+
+
+# Each with the laws that may find it, and a seed shortly before the first one that shows it.
+OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
+    (fences_are_ignored, {"in order", "reads"}, 27),
+    (rows_of_others_stay, {"in order", "reads", "goes on", "stored once"}, 27),
+    (appends_do_not_wait, {"in order", "reads"}, 74),
+    (each_process_has_a_folder, {"in order", "reads", "stored once"}, 0),
+]
+PLANTS: list[tuple[Plant, set[str], int]] = [
+    (keys_are_ignored, {"stored once"}, 0),
+    (a_lost_answer_means_not_stored, {"stored once"}, 100),
+    (revisions_are_not_compared, {"stored once", "entries", "goes on"}, 0),
+    (the_feed_is_not_heard, {"reads"}, 7),
+    (pages_of_another_moment_are_taken, {"reads", "entries", "totals", "stored once"}, 20),
+    (tokens_are_counted_twice, {"totals"}, 0),
+    (any_turn_may_begin_and_end, {"pairs"}, 30),
+    (a_failed_call_stops_its_lane, {"goes on"}, 0),
+    (truncated_entries_stay, {"entries", "totals", "goes on"}, 10),
+    (editions_are_not_counted, {"reads", "entries", "totals"}, 10),
 ]

@@ -1,6 +1,7 @@
 """Stories of several processes, one store and everything that goes wrong, by seed.
 
-`TENUTO_SIM_SEED=24` tells one story again (`large:24` a large one), `TENUTO_SIM_SECONDS=3600` goes on with new seeds.
+`TENUTO_SIM_SEED=24` tells one story again (`large:24` and `outage:24` one of those), `TENUTO_SIM_SECONDS=3600` goes on
+with new seeds.
 """
 
 from __future__ import annotations
@@ -9,19 +10,27 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.simulation.laws import broken_law
-from tests.simulation.plan import Plan, make_plan
-from tests.simulation.plants import PLANTS, Plant
+from tests.simulation.plan import Plan, make_outage_plan, make_plan
+from tests.simulation.plants import OUTAGE_PLANTS, PLANTS, Plant, each_process_has_a_folder
 from tests.simulation.shrink import shrink
 from tests.simulation.world import World
 
-_SMALL, _LARGE = 160, 20
+_SMALL, _LARGE, _OUTAGES = 120, 15, 80
+_MOST_REFUSED = 0.05
 _PLANTED = 400
 _TOLD_TWICE = 20
+
+
+def make_large_plan(seed: int) -> Plan:
+    return make_plan(seed, large=True)
+
+
+_KINDS = {"": make_plan, "large": make_large_plan, "outage": make_outage_plan}
 
 
 def check(plan: Plan) -> World:
@@ -40,15 +49,17 @@ def plans() -> Iterator[Plan]:
     """The plans of the budget, fixed so that a red run is the change's doing; then as long as the variable says."""
     named = os.environ.get("TENUTO_SIM_SEED")
     if named:
-        yield make_plan(int(named.rpartition(":")[2]), large=named.startswith("large"))
+        kind, _, seed = named.rpartition(":")
+        yield _KINDS[kind](int(seed))
         return
-    yield from (make_plan(seed) for seed in range(_SMALL))
-    yield from (make_plan(seed, large=True) for seed in range(_LARGE))
+    yield from map(make_plan, range(_SMALL))
+    yield from map(make_large_plan, range(_LARGE))
+    yield from map(make_outage_plan, range(_OUTAGES))
     until = time.monotonic() + float(os.environ.get("TENUTO_SIM_SECONDS", "0"))
-    seed = secrets.randbits(40)
+    number = secrets.randbits(40)
     while time.monotonic() < until:
-        seed += 1
-        yield make_plan(seed, large=seed % 5 == 0)
+        yield from (make_plan(number), make_large_plan(number), make_outage_plan(number))
+        number += 1
 
 
 def test_no_story_breaks_a_law() -> None:
@@ -60,11 +71,33 @@ def test_no_story_breaks_a_law() -> None:
             logging.getLogger(__name__).warning("%s", "\n".join(world.story))
 
 
-@pytest.mark.parametrize(("plant", "laws"), PLANTS, ids=lambda value: getattr(value, "__name__", None))
-def test_a_planted_fault_is_found(plant: Plant, laws: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("plant", "laws", "start", "make"),
+    [(*plant, make_plan) for plant in PLANTS] + [(*plant, make_outage_plan) for plant in OUTAGE_PLANTS],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_planted_fault_is_found(
+    plant: Plant, laws: set[str], start: int, make: Callable[[int], Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
 
-    found = next((broken for seed in range(_PLANTED) if (broken := broken_law(World(make_plan(seed)).run()))), None)
+    found = next(
+        (broken for seed in range(start, start + _PLANTED) if (broken := broken_law(World(make(seed)).run()))), None
+    )
 
     assert found is not None
     assert found[0] in laws
+
+
+def test_clients_that_move_are_seldom_refused_in_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a session that the store holds, any process of the machine goes on with what any other one knew."""
+    assert _refused() <= _MOST_REFUSED
+    each_process_has_a_folder(monkeypatch)
+    assert _refused() > _MOST_REFUSED
+
+
+def _refused() -> float:
+    worlds = [World(make_outage_plan(seed, only_outages=True)).run() for seed in range(40)]
+    calls = sum(world.counts["calls in an outage"] for world in worlds)
+    assert calls > 50
+    return sum(world.counts["refused in an outage"] for world in worlds) / calls

@@ -254,7 +254,7 @@ class World:
 
     def disk_delay(self) -> float:
         """How long the disk takes."""
-        return 0.001 * (1 + self.luck.random())
+        return self.plan.disk * (0.5 + self.luck.random())
 
     def tell(self, who: str, what: str) -> None:
         self.story.append(f"{self.loop.time():9.3f} {who}: {what}")
@@ -420,16 +420,15 @@ class Client:
     async def _attempt(self, step: ClientStep, op: Operation) -> bool:
         """Send it once; whether there is nothing more to send."""
         is_known = bool(self.world.server.table.revision(session_key(SCOPE, op.session)))
-        if self.world.folder.is_down and is_known:
-            self.world.counts["calls in an outage"] += 1
+        in_outage = is_known and self.world.loop.time() < self.world.outage_until
+        self.world.counts["calls in an outage"] += in_outage
         try:
             async with asyncio.timeout(step.gives_up_after):
                 await (self._turn if step.kind == "turn" else self._append)(step, op)
             self.was_answered = True
         except (SessionBusy, TurnLost, Unavailable, ConnectionLost, TimeoutError) as failure:
             self.world.tell(op.client, f"{op.id} {type(failure).__name__}")
-            if self.world.folder.is_down and is_known and isinstance(failure, Unavailable):
-                self.world.counts["refused in an outage"] += 1
+            self.world.counts["refused in an outage"] += in_outage and isinstance(failure, Unavailable)
             if not isinstance(failure, SessionBusy | TurnLost):
                 self._move()
             # Without a key, only what was certainly not stored is sent again.

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _PROBE_EVERY: Final = 1.0
 _AGREED_WITHIN: Final = 3.0
+_ANY_NUMBER: Final = 2**31
 
 
 class Row(Value, frozen=True, kw_only=True):
@@ -201,7 +202,8 @@ class Journal:
             try:
                 step = command.apply(record, now)
             except MessagesMissing:
-                raise SessionElsewhere from None
+                command = _narrow(command, len(record.tail))
+                continue
             if not step.changed:
                 return step.answer
             number = shelf.rows[-1].number + 1 if shelf.rows else 1
@@ -220,8 +222,8 @@ class Journal:
         return shelf
 
     def _standing(self, shelf: Shelf) -> Record:
-        """The session with its rows."""
-        record = shelf.base
+        """The session with its rows. It forgets none of their messages, which are nowhere else."""
+        record = replace(shelf.base, reach=_ANY_NUMBER)
         for row in shelf.rows:
             record = replay_row(record, row, shelf.base.head.last_seq).record or record
         return record
@@ -307,6 +309,13 @@ class Journal:
             scope, key, session_id, lambda record, now: rules.read_record(record, scope, session_id, now)
         )
         await self._folder.remove(key, row.number, stored)
+
+
+def _narrow(command: Command, held: int) -> Command:
+    """A turn whose window is what is held of the session; nothing else goes on without older messages."""
+    if isinstance(command, Begin) and command.request.window > held:
+        return replace(command, request=replace(command.request, window=held))
+    raise SessionElsewhere
 
 
 def replay_row(record: Record | None, row: Row, known_through: int) -> Step[Any]:

@@ -26,7 +26,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
     if write is not None and write.finished:
         return Step(record=record, answer=_finished_turn(scope, record, write), changed=False)
     _require_free(record, now)
-    record = replace(record, reach=min(WIDEST_TAIL, max(record.reach, request.window)))
+    record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))
     before = record.head.last_seq
     if write is not None:
         number, words = write.number, record.between(write.words)
