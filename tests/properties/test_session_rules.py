@@ -33,6 +33,7 @@ from tenuto.model.stored import Known, Part, StoredRecord
 from tenuto.stores.engine import changes, rules
 from tenuto.stores.engine.changes import build_change, known_of
 from tenuto.stores.engine.codec import PLAIN, TornRecord
+from tenuto.stores.engine.commands import Append
 from tenuto.stores.engine.lane import with_messages
 from tenuto.stores.engine.record import MessagesMissing, Record, Step
 from tenuto.stores.engine.record_table import RecordTable
@@ -93,18 +94,23 @@ def drafts(act: Act) -> tuple[Any, ...]:
 def command(act: Act, retention: Retention) -> Command:
     """The rule of an act. A finish ends the turn that runs; every fourth key is that of three acts before."""
     new = NewSession(retention=retention)
-    guard = {"idempotency_key": once(f"k{act.number - 3 * (act.number % 4 == 3)}", "f")} if act.keyed else {}
+    guard = once(f"k{act.number - 3 * (act.number % 4 == 3)}", "f") if act.keyed else None
     match act.kind:
         case "begin":
             begin = BeginTurn(
-                session_id="s", turn_id=f"turn{act.number}", user_messages=drafts(act), create=new, window=3, **guard
+                session_id="s",
+                turn_id=f"turn{act.number}",
+                user_messages=drafts(act),
+                create=new,
+                window=3,
+                idempotency_key=guard,
             )
             return lambda record, now: rules.begin(record, ANN, begin, now)
         case "finish":
             finish = FinishTurn(reply=drafts(act), usage=Usage(tokens=act.size), abandoned=False)
             return lambda record, now: rules.finish(record, running_turn(record), finish, now)
         case "append":
-            batch = AppendBatch(id=f"b{act.number}", messages=drafts(act), create=new, **guard)
+            batch = AppendBatch(id=f"b{act.number}", messages=drafts(act), create=new, idempotency_key=guard)
             return lambda record, now: rules.append(record, ANN, "s", batch, now)
         case "numbered":
             numbered = AppendBatch(id=f"b{act.number}", messages=drafts(act), create=new, usage=Usage(tokens=1))
@@ -300,7 +306,7 @@ def test_a_keyed_command_that_is_sent_again_is_stored_once(acts: list[Act], luck
                 id=f"b{act.number}", messages=drafts(act), create=NewSession(), idempotency_key=once(f"k{act.number}")
             )
             for process in luck.sample(processes, 2):
-                process.run([lambda record, now, keyed=keyed: rules.append(record, ANN, "s", keyed, now)], START)
+                process.run([Append(scope=ANN, session_id="s", batch=keyed).apply], START)
             stored += [message.id for message in keyed.messages]
 
     record = full(table, 10_000)
@@ -352,6 +358,7 @@ def test_a_load_that_mixes_two_moments_is_refused(acts: list[Act]) -> None:
             heads.append(stored)
     for older, newer in pairwise(heads):
         first = PLAIN.decode_record(newer, "s", tail=10_000)
+        assert first is not None
         numbers = [
             [entry.number for entry in one.messages if entry.number >= first.first_seq] for one in (older, newer)
         ]
@@ -373,7 +380,7 @@ def test_the_key_of_a_running_turn_is_not_forgotten() -> None:
     (turn,) = process.run([lambda record, now: rules.begin(record, ANN, question, now)], START)
     for number in range(40):
         noted = AppendBatch(id=f"b{number}", messages=(says("note"),), idempotency_key=once(f"k{number}"))
-        process.run([lambda record, now, noted=noted: rules.append(record, ANN, "s", noted, now)], START)
+        process.run([Append(scope=ANN, session_id="s", batch=noted).apply], START)
     with pytest.raises(SessionBusy):
         rules.begin(process.held, ANN, replace(question, turn_id="other", idempotency_key=None), START)
     process.run([lambda record, now: rules.finish(record, turn, FinishTurn(reply=(answers("answer"),)), now)], START)

@@ -67,7 +67,9 @@ def make_plan(seed: int, *, large: bool = False) -> Plan:
     luck = Random(f"plan {seed}")
     processes = 3 if large else 2
     kinds = [kind for kind in ("outage", "cut", "kill", "freeze", "deaf", "clock") if luck.random() < 0.5]
-    rates = {fate: luck.choice((0.01, 0.05, 0.15)) for fate in Fate if fate is not Fate.FINE and luck.random() < 0.4}
+    rates: dict[Fate, float] = {
+        fate: luck.choice((0.01, 0.05, 0.15)) for fate in Fate if fate is not Fate.FINE and luck.random() < 0.4
+    }
     clients = tuple(
         _make_client(luck, f"client{n}", processes, 16 if large else 8, _KINDS, _PAUSES)
         for n in range(luck.randint(3, 6) if large else luck.randint(1, 3))
@@ -88,7 +90,7 @@ def make_outage_plan(seed: int, *, only_outages: bool = False) -> Plan:
         for _ in range(luck.randint(1, 2))
     ]
     faults = [_make_fault(luck, others, 2, JOURNAL_EVENTS) for _ in range(luck.randint(0, 3)) if others]
-    rates = {Fate.ANSWER_LOST: 0.05} if not only_outages and luck.random() < 0.3 else {}
+    rates: dict[Fate, float] = {Fate.ANSWER_LOST: 0.05} if not only_outages and luck.random() < 0.3 else {}
     return _put_together(luck, seed, 2, clients, (*outages, *faults), rates, journals=True)
 
 

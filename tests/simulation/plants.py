@@ -16,7 +16,7 @@ from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.lane import Lane
 from tenuto.stores.engine.record import Lease
 from tenuto.stores.engine.record_table import RecordTable
-from tenuto.stores.engine.rules import appends, edits, turns
+from tenuto.stores.engine.rules import access, appends, edits, turns
 from tests.simulation import world
 from tests.simulation.disk import FolderView, SimFolder
 
@@ -69,7 +69,7 @@ class _Done:
 
 
 def tokens_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    spend = turns.spend
+    spend = access.spend
     patch.setattr(turns, "spend", lambda record, tokens, nanos: spend(record, 2 * tokens, nanos))
 
 

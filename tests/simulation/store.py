@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from enum import StrEnum
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from tenuto.errors import StoreUnavailable
 from tenuto.model import CompactionResult, Scope
@@ -30,6 +30,7 @@ from tenuto.model.stored import (
 )
 from tenuto.stores.engine.record_table import RecordTable
 
+_Result = TypeVar("_Result")
 DEADLINE = 1.0
 _LATEST = 5.0
 
@@ -157,10 +158,10 @@ class SimClient:
     async def close(self) -> None:
         self.server.clients.remove(self)
 
-    def _call(self, kind: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
+    def _call(self, kind: str, work: Callable[[], _Result]) -> asyncio.Future[_Result]:
         """Send a request; the server works outside any process, and the answer comes back into this one."""
         loop, server = asyncio.get_running_loop(), self.server
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[_Result] = loop.create_future()
         fate = server.fate(self.process, kind)
         if fate is Fate.REFUSED:
             loop.call_later(server.delay(), _end, future, StoreUnavailable(why="refuses"))
@@ -169,7 +170,7 @@ class SimClient:
         if fate is Fate.REQUEST_LOST:
             return future
 
-        def answer(result: Any) -> None:
+        def answer(result: _Result) -> None:
             deadline.cancel()
             _end(future, result)
 

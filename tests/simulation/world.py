@@ -282,7 +282,7 @@ class World:
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # they were killed
             with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]  # a task has one
+                task.get_coro().close()
         self.loop.close()
 
     async def _run(self) -> None:

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from tenuto.model import AppendBatch, AppendResult, BeginTurn, Changes, Draft, FinishTurn, OpenTurn, Scope, Session
 from tenuto.model.values import Value
 from tenuto.stores.engine import rules
-from tenuto.stores.engine.record import Record, Step
+from tenuto.stores.engine.record import Answer, Record, Step
+
+
+class Command(Protocol[Answer]):
+    """A command, with the messages it brings."""
+
+    @property
+    def scope(self) -> Scope:
+        """Who sends it."""
+        ...
+
+    @property
+    def messages(self) -> tuple[Draft, ...]:
+        """What it appends."""
+        ...
+
+    def apply(self, record: Record | None, now: datetime) -> Step[Answer]:
+        """The rule."""
+        ...
 
 
 class Begin(Value, frozen=True, kw_only=True, tag="begin"):
@@ -22,7 +40,6 @@ class Begin(Value, frozen=True, kw_only=True, tag="begin"):
         return self.request.user_messages
 
     def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
-        """The rule."""
         return rules.begin(record, self.scope, self.request, now)
 
 
@@ -41,7 +58,6 @@ class Finish(Value, frozen=True, kw_only=True, tag="finish"):
         return self.request.reply
 
     def apply(self, record: Record | None, now: datetime) -> Step[AppendResult]:
-        """The rule."""
         return rules.finish(record, self.turn, self.request, now)
 
 
@@ -56,7 +72,6 @@ class Renew(Value, frozen=True, kw_only=True, tag="renew"):
         return self.turn.scope
 
     def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
-        """The rule."""
         return rules.renew(record, self.turn, now)
 
 
@@ -72,7 +87,6 @@ class Append(Value, frozen=True, kw_only=True, tag="append"):
         return self.batch.messages
 
     def apply(self, record: Record | None, now: datetime) -> Step[AppendResult]:
-        """The rule."""
         return rules.append(record, self.scope, self.session_id, self.batch, now)
 
 
@@ -85,9 +99,8 @@ class Patch(Value, frozen=True, kw_only=True, tag="patch"):
     messages: tuple[Draft, ...] = ()
 
     def apply(self, record: Record | None, now: datetime) -> Step[Session]:
-        """The rule."""
         return rules.patch(record, self.scope, self.session_id, self.changes, now)
 
 
-Command: TypeAlias = Begin | Finish | Renew | Append | Patch
+JournaledCommand: TypeAlias = Begin | Finish | Renew | Append | Patch
 """The commands that a journal may acknowledge while the store does not answer."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from random import Random
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from tenuto.errors import SessionNotFound, StoreUnavailable
 from tenuto.model import (
@@ -223,7 +223,7 @@ class EngineSessions:
                     return step.answer
         return await self.queue(scope, key, session_id, rule)
 
-    async def _run(self, session_id: str, command: Command) -> Any:
+    async def _run(self, session_id: str, command: Command[Answer]) -> Answer:
         """Carry out a command that a journal may acknowledge."""
         scope = command.scope
         key = session_key(scope, session_id)

@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import digest_id
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.commands import Append, Begin, Command, Renew
+from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand, Renew
 from tenuto.stores.engine.lane import Rule, is_outcome_unknown
 from tenuto.stores.engine.record import MessagesMissing, Record, Step, TracesMissing
 from tenuto.stores.engine.rules.keys import all_writes
@@ -48,7 +48,7 @@ class Row(Value, frozen=True, kw_only=True):
 
     number: int
     at: datetime
-    command: Command
+    command: JournaledCommand
     writer: str
 
 
@@ -150,7 +150,7 @@ class Journal:
 
     # Calls
 
-    async def change(self, key: bytes, command: Command, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    async def change(self, key: bytes, command: Command[_Answer], send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Carry out a command in the store, or acknowledge it in the folder."""
         if not self._folder.is_down:
             try:
@@ -158,7 +158,9 @@ class Journal:
             except Unavailable as failure:
                 if not is_outcome_unknown(failure) or not await self._agree_it_is_away():
                     raise
-        return await self._acknowledge(key, command)
+        # The union is of all commands; which one it is decides the type of the answer.
+        answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command))
+        return answer
 
     async def read(self, key: bytes, rule: Rule[_Answer], send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Read from the store, or in an outage from what the folder holds."""
@@ -193,7 +195,7 @@ class Journal:
 
     # In an outage
 
-    async def _acknowledge(self, key: bytes, command: Command) -> Any:
+    async def _acknowledge(self, key: bytes, command: JournaledCommand) -> Any:
         while True:
             if not self._folder.is_down:
                 raise SessionElsewhere
@@ -311,7 +313,7 @@ class Journal:
         await self._folder.remove(key, row.number, stored)
 
 
-def _narrow(command: Command, held: int) -> Command:
+def _narrow(command: JournaledCommand, held: int) -> JournaledCommand:
     """A turn whose window is what is held of the session; nothing else goes on without older messages."""
     if isinstance(command, Begin) and command.request.window > held:
         return replace(command, request=replace(command.request, window=held))
@@ -338,7 +340,7 @@ def replay_row(record: Record | None, row: Row, known_through: int) -> Step[Any]
         return _append_marked(record, row, known_through)
 
 
-def _has_key(record: Record, command: Command) -> bool:
+def _has_key(record: Record, command: JournaledCommand) -> bool:
     """Whether the command's key is remembered: its messages were stored by an earlier attempt."""
     match command:
         case Begin(request=BeginTurn(idempotency_key=once)) | Append(batch=AppendBatch(idempotency_key=once)):
