@@ -13,10 +13,8 @@ from typing import Any, Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.model import Message
 from tenuto.model.scope import owner_key, owner_scope, site_key
 from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange, Totals
-from tenuto.model.turn import Trace
 from tenuto.stores.codec import to_micros
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.record import TAIL, Record, Step
@@ -139,22 +137,27 @@ def _drops(base: Record | None, after: Record, steps: Sequence[Step[Any]]) -> tu
             drops.append(Drop(part=Part.TRACES, last=step.traces_through))
         if step.traces_from is not None:
             drops.append(Drop(part=Part.TRACES, first=step.traces_from))
-    kept = {page.number for page in after.pages}
-    drops += [Drop(part=Part.KEYS, first=n, last=n) for n in [page.number for page in base.pages] if n not in kept]
+    if base.pages is not after.pages:
+        kept = {page.number for page in after.pages}
+        drops += [
+            Drop(part=Part.KEYS, first=page.number, last=page.number) for page in base.pages if page.number not in kept
+        ]
     return tuple(drops)
 
 
 def _puts(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> tuple[Entry, ...]:
     session_id, first = after.profile.id, after.first_seq
-    messages = dict[int, Message]()
-    traces = dict[int, Trace]()
-    for step in steps:
-        messages.update((message.seq, message) for message in (*step.added, *step.rewritten) if message.seq >= first)
-        traces.update(step.traces)
-    puts = [codec.encode_message(message, session_id) for message in messages.values()]
+    puts = [
+        codec.encode_message(message, session_id)
+        for step in steps
+        for message in step.rewritten or step.added
+        if message.seq >= first
+    ]
+    traces = {number: trace for step in steps for number, trace in step.traces}
     puts += [codec.encode_trace(number, trace, session_id) for number, trace in traces.items()]
-    old_pages = {} if base is None else {page.number: page for page in base.pages}
-    puts += [codec.encode_page(page, session_id) for page in after.pages if old_pages.get(page.number) is not page]
+    if after.pages and (base is None or base.pages is not after.pages):
+        old = {} if base is None else {page.number: page for page in base.pages}
+        puts += [codec.encode_page(page, session_id) for page in after.pages if old.get(page.number) is not page]
     if after.producers and (base is None or base.producers != after.producers):
         puts.append(codec.encode_producers(after.producers, session_id))
     return tuple(puts)

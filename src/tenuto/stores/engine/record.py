@@ -265,12 +265,12 @@ def slice_messages(messages: tuple[Message, ...], first: int, last: int) -> tupl
     return messages[first_index(messages, first) : first_index(messages, last + 1)]
 
 
-def with_tail(record: Record, tail: tuple[Message, ...], tail_from: int) -> Record:
-    """The record with another tail, no longer than its `reach`."""
+def with_tail(record: Record, tail: tuple[Message, ...], tail_from: int, head: Head | None = None) -> Record:
+    """The record with another tail, no longer than its `reach`, and perhaps another head."""
     if len(tail) > record.reach:
         tail = tail[-record.reach :]
         tail_from = tail[0].seq
-    return replace(record, tail=tail, tail_from=tail_from)
+    return replace(record, tail=tail, tail_from=tail_from, head=head or record.head)
 
 
 # Spans of stored sequence numbers

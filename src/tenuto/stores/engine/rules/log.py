@@ -46,7 +46,7 @@ def append_messages(
         runs=add_run(head.runs, head.last_seq + 1, last),
         turn_starts=None if head.turn_starts is None else add_turn_starts(head.turn_starts, added),
     )
-    return with_tail(replace(record, head=head), record.tail + added, record.tail_from), added
+    return with_tail(record, record.tail + added, record.tail_from, head), added
 
 
 def _advance_producer(record: Record, producer: Producer) -> Record:

@@ -26,7 +26,8 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
     if write is not None and write.finished:
         return Step(record=record, answer=_finished_turn(scope, record, write), changed=False)
     _require_free(record, now)
-    record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))
+    if record.reach < request.window:
+        record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))
     before = record.head.last_seq
     if write is not None:
         number, words = write.number, record.between(write.words)
@@ -75,8 +76,9 @@ def _require_free(record: Record, now: datetime) -> None:
 
 def _append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[Message, ...]]:
     number = record.head.turns + 1
-    # No turn holds the session now: the key of one whose lease ran out need not stay in the head.
-    record = replace(record, head=replace(record.head, lease=None))
+    if record.head.lease is not None:
+        # It has run out, and the key of its turn need not stay in the head.
+        record = replace(record, head=replace(record.head, lease=None))
     record, words = append_messages(record, request.user_messages, number, request.producer)
     if record.head.turns < number:
         record = replace(record, head=replace(record.head, turns=number))
@@ -127,9 +129,7 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
     reply: tuple[Message, ...] = ()
     if request.reply:
         record, reply = append_messages(record, request.reply, turn.number, request.producer)
-    if not request.abandoned:
-        record = _close(record, turn, lease, reply)
-    record = replace(record, head=replace(record.head, lease=None))
+    record = _release(record, lease, reply, is_answered=not request.abandoned)
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
         record = apply_changes(record, request.changes)
@@ -150,13 +150,16 @@ def is_finished(record: Record, turn: OpenTurn) -> bool:
     )
 
 
-def _close(record: Record, turn: OpenTurn, lease: Lease, reply: tuple[Message, ...]) -> Record:
-    span = (reply[0].seq, reply[-1].seq) if reply else EMPTY
+def _release(record: Record, lease: Lease, reply: tuple[Message, ...], *, is_answered: bool) -> Record:
+    """The record without a running turn; an answered one is remembered as ended, with the reply of its key."""
+    if not is_answered:
+        return replace(record, head=replace(record.head, lease=None))
     if lease.key is not None:
+        span = (reply[0].seq, reply[-1].seq) if reply else EMPTY
         record = revise(
             record, lambda write: replace(write, finished=True, reply=span) if write.key == lease.key else write
         )
-    return replace(record, head=replace(record.head, closed=turn.id))
+    return replace(record, head=replace(record.head, lease=None, closed=lease.turn_id))
 
 
 def renew(record: Record | None, turn: OpenTurn, now: datetime) -> Step[OpenTurn]:
