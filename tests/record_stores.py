@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.simulation.store import SimClient, SimServer
 
 
@@ -31,4 +34,16 @@ async def _simulated() -> AsyncIterator[RecordStore]:
     yield SimClient(SimServer(Random(1)), "process0")
 
 
-RECORD_STORES = [RecordBackend("memory", _memory), RecordBackend("simulated", _simulated)]
+@asynccontextmanager
+async def _sqlite() -> AsyncIterator[RecordStore]:
+    with TemporaryDirectory() as folder:
+        records = await SqliteRecords.open(Path(folder) / "records.db")
+        yield records
+        await records.close()
+
+
+RECORD_STORES = [
+    RecordBackend("sqlite", _sqlite),
+    RecordBackend("memory", _memory),
+    RecordBackend("simulated", _simulated),
+]

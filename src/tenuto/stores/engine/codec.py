@@ -204,6 +204,8 @@ class Codec:
             plain = self._sealer.open(body[1:], place)
         elif mark == FORMAT:
             plain = body[1:]
+        elif mark in (b"", b"\x00", b"\x80"):
+            raise Undecodable(place[0])
         else:
             raise UnknownFormat("a format of another release")
         try:
