@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from tenuto.model import Message, Role
 from tenuto.model.scope import session_key
 from tenuto.model.stored import Part
+from tenuto.model.turn import JOURNALED_AFTER
 from tenuto.stores.codec import Undecodable
 from tests.simulation.world import REPLY_TOKENS, SCOPE, World
 
@@ -58,15 +59,18 @@ def in_order(world: World) -> Iterator[str]:
 
 
 def pairs_stay_together(world: World) -> Iterator[str]:
-    """Between the question and the answer of a turn that ran once there is no other turn's question."""
-    once = {op.id: op for op in world.operations if op.reply and op.attempts == 1}
+    """Between the question and the answer of a turn that ran once there is no other turn's question, unless a mark says
+    where it belongs."""
+    turns = {op.id: op.attempts for op in world.operations if op.reply}
     for session in world.sessions:
         running: str | None = None
         for message in log_of(world, session):
-            op = message.id.rpartition(".")[0]
-            if message.id.endswith(".q0") and op in {one.id for one in world.operations if one.reply}:
+            op, _, part = message.id.rpartition(".")
+            if JOURNALED_AFTER in message.metadata:
+                continue
+            if part == "q0" and op in turns:
                 running = op
-            elif message.role is Role.ASSISTANT and op in once and running != op:
+            elif message.role is Role.ASSISTANT and turns.get(op) == 1 and running != op:
                 yield f"the answer of {op} does not follow its question"
 
 

@@ -24,16 +24,16 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from msgspec.structs import replace
 
 from tenuto.errors import SessionElsewhere, StoreUnavailable, TenutoError, Unavailable
-from tenuto.model import AppendBatch, AppendResult, BeginTurn, Draft, Scope
-from tenuto.model.turn import JOURNALED_AFTER
+from tenuto.model import AppendBatch, BeginTurn, Scope
 from tenuto.model.values import Value
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import digest_id
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand, Renew
+from tenuto.stores.engine.commands import Append, Begin, Command, Finish, JournaledCommand
 from tenuto.stores.engine.lane import Rule, is_outcome_unknown
 from tenuto.stores.engine.record import MessagesMissing, Record, Step, TracesMissing
+from tenuto.stores.engine.rules import late
 from tenuto.stores.engine.rules.keys import all_writes
 
 _log = logging.getLogger(__name__)
@@ -227,7 +227,10 @@ class Journal:
         """The session with its rows. It forgets none of their messages, which are nowhere else."""
         record = replace(shelf.base, reach=_ANY_NUMBER)
         for row in shelf.rows:
-            record = replay_row(record, row, shelf.base.head.last_seq).record or record
+            try:
+                record = replay_row(record, row, shelf.base.head.last_seq).record or record
+            except MessagesMissing:
+                raise SessionElsewhere from None
         return record
 
     # Agreement
@@ -323,21 +326,34 @@ def _narrow(command: JournaledCommand, held: int) -> JournaledCommand:
 def replay_row(record: Record | None, row: Row, known_through: int) -> Step[Any]:
     """The rule of a row: decided as it was acknowledged.
 
-    Nothing is to be stored if its messages are in the log already, behind those that were known. Where others changed
-    the session so that the command does not apply any more, its messages are appended all the same, and marked.
+    Nothing is to be stored if its messages are in the log already, behind those that were known, or its key is known.
+    Where others changed the session so that the command does not apply any more, it is stored late, and marked.
     """
-    command = row.command
     if record is None:
         raise SessionElsewhere
+    command, unchanged = row.command, Step(record=record, answer=None, changed=False)
+    if isinstance(command, Begin):
+        # The window was shown already.
+        command = replace(command, request=replace(command.request, window=0))
     ids = [draft.id for draft in command.messages]
     if ids and ids[0] in [message.id for message in record.between((known_through + 1, record.head.last_seq))]:
-        return Step(record=record, answer=None, changed=False)
+        return unchanged
     try:
         return command.apply(record, row.at)
     except TenutoError:
-        if not ids or isinstance(command, Renew) or _has_key(record, command):
-            return Step(record=record, answer=None, changed=False)
-        return _append_marked(record, row, known_through)
+        return unchanged if _has_key(record, command) else _store_late(record, row, known_through) or unchanged
+
+
+def _store_late(record: Record, row: Row, after: int) -> Step[None] | None:
+    match row.command:
+        case Begin(request=request) if request.user_messages:
+            return late.begin_late(record, request, after, row.at)
+        case Finish(turn=turn, request=request) if request.reply:
+            return late.finish_late(record, turn, request, after, row.at)
+        case Append(batch=batch):
+            return late.append_late(record, batch, after, row.at)
+        case _:
+            return None
 
 
 def _has_key(record: Record, command: JournaledCommand) -> bool:
@@ -347,14 +363,3 @@ def _has_key(record: Record, command: JournaledCommand) -> bool:
             return once is not None and digest_id(once.key) in [write.key for write in all_writes(record)]
         case _:
             return False
-
-
-def _append_marked(record: Record, row: Row, known_through: int) -> Step[AppendResult]:
-    """The messages of a row in a batch of their own, with a mark that says behind which message they were said."""
-    marked = tuple([_mark(draft, known_through) for draft in row.command.messages])
-    batch = AppendBatch(id=f"{row.writer}.{row.number}", messages=marked)
-    return rules.append(record, record.profile.scope, record.profile.id, batch, row.at)
-
-
-def _mark(draft: Draft, known_through: int) -> Draft:
-    return replace(draft, metadata={**draft.metadata, JOURNALED_AFTER: known_through})

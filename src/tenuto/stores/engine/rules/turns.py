@@ -33,7 +33,10 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         number, words = write.number, record.between(write.words)
         record = hold(record, write, request.turn_id)
     else:
-        record, number, words = _append_turn(record, request)
+        if record.head.lease is not None:
+            # It has run out, and the key of its turn need not stay in the head.
+            record = replace(record, head=replace(record.head, lease=None))
+        record, number, words = append_turn(record, request)
     record = save(_take_lease(record, request, now), now, request.retention)
     resumed = write is not None or (bool(request.user_messages) and not words)
     assert record.head.lease is not None
@@ -74,11 +77,9 @@ def _require_free(record: Record, now: datetime) -> None:
         raise SessionBusy(record.profile.id, lease.until - now, lease.turn_id, record.profile.incarnation)
 
 
-def _append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[Message, ...]]:
+def append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[Message, ...]]:
+    """The record with the messages of a new turn, its number, and those as stored."""
     number = record.head.turns + 1
-    if record.head.lease is not None:
-        # It has run out, and the key of its turn need not stay in the head.
-        record = replace(record, head=replace(record.head, lease=None))
     record, words = append_messages(record, request.user_messages, number, request.producer)
     if record.head.turns < number:
         record = replace(record, head=replace(record.head, turns=number))
@@ -155,11 +156,14 @@ def _release(record: Record, lease: Lease, reply: tuple[Message, ...], *, is_ans
     if not is_answered:
         return replace(record, head=replace(record.head, lease=None))
     if lease.key is not None:
-        span = (reply[0].seq, reply[-1].seq) if reply else EMPTY
-        record = revise(
-            record, lambda write: replace(write, finished=True, reply=span) if write.key == lease.key else write
-        )
+        record = finish_key(record, lease.key, reply)
     return replace(record, head=replace(record.head, lease=None, closed=lease.turn_id))
+
+
+def finish_key(record: Record, key: bytes, reply: tuple[Message, ...]) -> Record:
+    """The record with a keyed write that has its reply."""
+    span = (reply[0].seq, reply[-1].seq) if reply else EMPTY
+    return revise(record, lambda write: replace(write, finished=True, reply=span) if write.key == key else write)
 
 
 def renew(record: Record | None, turn: OpenTurn, now: datetime) -> Step[OpenTurn]:
