@@ -11,7 +11,9 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.simulation.laws import broken_law
@@ -33,6 +35,12 @@ def make_large_plan(seed: int) -> Plan:
 _KINDS = {"": make_plan, "large": make_large_plan, "outage": make_outage_plan}
 
 
+def kept_plans() -> Iterator[Plan]:
+    """Plans that once broke a law."""
+    for path in sorted((Path(__file__).parent / "plans").glob("*.json")):
+        yield msgspec.json.decode(path.read_bytes(), type=Plan)
+
+
 def check(plan: Plan) -> World:
     """Tell a story and look for a broken law; a broken one is told with its smallest plan."""
     world = World(plan).run()
@@ -52,6 +60,7 @@ def plans() -> Iterator[Plan]:
         kind, _, seed = named.rpartition(":")
         yield _KINDS[kind](int(seed))
         return
+    yield from kept_plans()
     yield from map(make_plan, range(_SMALL))
     yield from map(make_large_plan, range(_LARGE))
     yield from map(make_outage_plan, range(_OUTAGES))

@@ -44,12 +44,16 @@ _ANY_NUMBER: Final = 2**31
 
 
 class Row(Value, frozen=True, kw_only=True):
-    """An acknowledged command: its number in its session, when it was decided, and the process that wrote it."""
+    """An acknowledged command: its number in its session, when it was decided, and the process that wrote it.
+
+    It was sent to the store first when the session ended with message `since`, and may have been carried out there.
+    """
 
     number: int
     at: datetime
     command: JournaledCommand
     writer: str
+    since: int
 
 
 class Shelf(Value, frozen=True, kw_only=True):
@@ -152,14 +156,18 @@ class Journal:
 
     async def change(self, key: bytes, command: Command[_Answer], send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Carry out a command in the store, or acknowledge it in the folder."""
+        held = self._cache.get(key)
+        since = held.head.last_seq if held is not None else 0
+        failure: Unavailable | None = None
         if not self._folder.is_down:
             try:
                 return await self._in_store(key, send)
-            except Unavailable as failure:
-                if not is_outcome_unknown(failure) or not await self._agree_it_is_away():
+            except Unavailable as lost:
+                if not is_outcome_unknown(lost) or not await self._agree_it_is_away():
                     raise
+                failure = lost
         # The union is of all commands; which one it is decides the type of the answer.
-        answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command))
+        answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command), since, failure)
         return answer
 
     async def read(self, key: bytes, rule: Rule[_Answer], send: Callable[[], Awaitable[_Answer]]) -> _Answer:
@@ -195,13 +203,16 @@ class Journal:
 
     # In an outage
 
-    async def _acknowledge(self, key: bytes, command: JournaledCommand) -> Any:
+    async def _acknowledge(self, key: bytes, command: JournaledCommand, since: int, failure: Unavailable | None) -> Any:
+        """Add a row for a command; one that the store may have carried out before the `failure` is looked for."""
         while True:
             if not self._folder.is_down:
                 raise SessionElsewhere
             shelf = self._shelf(key)
             record, now = self._standing(shelf), self._clock()
             try:
+                if failure is not None and _is_stored(record, command, since):
+                    raise failure
                 step = command.apply(record, now)
             except MessagesMissing:
                 command = _narrow(command, len(record.tail))
@@ -209,7 +220,9 @@ class Journal:
             if not step.changed:
                 return step.answer
             number = shelf.rows[-1].number + 1 if shelf.rows else 1
-            row = Row(number=number, at=now, command=command, writer=self._name)
+            row = Row(
+                number=number, at=now, command=command, writer=self._name, since=min(since, shelf.base.head.last_seq)
+            )
             if await self._folder.append(key, shelf.base, row):
                 return step.answer
 
@@ -228,7 +241,7 @@ class Journal:
         record = replace(shelf.base, reach=_ANY_NUMBER)
         for row in shelf.rows:
             try:
-                record = replay_row(record, row, shelf.base.head.last_seq).record or record
+                record = replay_row(record, row).record or record
             except MessagesMissing:
                 raise SessionElsewhere from None
         return record
@@ -307,9 +320,8 @@ class Journal:
                 raise StoreUnavailable
 
     async def _store_row(self, key: bytes, row: Row, base: Record) -> None:
-        through = base.head.last_seq
         scope, session_id = base.profile.scope, base.profile.id
-        await self._queue(scope, key, session_id, lambda record, now: replay_row(record, row, through))
+        await self._queue(scope, key, session_id, lambda record, now: replay_row(record, row))
         stored = self._cache.get(key) or await self._queue(
             scope, key, session_id, lambda record, now: rules.read_record(record, scope, session_id, now)
         )
@@ -323,10 +335,10 @@ def _narrow(command: JournaledCommand, held: int) -> JournaledCommand:
     raise SessionElsewhere
 
 
-def replay_row(record: Record | None, row: Row, known_through: int) -> Step[Any]:
+def replay_row(record: Record | None, row: Row) -> Step[Any]:
     """The rule of a row: decided as it was acknowledged.
 
-    Nothing is to be stored if its messages are in the log already, behind those that were known, or its key is known.
+    Nothing is to be stored if its messages are in the log already, or its key is known.
     Where others changed the session so that the command does not apply any more, it is stored late, and marked.
     """
     if record is None:
@@ -335,16 +347,22 @@ def replay_row(record: Record | None, row: Row, known_through: int) -> Step[Any]
     if isinstance(command, Begin):
         # The window was shown already.
         command = replace(command, request=replace(command.request, window=0))
-    ids = [draft.id for draft in command.messages]
-    if ids and ids[0] in [message.id for message in record.between((known_through + 1, record.head.last_seq))]:
+    if _is_stored(record, command, row.since):
         return unchanged
     try:
         return command.apply(record, row.at)
     except TenutoError:
-        return unchanged if _has_key(record, command) else _store_late(record, row, known_through) or unchanged
+        return unchanged if _has_key(record, command) else _store_late(record, row) or unchanged
 
 
-def _store_late(record: Record, row: Row, after: int) -> Step[None] | None:
+def _is_stored(record: Record, command: JournaledCommand, since: int) -> bool:
+    """Whether a command's messages are in the log behind a number."""
+    ids = [draft.id for draft in command.messages]
+    return bool(ids) and ids[0] in [message.id for message in record.between((since + 1, record.head.last_seq))]
+
+
+def _store_late(record: Record, row: Row) -> Step[None] | None:
+    after = row.since
     match row.command:
         case Begin(request=request) if request.user_messages:
             return late.begin_late(record, request, after, row.at)
