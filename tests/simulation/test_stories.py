@@ -22,7 +22,7 @@ from tests.simulation.plants import OUTAGE_PLANTS, PLANTS, Plant, each_process_h
 from tests.simulation.shrink import shrink
 from tests.simulation.world import World
 
-_SMALL, _LARGE, _OUTAGES = 300, 40, 150
+_SMALL, _LARGE, _OUTAGES = 200, 25, 120
 _MOST_REFUSED = 0.05
 _PLANTED = 100
 _TOLD_TWICE = 20

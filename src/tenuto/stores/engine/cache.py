@@ -7,6 +7,7 @@ no revision beyond it since.
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -16,9 +17,11 @@ from msgspec.structs import replace
 from tenuto.model import Message
 from tenuto.model.message import memory_bytes
 from tenuto.ports import RecordFeed
-from tenuto.stores.engine.record import Fetched, Record, first_index
+from tenuto.stores.engine.record import Fetched, Record
 
 _RECORD_BYTES: Final = 2048
+# Weighing a record takes as long as a turn; so many commits add little to it.
+_WEIGH_EVERY: Final = 32
 _NOTHING_FETCHED: Final = Fetched()
 UNCONFIRMED: Final = -1
 
@@ -40,19 +43,23 @@ class Trip:
 
 
 class _Entry:
-    __slots__ = ("losses", "record", "size")
+    """A record, the losses of the feed when it was confirmed, and its size when it was last weighed."""
 
-    def __init__(self, record: Record, size: int, losses: int) -> None:
+    __slots__ = ("losses", "record", "size", "weighed_at")
+
+    def __init__(self, record: Record, losses: int, size: int, weighed_at: int) -> None:
         self.record = record
-        self.size = size
         self.losses = losses
+        self.size = size
+        self.weighed_at = weighed_at
 
 
 class RecordCache:
     """Records by their keys, least recently used first out; `caught_up` tells whether the feed listens."""
 
     def __init__(self, feed: RecordFeed | None, *, max_sessions: int, max_bytes: int) -> None:
-        self._caught_up: Callable[[], bool] = (lambda: True) if feed is None else feed.caught_up
+        self._feed = feed
+        self._is_caught_up = feed is None
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -93,6 +100,16 @@ class RecordCache:
         """All such records, the most recently used first."""
         entries = reversed(self._entries.items())
         return [(key, entry.record) for key, entry in entries if entry.losses == self._losses]
+
+    def _caught_up(self) -> bool:
+        """Whether the feed has told everything; what is told now holds until the loop has looked for new calls."""
+        if not self._is_caught_up and self._feed is not None and self._feed.caught_up():
+            self._is_caught_up = True
+            get_running_loop().call_soon(self._look_again)
+        return self._is_caught_up
+
+    def _look_again(self) -> None:
+        self._is_caught_up = False
 
     # Writing
 
@@ -149,10 +166,13 @@ class RecordCache:
 
     def _store(self, key: bytes, record: Record, losses: int) -> None:
         old = self._entries.pop(key, None)
-        size = _size(record, old)
         if old is not None:
             self.bytes -= old.size
-        self._entries[key] = _Entry(_without_fetched(record), size, losses)
+        if old is not None and 0 <= record.revision - old.weighed_at < _WEIGH_EVERY:
+            size, weighed_at = old.size, old.weighed_at
+        else:
+            size, weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
+        self._entries[key] = _Entry(_without_fetched(record), losses, size, weighed_at)
         self.bytes += size
         while len(self._entries) > self._max_sessions or (self.bytes > self._max_bytes and self._entries):
             self.bytes -= self._entries.popitem(last=False)[1].size
@@ -160,17 +180,6 @@ class RecordCache:
 
 def _without_fetched(record: Record) -> Record:
     return record if record.fetched is _NOTHING_FETCHED else replace(record, fetched=_NOTHING_FETCHED)
-
-
-def _size(record: Record, old: _Entry | None) -> int:
-    """The memory of a record; of one that only grew, its messages are weighed once."""
-    if old is None or old.record.head.edition != record.head.edition or not old.record.is_same_session(record):
-        return _RECORD_BYTES + _weigh(record.tail)
-    before, after = old.record.tail, record.tail
-    newer = after[first_index(after, old.record.head.last_seq + 1) :]
-    older = after[: first_index(after, before[0].seq)] if before else ()
-    gone = before[: first_index(before, after[0].seq)] if after else before
-    return old.size + _weigh(newer) + (_weigh(older) if before else 0) - _weigh(gone)
 
 
 def _weigh(messages: tuple[Message, ...]) -> int:

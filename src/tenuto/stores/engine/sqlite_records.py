@@ -46,7 +46,7 @@ _Execute = Callable[..., sqlite3.Cursor]
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS record (
     id INTEGER PRIMARY KEY, key BLOB UNIQUE, revision INTEGER NOT NULL, head BLOB NOT NULL, profile BLOB NOT NULL,
-    deadline INTEGER, space BLOB NOT NULL, owner BLOB NOT NULL, kind TEXT NOT NULL, scope BLOB,
+    deadline INTEGER, due INTEGER, space BLOB NOT NULL, owner BLOB NOT NULL, kind TEXT NOT NULL, scope BLOB,
     listed_at INTEGER NOT NULL, status TEXT NOT NULL, title TEXT NOT NULL, drawer BLOB NOT NULL,
     namespace TEXT NOT NULL, name TEXT NOT NULL, sessions INTEGER NOT NULL, messages INTEGER NOT NULL,
     tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL, aside BLOB
@@ -58,7 +58,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS entry_place ON entry (record, part, number);
 CREATE INDEX IF NOT EXISTS record_of_site ON record (space, kind, listed_at, key);
 CREATE INDEX IF NOT EXISTS record_of_owner ON record (owner, kind, listed_at, key);
 CREATE INDEX IF NOT EXISTS record_place ON record (owner, drawer, name) WHERE kind = 'value';
-CREATE INDEX IF NOT EXISTS record_due ON record (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX IF NOT EXISTS record_due ON record (due) WHERE due IS NOT NULL;
 CREATE TABLE IF NOT EXISTS change (
     number INTEGER PRIMARY KEY AUTOINCREMENT, writer INTEGER NOT NULL, keys BLOB NOT NULL
 );
@@ -71,6 +71,16 @@ _OLDEST_ENTRIES: Final = (
 )
 _NEWEST_ENTRIES: Final = _OLDEST_ENTRIES.replace("ORDER BY number", "ORDER BY number DESC")
 _CHANGE_BYTES: Final = 24
+_UPDATE: Final = (
+    "UPDATE record SET revision = ?, head = ?, sessions = ?, messages = ?, tokens = ?, cost_nanos = ? WHERE id = ?"
+)
+_UPDATE_WITH_DEADLINE: Final = _UPDATE.replace(" WHERE", ", deadline = ? WHERE")
+# The column of the index lags by up to an hour, so that turns in a row leave it alone.
+_LAG: Final = 3_600_000_000
+_UPDATE_DUE: Final = (
+    "UPDATE record SET due = deadline WHERE id = ? "  # noqa: S608
+    f"AND (deadline IS NULL OR due IS NULL OR deadline < due OR deadline > due + {_LAG})"
+)
 _ORDERS: Final = {
     IndexOrder.NEWEST: ("listed_at, key", "listed_at DESC, key DESC", "<"),
     IndexOrder.OLDEST: ("listed_at, key", "listed_at, key", ">"),
@@ -241,11 +251,14 @@ def _list(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         "drawer = ?": query.drawer,
         "status = ?": query.status,
         "instr(title, ?) > 0": query.title,
-        "deadline <= ?": query.due,
+        "due <= ?": query.due,
     }
     conditions = {text: value for text, value in wanted.items() if value is not None}
     clauses = [*conditions, "aside IS NOT NULL" if query.set_aside else "key IS NOT NULL"]
     values = list(conditions.values())
+    if query.due is not None:
+        clauses.append("deadline <= ?")
+        values.append(query.due)
     if query.named:
         clauses.append("scope IS NOT NULL")
     if query.order is IndexOrder.DEADLINE:
@@ -336,7 +349,7 @@ def _apply(execute: _Execute, row: int, change: RecordChange) -> None:
         execute("DELETE FROM record WHERE id = ?", (row,))
         return
     if change.action is Action.SET_ASIDE:
-        execute("UPDATE record SET key = NULL, aside = key, deadline = NULL WHERE id = ?", (row,))
+        execute("UPDATE record SET key = NULL, aside = key, deadline = NULL, due = NULL WHERE id = ?", (row,))
         return
     row = _write_row(execute, row, change)
     if change.replaces:
@@ -368,15 +381,15 @@ def _write_row(execute: _Execute, row: int, change: RecordChange) -> int:
         marks = ", ".join("?" * len(values))
         made = execute(f"INSERT INTO record ({_COLUMNS}, {_INDEX}, {_TOTALS}) VALUES ({marks})", values).lastrowid  # noqa: S608
         assert made is not None
+        execute(_UPDATE_DUE, (made,))
         return made
-    execute(
-        "UPDATE record SET revision = ?, head = ?, sessions = ?, messages = ?, tokens = ?, cost_nanos = ? WHERE id = ?",
-        (change.revision, change.head, *sums, row),
-    )
+    if change.deadline is UNSET:
+        execute(_UPDATE, (change.revision, change.head, *sums, row))
+    else:
+        execute(_UPDATE_WITH_DEADLINE, (change.revision, change.head, *sums, change.deadline, row))
+        execute(_UPDATE_DUE, (row,))
     if change.profile is not None:
         execute("UPDATE record SET profile = ? WHERE id = ?", (change.profile, row))
-    if change.deadline is not UNSET:
-        execute("UPDATE record SET deadline = ? WHERE id = ?", (change.deadline, row))
     if index is not None:
         execute(f"UPDATE record SET ({_INDEX}) = ({', '.join('?' * len(index))}) WHERE id = ?", (*index, row))  # noqa: S608
     return row
