@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -201,7 +201,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _as_future(call: Any) -> Future[Any]:
+def _as_future(call: Awaitable[_Answer]) -> Future[_Answer]:
     return asyncio.ensure_future(call)
 
 
