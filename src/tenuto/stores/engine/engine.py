@@ -11,6 +11,7 @@ from asyncio import Future
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import lru_cache
 from random import Random
 from typing import Final, Protocol, Self
 
@@ -32,7 +33,7 @@ from tenuto.model import (
     SessionQuery,
     Truncation,
 )
-from tenuto.model.scope import session_key
+from tenuto.model.scope import session_key as compute_session_key
 from tenuto.model.stored import EntryPage, Part
 from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordStore, utc_now
@@ -48,6 +49,19 @@ from tenuto.stores.engine.state import EngineState
 from tenuto.stores.engine.upkeep import EngineUpkeep
 
 _MOST_FORKS: Final = 20
+_LONG_ID: Final = 256
+
+
+@lru_cache(maxsize=10_000)
+def _site_session_key(tenant: str, site: str, session_id: str) -> bytes:
+    return compute_session_key(Scope(tenant=tenant, site=site), session_id)
+
+
+def session_key(scope: Scope, session_id: str) -> bytes:
+    """The key of a session, computed once for one in use."""
+    if len(session_id) > _LONG_ID:
+        return compute_session_key(scope, session_id)
+    return _site_session_key(scope.tenant, scope.site, session_id)
 
 
 class Codecs(Protocol):
@@ -228,7 +242,8 @@ class EngineSessions:
         scope = command.scope
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self.queue(scope, key, session_id, command.apply)
+            codec = self._codecs.ready(scope) or await self._codecs.load(scope)
+            return await self.context.submit(key, session_id, codec, command.apply)
         return await self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
 
     async def _edit(
