@@ -114,9 +114,12 @@ def load_window(record: Record, size: int) -> tuple[Message, ...]:
     """The newest messages that are context, at most `size`."""
     if not size or not record.head.runs:
         return ()
+    tail, start = record.tail, record.head.window_start
+    if len(tail) >= size and tail[-size].seq >= start:
+        return tail[-size:]  # Nearly every turn.
     beyond = record.messages - size
     oldest = nth(record.head.runs, beyond) if beyond > 0 else record.first_seq
-    return record.between((max(oldest, record.head.window_start), record.head.last_seq))
+    return record.between((max(oldest, start), record.head.last_seq))
 
 
 def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: datetime) -> Step[AppendResult]:
