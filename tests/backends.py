@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -23,6 +24,8 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
+from tenuto.stores.engine import Engine, MemoryRecords
+from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -284,9 +287,51 @@ REDIS_SENTINEL = Backend("redis sentinel", lambda place: _redis(place, "redis_se
 
 MEMORY = Backend("memory", _memory)
 
+
+@asynccontextmanager
+async def _engine(place: Place) -> AsyncIterator[Store]:
+    async with Engine(MemoryRecords(), clock=place.clock, chance=Random(1)) as engine:
+        yield engine
+
+
+async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head, and the feed tells of it as of every commit."""
+    assert isinstance(store, Engine)
+    assert isinstance(store.records, MemoryRecords)
+    key = session_key(scope, session_id)
+    store.records.table.damage(key)
+    store.cache.on_change(key, store.records.table.revision(key))
+
+
+ENGINE = Backend("engine", _engine, _damage_engine)
+
+
+@asynccontextmanager
+async def _engine_sqlite(place: Place) -> AsyncIterator[Store]:
+    records = await SqliteRecords.open(place.folder / "records.db")
+    async with Engine(records, clock=place.clock, chance=Random(1)) as engine:
+        yield engine
+    await records.close()
+
+
+async def _damage_engine_sqlite(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head, and its commit is in the list of changes as every commit is."""
+    assert isinstance(store, Engine)
+    assert isinstance(store.records, SqliteRecords)
+    key = session_key(scope, session_id)
+    with closing(sqlite3.connect(store.records.path)) as db, db:
+        db.execute("UPDATE record SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
+        (revision,) = db.execute("SELECT revision FROM record WHERE key = ?", (key,)).fetchone()
+        db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key + revision.to_bytes(8, "big"),))
+
+
+ENGINE_SQLITE = Backend("engine sqlite", _engine_sqlite, _damage_engine_sqlite)
+
 # What every contract test runs on: each backend bare, and each wrapper where it does something of its own.
 BACKENDS = [
     MEMORY,
+    ENGINE,
+    ENGINE_SQLITE,
     screened(MEMORY),
     SQLITE,
     cached(SQLITE),
@@ -311,7 +356,17 @@ COMBINED = [
     REDIS_SENTINEL,
 ]
 # Where state is kept or looked at in ways of their own; every other wrapper passes it straight through.
-KEEPING_STATE = [MEMORY, screened(MEMORY), SQLITE, encrypted(SQLITE), POSTGRES, REDIS, REDIS_CLUSTER]
+KEEPING_STATE = [
+    MEMORY,
+    ENGINE,
+    ENGINE_SQLITE,
+    screened(MEMORY),
+    SQLITE,
+    encrypted(SQLITE),
+    POSTGRES,
+    REDIS,
+    REDIS_CLUSTER,
+]
 if "redis" in redis_programs():
     # Another server speaks the protocol here: everything runs on it as well.
     BACKENDS.append(Backend("redis on path", lambda place: _redis(place, "redis_on_path"), _damage_redis))

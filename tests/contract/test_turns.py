@@ -11,6 +11,7 @@ import pytest
 from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
 from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Retention, Role, Truncation, TurnState, Usage
 from tenuto.ports import Store
+from tenuto.stores.engine import Engine
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
@@ -304,7 +305,7 @@ async def _landed(store: Store) -> None:
     """
     await store.state.write_state(ANN, "after", "them", True)
     cold: Any = store
-    while not isinstance(cold, MemoryStore | SqliteStore | RedisStore | PostgresStore):
+    while not isinstance(cold, MemoryStore | Engine | SqliteStore | RedisStore | PostgresStore):
         cold = cold.inner
     async with asyncio.timeout(LONG):
         while isinstance(cold, PostgresStore) and appends_under_way(cold):  # noqa: ASYNC110

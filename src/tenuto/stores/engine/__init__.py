@@ -1,0 +1,10 @@
+"""One engine for sessions: rules on records, over any store of records.
+
+`record` and `rules` say what a session is; `changes` and `codec` what is stored of it; `lane` and `cache` keep one
+process fast and right; `engine` is the port. `docs/ideas/engine.md` shows how they fit together.
+"""
+
+from tenuto.stores.engine.engine import Codecs, Engine
+from tenuto.stores.engine.memory_records import MemoryRecords
+
+__all__ = ["Codecs", "Engine", "MemoryRecords"]

@@ -1,0 +1,186 @@
+"""The records in use, as objects: one cache for a process, bounded by sessions and bytes.
+
+A cached record is always good as the base of a commit, since the store compares its revision. It is good for an answer
+that writes nothing only while it is confirmed: it was read or written while the feed listened, and the feed has told of
+no revision beyond it since.
+"""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.model import Message
+from tenuto.model.message import memory_bytes
+from tenuto.ports import RecordFeed
+from tenuto.stores.engine.record import Fetched, Record
+
+_RECORD_BYTES: Final = 2048
+# Weighing a record takes as long as a turn; so many commits add little to it.
+_WEIGH_EVERY: Final = 32
+_NOTHING_FETCHED: Final = Fetched()
+UNCONFIRMED: Final = -1
+
+
+class Trip:
+    """A call to the store that is under way, and what the feed told of its record meanwhile."""
+
+    __slots__ = ("heard", "key", "losses", "removed")
+
+    def __init__(self, key: bytes, losses: int) -> None:
+        self.key = key
+        self.losses = losses
+        self.heard = 0
+        self.removed = False
+
+    def confirms(self, revision: int, losses: int) -> bool:
+        """Whether its answer is what the store holds, as far as the feed has told."""
+        return self.losses == losses != UNCONFIRMED and not self.removed and self.heard <= revision
+
+
+class _Entry:
+    """A record, the losses of the feed when it was confirmed, and its size when it was last weighed."""
+
+    __slots__ = ("losses", "record", "size", "weighed_at")
+
+    def __init__(self, record: Record, losses: int, size: int, weighed_at: int) -> None:
+        self.record = record
+        self.losses = losses
+        self.size = size
+        self.weighed_at = weighed_at
+
+
+class RecordCache:
+    """Records by their keys, least recently used first out; `caught_up` tells whether the feed listens."""
+
+    def __init__(self, feed: RecordFeed | None, *, max_sessions: int, max_bytes: int) -> None:
+        self._feed = feed
+        self._is_caught_up = feed is None
+        self._max_sessions = max_sessions
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._trips: dict[bytes, list[Trip]] = {}
+        self._losses = 0
+        self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
+        """Called with each record that this process has stored or, without one, removed; before its callers know."""
+        self.bytes = 0
+        """The approximate memory use."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # Reading
+
+    def get(self, key: bytes) -> Record | None:
+        """A record as last seen, as the base of a commit."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry.record
+
+    def confirmed(self, key: bytes) -> Record | None:
+        """A record as the store holds it now."""
+        entry = self._entries.get(key)
+        if entry is None or not self._caught_up():
+            return None
+        # The feed may have told of changes just now.
+        return self.get(key) if self._entries.get(key) is entry and entry.losses == self._losses else None
+
+    def last_confirmed(self, key: bytes) -> Record | None:
+        """A record as the store held it when the feed was last heard, for an outage."""
+        entry = self._entries.get(key)
+        return None if entry is None or entry.losses != self._losses else entry.record
+
+    def all_confirmed(self) -> list[tuple[bytes, Record]]:
+        """All such records, the most recently used first."""
+        entries = reversed(self._entries.items())
+        return [(key, entry.record) for key, entry in entries if entry.losses == self._losses]
+
+    def _caught_up(self) -> bool:
+        """Whether the feed has told everything; what is told now holds until the loop has looked for new calls."""
+        if not self._is_caught_up and self._feed is not None and self._feed.caught_up():
+            self._is_caught_up = True
+            get_running_loop().call_soon(self._look_again)
+        return self._is_caught_up
+
+    def _look_again(self) -> None:
+        self._is_caught_up = False
+
+    # Writing
+
+    def start_trip(self, key: bytes) -> Trip:
+        """Track a call that is about to be sent."""
+        trip = Trip(key, self._losses if self._caught_up() else UNCONFIRMED)
+        self._trips.setdefault(key, []).append(trip)
+        return trip
+
+    def end_trip(self, trip: Trip) -> None:
+        """The call was answered, or failed."""
+        trips = self._trips[trip.key]
+        trips.remove(trip)
+        if not trips:
+            del self._trips[trip.key]
+
+    def put(self, record: Record, trip: Trip) -> None:
+        """Store a record that a call brought or wrote."""
+        losses = self._losses if trip.confirms(record.revision, self._losses) else UNCONFIRMED
+        self._store(trip.key, record, losses)
+
+    def renew(self, key: bytes, record: Record) -> None:
+        """Store a record whose deadline was moved: its revision is the same."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.record.revision == record.revision:
+            entry.record = _without_fetched(record)
+
+    def drop(self, key: bytes) -> None:
+        """Remove a record."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.bytes -= entry.size
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self._entries.clear()
+        self.bytes = 0
+
+    def on_change(self, key: bytes | None, revision: int) -> None:
+        """The feed tells that a record is at this revision, or removed (0); without a key that it lost track."""
+        if key is None:
+            self._losses += 1
+            return
+        for trip in self._trips.get(key, ()):
+            trip.heard = max(trip.heard, revision)
+            trip.removed = trip.removed or revision == 0
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        if revision == 0:
+            self.drop(key)
+        elif revision > entry.record.revision:
+            entry.losses = UNCONFIRMED
+
+    def _store(self, key: bytes, record: Record, losses: int) -> None:
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self.bytes -= old.size
+        if old is not None and 0 <= record.revision - old.weighed_at < _WEIGH_EVERY:
+            size, weighed_at = old.size, old.weighed_at
+        else:
+            size, weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
+        self._entries[key] = _Entry(_without_fetched(record), losses, size, weighed_at)
+        self.bytes += size
+        while len(self._entries) > self._max_sessions or (self.bytes > self._max_bytes and self._entries):
+            self.bytes -= self._entries.popitem(last=False)[1].size
+
+
+def _without_fetched(record: Record) -> Record:
+    return record if record.fetched is _NOTHING_FETCHED else replace(record, fetched=_NOTHING_FETCHED)
+
+
+def _weigh(messages: tuple[Message, ...]) -> int:
+    return sum([memory_bytes(message) for message in messages])

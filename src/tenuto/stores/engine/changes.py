@@ -1,0 +1,163 @@
+"""What a commit writes: the difference between two records, and the entries that the steps between them made.
+
+It is computed from the whole difference and not command by command, so that commands merged into one commit are stored
+as if they had come one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tenuto.model.scope import owner_key, owner_scope, site_key
+from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange, Totals
+from tenuto.stores.codec import to_micros
+from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.record import TAIL, Record, Step
+
+LISTING_LAG: Final = timedelta(seconds=30)
+"""How far `listed_at` may lie behind the last change, so that turns in a row write no index."""
+EVICTION_BATCH: Final = 32
+"""How many evicted messages may still lie in the store: they are removed together."""
+WRITERS: Final = 4
+"""How many writers a head names."""
+
+
+def build_change(
+    key: bytes, before: Record | None, after: Record | None, steps: Sequence[Step[Any]], codec: Codec,
+    *, revision: int, writer: tuple[int, int], source: tuple[bytes, int] | None = None,
+) -> tuple[Record | None, RecordChange]:  # fmt: skip
+    """The record as it will stand, and the change that stores it. `writer` is this process and its commit's number,
+    `source` the key and revision of the record whose messages a fork copies."""
+    if_revision = 0 if before is None else before.revision
+    if after is None:
+        remove = RecordChange(
+            key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail_for(before), known=known_of(before)
+        )
+        return None, remove
+    created = any(step.created for step in steps)
+    base = None if created else before
+    after = _with_bookkeeping(base, after, revision, writer)
+    change = RecordChange(
+        key=key,
+        if_revision=if_revision,
+        revision=revision,
+        head=codec.encode_head(after.head, after.profile.id),
+        profile=_profile(base, after, codec),
+        deadline=_deadline(base, after),
+        index=_index(base, after, codec),
+        totals=totals_of(after),
+        replaces=created and before is not None,
+        drops=_drops(base, after, steps),
+        copies=None if source is None else LogCopy(source=source[0], revision=source[1], through=after.head.last_seq),
+        puts=_puts(base, after, steps, codec),
+        tail=tail_for(before),
+        known=known_of(before),
+    )
+    return after, change
+
+
+def known_of(record: Record | None) -> Known:
+    """What of a record a load need not return."""
+    return Known() if record is None else Known(message=record.head.last_seq, page=record.head.next_page - 1)
+
+
+def tail_for(record: Record | None) -> int:
+    """How many messages to load beyond what is held of a record."""
+    return TAIL if record is None else record.reach
+
+
+def totals_of(record: Record) -> Totals:
+    """What a session adds to the sums of its owner and site."""
+    head = record.head
+    return Totals(sessions=1, messages=record.messages, tokens=head.tokens, cost_nanos=head.cost_nanos)
+
+
+def _with_bookkeeping(base: Record | None, after: Record, revision: int, writer: tuple[int, int]) -> Record:
+    """The record with what storing it adds to its head."""
+    head = after.head
+    listed_at, stored_from = head.listed_at, head.stored_from
+    if base is None or listed_at is None or head.updated_at - listed_at >= LISTING_LAG:
+        listed_at = head.updated_at
+    gap = after.first_seq - stored_from
+    if base is None or gap >= EVICTION_BATCH or head.edition != base.head.edition:
+        stored_from = after.first_seq
+    others = [other for other in head.writers if other[0] != writer[0]]
+    writers = (writer, *others[: WRITERS - 1])
+    return replace(
+        after, revision=revision, head=replace(head, listed_at=listed_at, stored_from=stored_from, writers=writers)
+    )
+
+
+def _profile(base: Record | None, after: Record, codec: Codec) -> bytes | None:
+    if base is not None and (base.profile is after.profile or base.profile == after.profile):
+        return None
+    return codec.encode_profile(after.profile)
+
+
+def _deadline(base: Record | None, after: Record) -> Any:
+    expires_at = after.head.expires_at
+    if base is not None and base.head.expires_at == expires_at:
+        return UNSET
+    return None if expires_at is None else to_micros(expires_at)
+
+
+def _index(base: Record | None, after: Record, codec: Codec) -> IndexColumns | None:
+    profile, listed_at = after.profile, after.head.listed_at
+    assert listed_at is not None
+    if base is not None and base.head.listed_at == listed_at:
+        old = base.profile
+        if old is profile or (old.status, old.title) == (profile.status, profile.title):
+            return None
+    return IndexColumns(
+        space=site_key(profile.scope),
+        owner=owner_key(profile.scope),
+        scope=owner_scope(profile.scope),
+        name=profile.id,
+        listed_at=to_micros(listed_at),
+        status=profile.status,
+        title="" if codec.sealed else profile.title.casefold(),
+    )
+
+
+def _drops(base: Record | None, after: Record, steps: Sequence[Step[Any]]) -> tuple[Drop, ...]:
+    if base is None:
+        return ()
+    drops = list[Drop]()
+    if after.head.stored_from > base.head.stored_from:
+        drops.append(Drop(part=Part.MESSAGES, last=after.head.stored_from - 1))
+    for step in steps:
+        if step.truncated is not None:
+            drops.append(Drop(part=Part.MESSAGES, first=step.truncated + 1, keep=step.spared))
+        if step.traces_through is not None and step.traces_through > 0:
+            drops.append(Drop(part=Part.TRACES, last=step.traces_through))
+        if step.traces_from is not None:
+            drops.append(Drop(part=Part.TRACES, first=step.traces_from))
+    if base.pages is not after.pages:
+        kept = {page.number for page in after.pages}
+        drops += [
+            Drop(part=Part.KEYS, first=page.number, last=page.number) for page in base.pages if page.number not in kept
+        ]
+    return tuple(drops)
+
+
+def _puts(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> tuple[Entry, ...]:
+    session_id, first = after.profile.id, after.first_seq
+    puts = [
+        codec.encode_message(message, session_id)
+        for step in steps
+        for message in step.rewritten or step.added
+        if message.seq >= first
+    ]
+    traces = {number: trace for step in steps for number, trace in step.traces}
+    puts += [codec.encode_trace(number, trace, session_id) for number, trace in traces.items()]
+    if after.pages and (base is None or base.pages is not after.pages):
+        old = {} if base is None else {page.number: page for page in base.pages}
+        puts += [codec.encode_page(page, session_id) for page in after.pages if old.get(page.number) is not page]
+    if after.producers and (base is None or base.producers != after.producers):
+        puts.append(codec.encode_producers(after.producers, session_id))
+    return tuple(puts)

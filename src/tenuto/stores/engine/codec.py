@@ -1,0 +1,256 @@
+"""Records as the bytes that stores hold, sealed where the tenant's data is encrypted.
+
+Everything is MessagePack behind one byte that names the format. Sealing is two functions between that and the store:
+each body is bound to its place (the kind of entry, the session it was written in, its number), so that a body moved to
+another place does not open. A fork has messages that were sealed in the session it came from: its profile, sealed
+itself, says up to which number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import DecryptionFailed, Invalid
+from tenuto.model import Message
+from tenuto.model.stored import Entry, Part, StoredRecord
+from tenuto.model.turn import Trace
+from tenuto.model.values import Json
+from tenuto.stores.codec import Undecodable, from_micros
+from tenuto.stores.engine.record import (
+    TAIL,
+    Head,
+    KeyedWrite,
+    KeyPage,
+    Profile,
+    Record,
+    count,
+    drop_before,
+    last_of,
+    with_tail,
+)
+
+FORMAT: Final = b"\x01"
+_SEALED: Final = b"\x81"
+_Decoded = TypeVar("_Decoded")
+_encode: Final = msgspec.msgpack.Encoder().encode
+_head: Final = msgspec.msgpack.Decoder(Head)
+_profile: Final = msgspec.msgpack.Decoder(Profile)
+_message: Final = msgspec.msgpack.Decoder(Message)
+_trace: Final = msgspec.msgpack.Decoder(Trace)
+_writes: Final = msgspec.msgpack.Decoder(tuple[KeyedWrite, ...])
+_producers: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, int], ...])
+_value: Final = msgspec.msgpack.Decoder()
+
+
+class Sealer(Protocol):
+    """Encrypts the bodies of one tenant's site. A sealed body opens at its place only."""
+
+    def seal(self, plain: bytes, place: tuple[str, ...]) -> bytes:
+        """The bytes, sealed."""
+        ...
+
+    def open(self, sealed: bytes, place: tuple[str, ...]) -> bytes:
+        """The bytes back.
+
+        Raises:
+            DecryptionFailed: the key is missing, or the bytes were changed or moved.
+        """
+        ...
+
+
+class UnknownFormat(Undecodable):
+    """A newer release wrote this record."""
+
+
+class TornRecord(Undecodable):
+    """The messages do not belong to the head: a store has mixed two moments, or lost some."""
+
+
+class Codec:
+    """Encodes and decodes the records of a tenant's site; with a `sealer` everything it writes is sealed.
+
+    Plain bodies stay readable when encryption is switched on, and are sealed when they are written again.
+    """
+
+    def __init__(self, sealer: Sealer | None = None) -> None:
+        self._sealer = sealer
+
+    @property
+    def sealed(self) -> bool:
+        """Whether what it writes is sealed."""
+        return self._sealer is not None
+
+    # Records
+
+    def encode_head(self, head: Head, session_id: str) -> bytes:
+        """A head's body."""
+        return self._close(_encode(head), ("head", session_id))
+
+    def encode_profile(self, profile: Profile) -> bytes:
+        """A profile's body."""
+        return self._close(_encode(profile), ("profile", profile.id))
+
+    def encode_message(self, message: Message, session_id: str) -> Entry:
+        """A message's entry."""
+        body = self._close(_encode(message), ("message", session_id, str(message.seq)))
+        return Entry(part=Part.MESSAGES, number=message.seq, body=body)
+
+    def encode_trace(self, number: int, trace: Trace, session_id: str) -> Entry:
+        """A trace's entry."""
+        return Entry(
+            part=Part.TRACES, number=number, body=self._close(_encode(trace), ("trace", session_id, str(number)))
+        )
+
+    def encode_page(self, page: KeyPage, session_id: str) -> Entry:
+        """The entry of a page of keys."""
+        body = self._close(_encode(page.writes), ("keys", session_id, str(page.number)))
+        return Entry(part=Part.KEYS, number=page.number, body=body)
+
+    def encode_producers(self, producers: tuple[tuple[bytes, int], ...], session_id: str) -> Entry:
+        """The entry of producers' marks."""
+        return Entry(part=Part.PRODUCERS, number=0, body=self._close(_encode(producers), ("producers", session_id)))
+
+    def decode_record(
+        self, stored: StoredRecord, session_id: str, held: Record | None = None, *, tail: int = 0
+    ) -> Record | None:
+        """A record that was loaded with this `tail`, and what is `held` of it in place of what the store left out.
+
+        `None` if what is held is of no use: stored messages or keys were changed other than by appending.
+
+        Raises:
+            TornRecord: its messages do not belong to its head.
+            Undecodable: the record is corrupt.
+            DecryptionFailed: it is sealed with a key that is missing.
+        """
+        head = self._decode(_head, stored.head, ("head", session_id))
+        profile = self._decode(_profile, stored.profile, ("profile", session_id))
+        if profile.id != session_id:
+            raise Undecodable("a session of another id")
+        expires_at = None if stored.deadline is None else from_micros(stored.deadline)
+        head = replace(head, expires_at=expires_at)
+        messages = self.decode_messages(stored.messages, profile)
+        pages = tuple(
+            KeyPage(
+                number=entry.number, writes=self._decode(_writes, entry.body, ("keys", session_id, str(entry.number)))
+            )
+            for entry in stored.entries
+            if entry.part is Part.KEYS
+        )
+        producers = next((entry for entry in stored.entries if entry.part is Part.PRODUCERS), None)
+        marks = () if producers is None else self._decode(_producers, producers.body, ("producers", session_id))
+        record = Record(head=head, profile=profile, revision=stored.revision, producers=marks)
+        messages = _stored(messages, head)
+        if held is not None and not _continues(held, record):
+            return None
+        known = 0 if held is None else held.head.last_seq
+        newest = count(drop_before(head.runs, known + 1))
+        if [message.seq for message in messages] != last_of(head.runs, min(tail, newest)):
+            raise TornRecord("messages of another revision")
+        return _with_parts(record, messages, pages, held, has_gap=newest > tail)
+
+    def decode_messages(self, entries: Iterable[Entry], profile: Profile) -> tuple[Message, ...]:
+        """Messages of a session, or of the sessions it was forked from."""
+        return tuple([self._decode_message(entry, profile) for entry in entries])
+
+    def _decode_message(self, entry: Entry, profile: Profile) -> Message:
+        number = str(entry.number)
+        try:
+            message = self._decode(_message, entry.body, ("message", profile.id, number))
+        except DecryptionFailed:
+            origins = [origin for origin, through in profile.origins if entry.number <= through]
+            if not origins:
+                raise
+            message = self._decode_inherited(entry, origins)
+        if message.seq != entry.number:
+            raise Undecodable("a message of another number")
+        return message
+
+    def _decode_inherited(self, entry: Entry, origins: list[str]) -> Message:
+        for origin in origins[:-1]:
+            try:
+                return self._decode(_message, entry.body, ("message", origin, str(entry.number)))
+            except DecryptionFailed:
+                continue  # It came from a session before that one.
+        return self._decode(_message, entry.body, ("message", origins[-1], str(entry.number)))
+
+    def decode_trace(self, entry: Entry, session_id: str) -> Trace:
+        """A trace."""
+        return self._decode(_trace, entry.body, ("trace", session_id, str(entry.number)))
+
+    # Values of the state
+
+    def encode_value(self, value: Json, place: tuple[str, ...]) -> bytes:
+        """A value of the state."""
+        return self._close(_encode(value), ("value", *place))
+
+    def decode_value(self, body: bytes, place: tuple[str, ...]) -> Json:
+        """The value back."""
+        return self._decode(_value, body, ("value", *place))
+
+    # What they share
+
+    def _close(self, plain: bytes, place: tuple[str, ...]) -> bytes:
+        return FORMAT + plain if self._sealer is None else _SEALED + self._sealer.seal(plain, place)
+
+    def _decode(self, decoder: msgspec.msgpack.Decoder[_Decoded], body: bytes, place: tuple[str, ...]) -> _Decoded:
+        mark = body[:1]
+        if mark == _SEALED:
+            if self._sealer is None:
+                raise DecryptionFailed("was written encrypted, and no key is configured")
+            plain = self._sealer.open(body[1:], place)
+        elif mark == FORMAT:
+            plain = body[1:]
+        elif mark in (b"", b"\x00", b"\x80"):
+            raise Undecodable(place[0])
+        else:
+            raise UnknownFormat("a format of another release")
+        try:
+            return decoder.decode(plain)
+        except (ValueError, TypeError, RecursionError, Invalid) as exc:
+            raise Undecodable(place[0]) from exc
+
+
+PLAIN: Final = Codec()
+
+
+def _continues(held: Record, record: Record) -> bool:
+    """Whether what is held of a record still stands, and only newer entries are missing."""
+    head = record.head
+    return (
+        held.is_same_session(record)
+        and held.head.edition == head.edition
+        and held.head.last_seq <= head.last_seq
+        and held.head.next_page <= head.next_page
+    )
+
+
+def _with_parts(
+    record: Record, messages: tuple[Message, ...], pages: tuple[KeyPage, ...], held: Record | None, *, has_gap: bool
+) -> Record:
+    """The record with its messages and pages, behind those held unless some between are missing: every stored message
+    from `tail_from` on must be there."""
+    head = record.head
+    if held is not None:
+        pages = tuple([page for page in (*held.pages, *pages) if page.number >= head.first_page])
+    if [page.number for page in pages] != sorted({page.number for page in pages}):
+        raise TornRecord("pages of keys of another revision")
+    if held is not None and not has_gap:
+        tail_from = max(held.tail_from, record.first_seq)
+        whole = replace(record, pages=pages, reach=held.reach)
+        return with_tail(whole, _stored((*held.tail, *messages), head), tail_from)
+    tail_from = record.first_seq
+    if len(messages) < record.messages:
+        tail_from = messages[0].seq if messages else head.last_seq + 1
+    return replace(record, tail=messages, tail_from=tail_from, pages=pages, reach=max(TAIL, len(messages)))
+
+
+def _stored(messages: tuple[Message, ...], head: Head) -> tuple[Message, ...]:
+    """Without evicted messages, which a store keeps for a while."""
+    first = head.runs[0][0] if head.runs else head.last_seq + 1
+    if not messages or messages[0].seq >= first:
+        return messages
+    return tuple([message for message in messages if message.seq >= first])

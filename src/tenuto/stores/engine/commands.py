@@ -1,0 +1,106 @@
+"""Commands on a session as values: what a lane queues, and what a journal keeps until the store is back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from tenuto.model import AppendBatch, AppendResult, BeginTurn, Changes, Draft, FinishTurn, OpenTurn, Scope, Session
+from tenuto.model.values import Value
+from tenuto.stores.engine import rules
+from tenuto.stores.engine.record import Answer, Record, Step
+
+
+class Command(Protocol[Answer]):
+    """A command, with the messages it brings."""
+
+    @property
+    def scope(self) -> Scope:
+        """Who sends it."""
+        ...
+
+    @property
+    def messages(self) -> tuple[Draft, ...]:
+        """What it appends."""
+        ...
+
+    def apply(self, record: Record | None, now: datetime) -> Step[Answer]:
+        """The rule."""
+        ...
+
+
+class Begin(Value, frozen=True, kw_only=True, tag="begin"):
+    """Begin a turn."""
+
+    scope: Scope
+    request: BeginTurn
+
+    @property
+    def messages(self) -> tuple[Draft, ...]:
+        return self.request.user_messages
+
+    def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
+        return rules.begin(record, self.scope, self.request, now)
+
+
+class Finish(Value, frozen=True, kw_only=True, tag="finish"):
+    """End a turn."""
+
+    turn: OpenTurn
+    request: FinishTurn
+
+    @property
+    def scope(self) -> Scope:
+        return self.turn.scope
+
+    @property
+    def messages(self) -> tuple[Draft, ...]:
+        return self.request.reply
+
+    def apply(self, record: Record | None, now: datetime) -> Step[AppendResult]:
+        return rules.finish(record, self.turn, self.request, now)
+
+
+class Renew(Value, frozen=True, kw_only=True, tag="renew"):
+    """Extend the lease of a turn."""
+
+    turn: OpenTurn
+    messages: tuple[Draft, ...] = ()
+
+    @property
+    def scope(self) -> Scope:
+        return self.turn.scope
+
+    def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
+        return rules.renew(record, self.turn, now)
+
+
+class Append(Value, frozen=True, kw_only=True, tag="append"):
+    """Append outside a turn."""
+
+    scope: Scope
+    session_id: str
+    batch: AppendBatch
+
+    @property
+    def messages(self) -> tuple[Draft, ...]:
+        return self.batch.messages
+
+    def apply(self, record: Record | None, now: datetime) -> Step[AppendResult]:
+        return rules.append(record, self.scope, self.session_id, self.batch, now)
+
+
+class Patch(Value, frozen=True, kw_only=True, tag="patch"):
+    """Change the head."""
+
+    scope: Scope
+    session_id: str
+    changes: Changes
+    messages: tuple[Draft, ...] = ()
+
+    def apply(self, record: Record | None, now: datetime) -> Step[Session]:
+        return rules.patch(record, self.scope, self.session_id, self.changes, now)
+
+
+JournaledCommand: TypeAlias = Begin | Finish | Renew | Append | Patch
+"""The commands that a journal may acknowledge while the store does not answer."""

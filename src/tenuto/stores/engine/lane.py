@@ -1,0 +1,445 @@
+"""The queue of one session in this process.
+
+Calls that wait while a commit is under way are applied one after another and become one commit. A lane ends each call
+exactly once: with its answer when that is stored, with what a rule refused on a record that the store confirmed, or
+with the failure of the store. A caller that gives up changes nothing: its call goes on, or never began.
+
+A batch whose commit was not answered is in doubt. It stays as it is, unmerged, until the record tells by the number of
+our last commit whether it was made.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future, get_running_loop
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any, Final, Generic, TypeAlias
+
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    CircuitOpen,
+    DecryptionFailed,
+    SessionCorrupt,
+    SessionNotFound,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TenutoError,
+    Unavailable,
+)
+from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, StoredRecord
+from tenuto.ports import Clock, RecordStore
+from tenuto.stores.codec import Undecodable, to_micros
+from tenuto.stores.engine.cache import RecordCache, Trip
+from tenuto.stores.engine.changes import WRITERS, build_change, known_of, tail_for
+from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
+from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing
+
+_log = logging.getLogger(__name__)
+Rule: TypeAlias = Callable[[Record | None, datetime], Step[Answer]]
+_EAGER_RETRIES: Final = 2
+_LONGEST_PAUSE: Final = 0.05
+_MOST_RETRIES: Final = 100
+_TORN_LOADS: Final = 2
+_ALL: Final = 2**31
+
+
+class SourceChanged(Exception):
+    """The session that a fork copies from has changed."""
+
+
+class Call(Generic[Answer]):
+    """One command on a session: its rule, and the future of its answer.
+
+    One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from.
+    """
+
+    __slots__ = ("alone", "future", "rule", "source")
+
+    def __init__(
+        self, rule: Rule[Answer], future: Future[Answer], *, alone: bool, source: tuple[bytes, int] | None
+    ) -> None:
+        self.rule = rule
+        self.future = future
+        self.alone = alone
+        self.source = source
+
+
+class Attempt:
+    """What a batch comes to on one record: the record afterwards, the steps that change it, and each call's end."""
+
+    __slots__ = ("after", "base", "ends", "refused_access", "steps", "touched")
+
+    def __init__(self, base: Record | None) -> None:
+        self.base = self.after = base
+        self.steps: list[Step[Any]] = []
+        self.ends: list[tuple[Call[Any], Any]] = []
+        self.touched = False
+        self.refused_access = False
+
+
+class LaneContext:
+    """What all lanes of a process share. `writer` names the process in the heads it commits."""
+
+    def __init__(self, records: RecordStore, cache: RecordCache, *, clock: Clock, chance: Random) -> None:
+        self.records = records
+        self.cache = cache
+        self.clock = clock
+        self.chance = chance
+        self.writer = chance.getrandbits(48)
+        self.commits = 0
+        self.lanes: dict[bytes, Lane] = {}
+
+    def submit(
+        self,
+        key: bytes,
+        session_id: str,
+        codec: Codec,
+        rule: Rule[Answer],
+        *,
+        alone: bool = False,
+        source: tuple[bytes, int] | None = None,
+    ) -> Future[Answer]:
+        """Queue a command; the future brings its answer."""
+        future: Future[Answer] = get_running_loop().create_future()
+        lane = self.lanes.get(key)
+        if lane is None:
+            lane = self.lanes[key] = Lane(self, key, session_id, codec)
+        lane.add(Call(rule, future, alone=alone, source=source))
+        return future
+
+
+class Lane:
+    """One session's queue and the batch under way."""
+
+    def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
+        self._context = context
+        self._key = key
+        self._session_id = session_id
+        self._codec = codec
+        self._waiting: deque[Call[Any]] = deque()
+        self._batch: list[Call[Any]] = []
+        self._doubts: dict[int, Attempt] = {}
+        self._retries = self._torn = 0
+        self._is_busy = False
+
+    def add(self, call: Call[Any]) -> None:
+        """Queue a call, and begin at once if none is under way."""
+        self._waiting.append(call)
+        if not self._is_busy:
+            self._is_busy = True
+            self._begin_batch()
+
+    def _begin_batch(self) -> None:
+        self._batch, self._retries, self._torn = self._next_batch(), 0, 0
+        self._doubts = {}
+        if not self._batch:
+            del self._context.lanes[self._key]
+            return
+        self._guard(lambda: self._attempt(self._context.cache.get(self._key), is_fresh=False))
+
+    def _end_batch(self) -> None:
+        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest."""
+        if self._waiting:
+            get_running_loop().call_soon(self._begin_batch)
+        else:
+            del self._context.lanes[self._key]
+
+    def _next_batch(self) -> list[Call[Any]]:
+        batch = list[Call[Any]]()
+        while self._waiting and not (batch and (batch[-1].alone or self._waiting[0].alone)):
+            call = self._waiting.popleft()
+            if not call.future.done():  # Else its caller has given up.
+                batch.append(call)
+        return batch
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Run a step of a batch; what goes wrong in it ends the batch's calls, so that no caller waits for ever."""
+        try:
+            step()
+        except BaseException as failure:
+            self._context.cache.drop(self._key)
+            self._fail(failure)
+            if not isinstance(failure, Exception):
+                raise
+
+    # Rules
+
+    def _attempt(self, base: Record | None, *, is_fresh: bool) -> None:
+        """Apply the batch to a record; `is_fresh` if the store said in this trip that it stands so."""
+        attempt = self._apply(base, is_fresh=is_fresh)
+        if attempt is None:
+            return
+        replaces = base is not None and any(step.created for step in attempt.steps)
+        if attempt.steps and (is_fresh or not replaces):
+            self._commit(attempt)
+        elif is_fresh or (not attempt.steps and not attempt.refused_access and self._is_confirmed(base)):
+            self._conclude_unchanged(attempt)
+        else:
+            self._load(base)
+
+    def _is_confirmed(self, base: Record | None) -> bool:
+        if base is None:
+            return False
+        held = self._context.cache.confirmed(self._key)
+        return held is not None and held.revision == base.revision
+
+    def _apply(self, base: Record | None, *, is_fresh: bool) -> Attempt | None:
+        """What the batch comes to; `None` if messages are missing, which are being read now."""
+        now = self._context.clock()
+        attempt = Attempt(base)
+        for place, call in enumerate(self._batch):
+            try:
+                step = call.rule(attempt.after, now)
+            except (MessagesMissing, TracesMissing) as missing:
+                if attempt.steps:
+                    # What is missing may be what the calls before it add: it waits for them.
+                    self._put_back(place)
+                    return attempt
+                self._fetch(base, missing)
+                return None
+            except Exception as refusal:
+                attempt.refused_access |= isinstance(refusal, SessionNotFound)
+                attempt.ends.append((call, refusal))
+                continue
+            attempt.ends.append((call, step.answer))
+            if step.changed or step.touched:
+                attempt.after = step.record
+            if step.changed:
+                attempt.steps.append(step)
+            attempt.touched |= step.touched
+        return attempt
+
+    def _put_back(self, place: int) -> None:
+        self._waiting.extendleft(reversed(self._batch[place:]))
+        del self._batch[place:]
+
+    # Reading what is needed
+
+    def _load(self, held: Record | None) -> None:
+        context = self._context
+        trip = context.cache.start_trip(self._key)
+        loading = context.records.load(self._key, tail_for(held), known_of(held))
+        loading.add_done_callback(lambda done: self._guard(lambda: self._loaded(done, trip, held)))
+
+    def _loaded(self, loading: Future[StoredRecord | None], trip: Trip, held: Record | None) -> None:
+        self._context.cache.end_trip(trip)
+        failure = loading.exception()
+        if failure is not None:
+            self._fail(failure)
+            return
+        self._go_on(loading.result(), trip, held)
+
+    def _go_on(self, standing: StoredRecord | None, trip: Trip, held: Record | None) -> None:
+        """Apply the batch to what stands in the store, unless it is in there already."""
+        record: Record | None = None
+        if standing is not None:
+            tail = tail_for(held)
+            try:
+                record = self._codec.decode_record(standing, self._session_id, held, tail=tail)
+            except TornRecord:
+                self._torn += 1
+                if self._torn <= _TORN_LOADS:
+                    self._load(None)
+                else:
+                    self._set_aside(standing.revision)
+                return
+            except UnknownFormat:
+                self._fail(Unavailable("session", "was written by a newer release"))
+                return
+            except Undecodable:
+                self._set_aside(standing.revision)
+                return
+            except DecryptionFailed as failure:
+                self._fail(failure)
+                return
+            if record is None:
+                self._load(None)
+                return
+            self._context.cache.put(record, trip)
+        else:
+            self._context.cache.drop(self._key)
+        if not self._resolve_doubt(record):
+            self._attempt(record, is_fresh=True)
+
+    def _resolve_doubt(self, record: Record | None) -> bool:
+        """End the batch if one of its commits was made after all, or if that cannot be told."""
+        if not self._doubts:
+            return False
+        if record is None:
+            made = next((attempt for attempt in self._doubts.values() if attempt.after is None), None)
+        else:
+            last = dict(record.head.writers).get(self._context.writer)
+            if last is None and len(record.head.writers) == WRITERS:
+                self._fail(StoreUnavailable(why="did not answer, and others have changed the session since"))
+                return True
+            made = None if last is None else self._doubts.get(last)
+        if made is None:
+            return False
+        self._context.cache.on_commit(self._key, record)
+        self._conclude(made)
+        return True
+
+    def _fetch(self, base: Record | None, missing: MessagesMissing | TracesMissing) -> None:
+        assert base is not None
+        if isinstance(missing, MessagesMissing):
+            part, (first, last) = Part.MESSAGES, missing.span
+        else:
+            part, first, last = Part.TRACES, min(missing.numbers), max(missing.numbers)
+        paging = self._context.records.page(self._key, part, first, last, _ALL)
+        paging.add_done_callback(lambda done: self._guard(lambda: self._fetched(done, base, missing)))
+
+    def _fetched(self, paging: Future[EntryPage], base: Record, missing: MessagesMissing | TracesMissing) -> None:
+        failure = paging.exception()
+        if failure is not None:
+            self._fail(failure)
+            return
+        page = paging.result()
+        if page.revision != base.revision:
+            # Entries of another moment do not belong to this head.
+            self._count_retry()
+            self._load(base)
+            return
+        if isinstance(missing, MessagesMissing):
+            record = with_messages(base, missing.span, self._codec.decode_messages(page.entries, base.profile))
+        else:
+            wanted = [entry for entry in page.entries if entry.number in missing.numbers]
+            traces = tuple([self._codec.decode_trace(entry, self._session_id) for entry in wanted])
+            record = replace(base, fetched=replace(base.fetched, trace_numbers=missing.numbers, traces=traces))
+        # The page was of this revision, so the head is confirmed with it.
+        self._attempt(record, is_fresh=True)
+
+    # Commits
+
+    def _commit(self, attempt: Attempt) -> None:
+        context = self._context
+        context.commits += 1
+        number = context.commits
+        base = attempt.base
+        source = next((call.source for call in self._batch if call.source is not None), None)
+        attempt.after, change = build_change(
+            self._key,
+            base,
+            attempt.after,
+            attempt.steps,
+            self._codec,
+            revision=context.chance.getrandbits(48) + 1 if base is None else base.revision + 1,
+            writer=(context.writer, number),
+            source=source,
+        )
+        trip = context.cache.start_trip(self._key)
+        committing = context.records.commit((change,))
+        committing.add_done_callback(lambda done: self._guard(lambda: self._committed(done, trip, attempt, number)))
+
+    def _committed(self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int) -> None:
+        cache = self._context.cache
+        cache.end_trip(trip)
+        failure = committing.exception()
+        if failure is not None:
+            if is_outcome_unknown(failure):
+                self._doubts[number] = attempt
+                self._count_retry()
+                self._load(attempt.base)
+            else:
+                self._fail(failure)
+            return
+        refused = committing.result()
+        if refused is None:
+            if attempt.after is None:
+                cache.drop(self._key)
+            else:
+                cache.put(attempt.after, trip)
+            cache.on_commit(self._key, attempt.after)
+            self._conclude(attempt)
+        elif refused.source_changed:
+            self._fail(SourceChanged())
+        else:
+            self._retry(refused.standing[0], trip, attempt.base)
+
+    def _retry(self, standing: StoredRecord | None, trip: Trip, held: Record | None) -> None:
+        """Go on from what another process stored; after some conflicts in a row with a pause of random length."""
+        self._count_retry()
+        if self._retries <= _EAGER_RETRIES:
+            self._go_on(standing, trip, held)
+            return
+        pause = min(_LONGEST_PAUSE, 0.001 * 2.0**self._retries) * self._context.chance.random()
+        get_running_loop().call_later(pause, self._guard, lambda: self._load(held))
+
+    def _count_retry(self) -> None:
+        self._retries += 1
+        if self._retries > _MOST_RETRIES:
+            raise StoreUnavailable(why="is changed by others all the time")
+
+    def _set_aside(self, revision: int) -> None:
+        """Keep a record that cannot be decoded apart, and free its id."""
+        _log.warning("a stored session cannot be decoded and was set aside")
+        change = RecordChange(key=self._key, if_revision=revision, action=Action.SET_ASIDE, tail=TAIL)
+        committing = self._context.records.commit((change,))
+        committing.add_done_callback(lambda done: self._guard(lambda: self._was_set_aside(done)))
+
+    def _was_set_aside(self, committing: Future[Refused | None]) -> None:
+        failure = committing.exception()
+        if failure is not None:
+            self._fail(failure)
+            return
+        self._context.cache.drop(self._key)
+        if committing.result() is None:
+            self._fail(SessionCorrupt(self._session_id))
+        else:
+            self._count_retry()
+            self._load(None)
+
+    # Ends
+
+    def _conclude_unchanged(self, attempt: Attempt) -> None:
+        """Give answers that write nothing but, after a read, a later deadline."""
+        record = attempt.after
+        if not attempt.touched or record is None or record.head.expires_at is None:
+            self._conclude(attempt)
+            return
+        touching = self._context.records.touch(self._key, to_micros(record.head.expires_at))
+        touching.add_done_callback(lambda done: self._guard(lambda: self._touched(done, attempt, record)))
+
+    def _touched(self, touching: Future[None], attempt: Attempt, record: Record) -> None:
+        failure = touching.exception()
+        if failure is not None:
+            self._fail(failure)
+            return
+        self._context.cache.renew(self._key, record)
+        self._conclude(attempt)
+
+    def _conclude(self, attempt: Attempt) -> None:
+        for call, end in attempt.ends:
+            if call.future.done():
+                continue
+            if isinstance(end, Exception):
+                call.future.set_exception(end)
+            else:
+                call.future.set_result(end)
+        self._end_batch()
+
+    def _fail(self, failure: BaseException) -> None:
+        for call in self._batch:
+            if not call.future.done():
+                call.future.set_exception(failure)
+        self._end_batch()
+
+
+def with_messages(record: Record, span: tuple[int, int], messages: Sequence[Any]) -> Record:
+    """The record with messages read beside its tail, or in a longer tail if they join it."""
+    stored = tuple([message for message in messages if message.seq >= record.first_seq])
+    if span[1] >= record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
+        tail = (*stored, *record.tail)
+        return replace(record, tail=tail, tail_from=span[0], reach=max(record.reach, len(tail)))
+    return replace(record, fetched=replace(record.fetched, spans=(*record.fetched.spans, (span, stored))))
+
+
+def is_outcome_unknown(failure: BaseException) -> bool:
+    """Whether a failed commit may have been made, or may be yet."""
+    return not isinstance(failure, TenutoError) or (
+        isinstance(failure, Unavailable) and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly)
+    )

@@ -1,0 +1,108 @@
+"""Listings in the exact order of the last change, over index columns that lag behind it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from tenuto.errors import DecryptionFailed
+from tenuto.model import Scope, Session, SessionPage, SessionQuery
+from tenuto.model.scope import owner_key, site_key
+from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
+from tenuto.ports import Clock, RecordStore
+from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, to_micros
+from tenuto.stores.engine.changes import LISTING_LAG
+from tenuto.stores.engine.codec import Codec
+from tenuto.stores.paging import matches_query
+
+_log = logging.getLogger(__name__)
+_LAG: Final = LISTING_LAG // LISTING_LAG.resolution
+_LAST_KEY: Final = b"\xff" * 17
+UNOPENED: Final = "[SEALED]"
+"""The title that a listing shows of a session that does not open."""
+
+
+class CodecSource(Protocol):
+    """Loads the codec of a tenant's site."""
+
+    async def load(self, scope: Scope) -> Codec:
+        """The codec, with its keys loaded."""
+        ...
+
+
+class Listing:
+    """Lists sessions."""
+
+    def __init__(self, records: RecordStore, codecs: CodecSource, clock: Clock) -> None:
+        self._records = records
+        self._codecs = codecs
+        self._clock = clock
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        """A page of the sessions that the scope owns, or of the site for the tenant itself.
+
+        Reading goes on until no session further on can have changed later than those of the page.
+        """
+        codec, now = await self._codecs.load(scope), self._clock()
+        before = None if query.cursor is None else decode_cursor(query.cursor)
+        sessions = list[tuple[int, bytes, Session]]()
+        async for found in self._iter(scope, query, codec, before):
+            session = decode_session(found, codec)
+            if len(sessions) > query.limit:
+                sessions.sort(key=lambda one: one[:2], reverse=True)
+                if sessions[query.limit][0] > found.index.listed_at + _LAG:
+                    break
+            if session is None or session.expired(now) or not matches_query(session, query):
+                continue
+            place = to_micros(session.updated_at), found.record.key
+            if before is None or place < before:
+                sessions.append((*place, session))
+        sessions.sort(key=lambda one: one[:2], reverse=True)
+        page = sessions[: query.limit]
+        return SessionPage(
+            sessions=tuple(session for _, _, session in page),
+            cursor=encode_cursor(*page[-1][:2]) if len(sessions) > len(page) else None,
+        )
+
+    async def _iter(
+        self, scope: Scope, query: SessionQuery, codec: Codec, before: tuple[int, bytes] | None
+    ) -> AsyncIterator[FoundRecord]:
+        """The records of a listing, latest listed first."""
+        asked = IndexQuery(
+            order=IndexOrder.NEWEST,
+            space=site_key(scope),
+            owner=owner_key(scope) if scope.owner else None,
+            status=query.status,
+            title=None if query.title is None or codec.sealed else query.title.casefold(),
+            behind=None if before is None else (before[0], _LAST_KEY),
+            limit=query.limit + 10,
+        )
+        async for found in iter_records(self._records, asked):
+            yield found
+
+
+async def iter_records(records: RecordStore, query: IndexQuery) -> AsyncIterator[FoundRecord]:
+    """All records of a query in order of their listing, page by page."""
+    while True:
+        page = await records.list(query)
+        for found in page:
+            yield found
+        if len(page) < query.limit:
+            return
+        query = replace(query, behind=(page[-1].index.listed_at, page[-1].record.key))
+
+
+def decode_session(found: FoundRecord, codec: Codec) -> Session | None:
+    """The head of a found record; `None` if it cannot be decoded, with a title that says so if it does not open."""
+    try:
+        record = codec.decode_record(found.record, found.index.name)
+    except Undecodable:
+        _log.warning("left out a session that cannot be decoded")
+        return None
+    except DecryptionFailed:
+        return None
+    assert record is not None
+    return record.session

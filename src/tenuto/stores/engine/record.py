@@ -1,0 +1,335 @@
+"""A session as the rules see it: a frozen record, and what one step makes of it.
+
+A record is never changed in place: rules return another one. What changes with every turn stands in `Head` (about a
+hundred bytes when stored), what seldom changes in `Profile`. Of the log a record holds the newest messages, its
+`tail`; a rule that needs others raises `MessagesMissing`, and is run again on a record that has them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from datetime import datetime
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status
+from tenuto.model.turn import Trace
+from tenuto.model.values import JsonObject, Value
+
+Answer = TypeVar("Answer")
+Span = tuple[int, int]
+"""A range of sequence numbers, both ends included; empty if the last is below the first."""
+
+EMPTY: Final[Span] = (0, -1)
+TAIL: Final = 64
+"""How many messages a record holds unless a caller asks for more."""
+WIDEST_TAIL: Final = 1000
+_seq: Final = attrgetter("seq")
+
+
+class Lease(Value, frozen=True, kw_only=True, array_like=True):
+    """The turn that holds the session, until when, and the digest of the idempotency key it came with."""
+
+    turn_id: str
+    until: datetime
+    key: bytes | None = None
+
+
+class KeyedWrite(Value, frozen=True, kw_only=True, array_like=True):
+    """A write that came with an idempotency key: what it stored, and whether it is complete.
+
+    `key` and `fingerprint` are digests; `words` and `reply` are the spans of its messages.
+    """
+
+    key: bytes
+    fingerprint: bytes
+    turn_id: str
+    number: int
+    words: Span
+    reply: Span = EMPTY
+    finished: bool = False
+
+
+class KeyPage(Value, frozen=True, kw_only=True):
+    """Keyed writes that left the head. A page has a number of its own, so that no two are stored in one place."""
+
+    number: int
+    writes: tuple[KeyedWrite, ...]
+
+
+class Head(Value, frozen=True, kw_only=True, array_like=True):
+    """What changes with a turn.
+
+    `runs` are the spans of stored sequence numbers: a truncation or a reset leaves a gap, since numbers are never used
+    twice. `stored_from` is the first message that may still lie in the store: evicted ones are removed in batches.
+    `expires_at` is also a column, which a touch moves alone: that of the column counts. `turn_starts` pairs each kept
+    turn that is higher than those before it with its first message; `None` where no cap of turns needs it. `keys` are
+    the newest keyed writes; pages numbered from `first_page` to before `next_page` hold older ones, and the oldest
+    `forgotten` writes of the first page count no more. `edition` grows when stored messages or pages change other than
+    by appending: only then does what another process holds of them become wrong. `writers` are the processes that
+    committed last, each with the number of its last commit, so that a commit whose answer was lost can be found.
+    """
+
+    version: int
+    updated_at: datetime
+    expires_at: datetime | None
+    turns: int = 0
+    last_seq: int = 0
+    window_start: int = 1
+    tokens: int = 0
+    cost_nanos: int = 0
+    runs: tuple[Span, ...] = ()
+    stored_from: int = 1
+    turn_starts: tuple[tuple[int, int], ...] | None = None
+    lease: Lease | None = None
+    closed: str | None = None
+    keys: tuple[KeyedWrite, ...] = ()
+    first_page: int = 0
+    next_page: int = 0
+    forgotten: int = 0
+    edition: int = 0
+    listed_at: datetime | None = None
+    writers: tuple[tuple[int, int], ...] = ()
+
+
+class Profile(Value, frozen=True, kw_only=True):
+    """What seldom changes. `origins` are the sessions a fork has messages from, nearest first, each up to a number."""
+
+    id: str
+    scope: Scope
+    incarnation: str
+    created_at: datetime
+    retention: Retention
+    title: str = ""
+    status: Status = Status.ACTIVE
+    context: JsonObject = {}
+    attributes: JsonObject = {}
+    metadata: JsonObject = {}
+    forked_from: ForkPoint | None = None
+    origins: tuple[tuple[str, int], ...] = ()
+
+
+class Fetched(Value, frozen=True, kw_only=True):
+    """What was read for one step beside the tail: all messages stored in some spans, and traces by their numbers."""
+
+    spans: tuple[tuple[Span, tuple[Message, ...]], ...] = ()
+    trace_numbers: frozenset[int] = frozenset()
+    traces: tuple[Trace, ...] = ()
+
+
+class MessagesMissing(Exception):
+    """The rule needs the messages of a span that the record does not hold."""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__(f"messages {first} to {last}")
+        self.span = (first, last)
+
+
+class TracesMissing(Exception):
+    """The rule needs traces."""
+
+    def __init__(self, numbers: frozenset[int]) -> None:
+        super().__init__("traces")
+        self.numbers = numbers
+
+
+class Record(Value, frozen=True, kw_only=True):
+    """A session at one revision. `tail` holds every stored message from `tail_from` on; `reach` is how many it shall.
+
+    `revision` counts every commit and is compared by the store; the public `version` counts what callers may see.
+    """
+
+    head: Head
+    profile: Profile
+    revision: int = 0
+    tail: tuple[Message, ...] = ()
+    tail_from: int = 1
+    reach: int = TAIL
+    pages: tuple[KeyPage, ...] = ()
+    producers: tuple[tuple[bytes, int], ...] = ()
+    fetched: Fetched = Fetched()
+
+    @property
+    def messages(self) -> int:
+        """How many messages are stored."""
+        return count(self.head.runs)
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest stored message, or the next one's number if there is none."""
+        return self.head.runs[0][0] if self.head.runs else self.head.last_seq + 1
+
+    @property
+    def session(self) -> Session:
+        """The public value."""
+        head, profile = self.head, self.profile
+        return Session(
+            id=profile.id,
+            scope=profile.scope,
+            incarnation=profile.incarnation,
+            created_at=profile.created_at,
+            updated_at=head.updated_at,
+            expires_at=head.expires_at,
+            retention=profile.retention,
+            version=head.version,
+            title=profile.title,
+            status=profile.status,
+            context=profile.context,
+            attributes=profile.attributes,
+            metadata=profile.metadata,
+            turns=head.turns,
+            messages=count(head.runs),
+            last_seq=head.last_seq,
+            window_start=head.window_start,
+            tokens=head.tokens,
+            cost_nanos=head.cost_nanos,
+            forked_from=profile.forked_from,
+        )
+
+    def expired(self, now: datetime) -> bool:
+        """Whether its retention is over."""
+        expires_at = self.head.expires_at
+        return expires_at is not None and expires_at <= now
+
+    def is_same_session(self, other: Record) -> bool:
+        """Whether the other is this session at another revision, and not another session of this id."""
+        profile, others = self.profile, other.profile
+        return profile.incarnation == others.incarnation and profile.created_at == others.created_at
+
+    def between(self, span: Span) -> tuple[Message, ...]:
+        """The stored messages of a span.
+
+        Raises:
+            MessagesMissing: the record does not hold them.
+        """
+        first, last = max(span[0], self.first_seq), min(span[1], self.head.last_seq)
+        if last < first or not overlaps(self.head.runs, first, last):
+            return ()
+        if first >= self.tail_from:
+            return slice_messages(self.tail, first, last)
+        older = min(last, self.tail_from - 1)
+        return self._older(first, older) + slice_messages(self.tail, first, last)
+
+    def _older(self, first: int, last: int) -> tuple[Message, ...]:
+        for span, messages in self.fetched.spans:
+            if span[0] <= first and last <= span[1]:
+                return slice_messages(messages, first, last)
+        if overlaps(self.head.runs, first, last):
+            raise MessagesMissing(first, last)
+        return ()
+
+    def trace(self, number: int) -> Trace | None:
+        """A stored trace.
+
+        Raises:
+            TracesMissing: it was not read.
+        """
+        if number not in self.fetched.trace_numbers:
+            raise TracesMissing(frozenset((number,)))
+        return next((trace for trace in self.fetched.traces if trace.number == number), None)
+
+
+class Step(Value, Generic[Answer], frozen=True, kw_only=True):
+    """What a rule decided: the answer, and the record afterwards; `None` if it is gone.
+
+    Without `changed` nothing is to be stored. A `created` record takes the place of all that its key had. `added` are
+    appended messages in order, `rewritten` are stored ones with other words. `truncated` is a number after which
+    messages are removed, but for those in `spared`. `traces` are stored under their turns' numbers; all up to
+    `traces_through` and from `traces_from` on are removed. A read that `touched` the session moved its deadline, which
+    is no change.
+    """
+
+    record: Record | None
+    answer: Answer
+    changed: bool = True
+    created: bool = False
+    added: tuple[Message, ...] = ()
+    rewritten: tuple[Message, ...] = ()
+    truncated: int | None = None
+    spared: tuple[int, ...] = ()
+    traces: tuple[tuple[int, Trace], ...] = ()
+    traces_through: int | None = None
+    traces_from: int | None = None
+    touched: bool = False
+
+
+def first_index(messages: tuple[Message, ...], seq: int) -> int:
+    """The index of a sequence number, or where it would be."""
+    return bisect_left(messages, seq, key=_seq)
+
+
+def slice_messages(messages: tuple[Message, ...], first: int, last: int) -> tuple[Message, ...]:
+    """The messages numbered `first` to `last`."""
+    return messages[first_index(messages, first) : first_index(messages, last + 1)]
+
+
+def with_tail(record: Record, tail: tuple[Message, ...], tail_from: int, head: Head | None = None) -> Record:
+    """The record with another tail, no longer than its `reach`, and perhaps another head."""
+    if len(tail) > record.reach:
+        tail = tail[-record.reach :]
+        tail_from = tail[0].seq
+    return replace(record, tail=tail, tail_from=tail_from, head=head or record.head)
+
+
+# Spans of stored sequence numbers
+
+
+def count(runs: tuple[Span, ...]) -> int:
+    """How many numbers are stored."""
+    if len(runs) == 1:
+        return runs[0][1] - runs[0][0] + 1
+    return sum([last - first + 1 for first, last in runs])
+
+
+def rank(runs: tuple[Span, ...], seq: int) -> int:
+    """How many stored numbers lie below one."""
+    return sum([min(last, seq - 1) - first + 1 for first, last in runs if first < seq])
+
+
+def overlaps(runs: tuple[Span, ...], first: int, last: int) -> bool:
+    """Whether any number of a span is stored."""
+    return any(run[0] <= last and first <= run[1] for run in runs)
+
+
+def add_run(runs: tuple[Span, ...], first: int, last: int) -> tuple[Span, ...]:
+    """The spans with the newest numbers added."""
+    if last < first:
+        return runs
+    if runs and runs[-1][1] + 1 == first:
+        return (*runs[:-1], (runs[-1][0], last))
+    return (*runs, (first, last))
+
+
+def drop_before(runs: tuple[Span, ...], seq: int) -> tuple[Span, ...]:
+    """The spans from a number on."""
+    return tuple([(max(first, seq), last) for first, last in runs if last >= seq])
+
+
+def nth(runs: tuple[Span, ...], n: int) -> int:
+    """The stored number that `n` others precede."""
+    for first, last in runs:
+        if n <= last - first:
+            return first + n
+        n -= last - first + 1
+    raise IndexError(n)
+
+
+def last_of(runs: tuple[Span, ...], n: int) -> list[int]:
+    """The newest `n` stored numbers, in order."""
+    newest = list[int]()
+    for first, last in reversed(runs):
+        if len(newest) >= n:
+            break
+        newest[:0] = range(max(first, last - (n - len(newest)) + 1), last + 1)
+    return newest
+
+
+def cut_after(runs: tuple[Span, ...], after: int, spared: tuple[int, ...]) -> tuple[Span, ...]:
+    """The spans without the numbers after one, but for those spared."""
+    left = tuple([(first, min(last, after)) for first, last in runs if first <= after])
+    for seq in sorted(spared):
+        if seq > after and overlaps(runs, seq, seq) and not (left and left[-1][1] >= seq):
+            left = add_run(left, seq, seq)
+    return left

@@ -1,0 +1,25 @@
+"""The rules of a session: pure functions `(record, command, now) -> Step`, the one text of what a session is.
+
+They do no I/O, read no clock, draw no random numbers, and leave their input alone. What a rule refuses, it raises.
+"""
+
+from tenuto.stores.engine.rules.appends import append
+from tenuto.stores.engine.rules.edits import delete, fork, patch, reset, rewrite, truncate
+from tenuto.stores.engine.rules.reads import read_head, read_page, read_record
+from tenuto.stores.engine.rules.turns import begin, finish, renew
+
+__all__ = [
+    "append",
+    "begin",
+    "delete",
+    "finish",
+    "fork",
+    "patch",
+    "read_head",
+    "read_page",
+    "read_record",
+    "renew",
+    "reset",
+    "rewrite",
+    "truncate",
+]

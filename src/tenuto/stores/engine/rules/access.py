@@ -1,0 +1,128 @@
+"""Who reaches a session, how one begins, and what every change of one does to its head."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionExpired, SessionForeign, SessionNotFound, TurnLost, VersionConflict
+from tenuto.model import Changes, NewSession, OpenTurn, Retention, Scope
+from tenuto.model.session import drop_nulls, merge_patch
+from tenuto.model.values import deep_copy
+from tenuto.stores.engine.record import Head, Profile, Record
+from tenuto.stores.engine.rules.log import enforce_caps
+
+
+def require(record: Record | None, scope: Scope, session_id: str, now: datetime) -> Record:
+    """The session, if the scope reaches it.
+
+    Raises:
+        SessionNotFound: absent, expired or foreign.
+    """
+    if record is None:
+        raise SessionNotFound(session_id)
+    if record.expired(now):
+        raise SessionExpired(session_id)
+    if not scope.reaches(record.profile.scope):
+        raise SessionForeign(session_id, ":".join(record.profile.scope.owner))
+    return record
+
+
+def require_turn(record: Record | None, turn: OpenTurn, now: datetime) -> Record:
+    """The session of a turn, if it is still the same one.
+
+    Raises:
+        TurnLost: it is not.
+    """
+    try:
+        record = require(record, turn.scope, turn.session.id, now)
+    except SessionNotFound:
+        raise TurnLost(turn.session.id, turn.id) from None
+    if record.profile.incarnation != turn.session.incarnation:
+        raise TurnLost(turn.session.id, turn.id)
+    return record
+
+
+def require_version(record: Record, expected: int | None) -> None:
+    """Check a caller's `if_version`.
+
+    Raises:
+        VersionConflict: it is not the session's version.
+    """
+    if expected is not None and expected != record.head.version:
+        raise VersionConflict(expected, record.head.version)
+
+
+def require_or_create(
+    record: Record | None, scope: Scope, session_id: str, create: NewSession | None, incarnation: str, now: datetime
+) -> tuple[Record, bool, bool]:
+    """The session, whether it is new, and whether it takes the place of an expired one.
+
+    Raises:
+        SessionNotFound: it is absent, and not to be created; or it is foreign.
+    """
+    try:
+        return require(record, scope, session_id, now), False, False
+    except SessionForeign:
+        raise
+    except SessionNotFound as absent:
+        if create is None:
+            raise
+        return new_record(scope, session_id, create, incarnation, now), True, isinstance(absent, SessionExpired)
+
+
+def new_record(scope: Scope, session_id: str, new: NewSession, incarnation: str, now: datetime) -> Record:
+    """A session created now."""
+    profile = Profile(
+        id=session_id,
+        scope=scope,
+        incarnation=incarnation,
+        created_at=now,
+        retention=new.retention,
+        title=new.title,
+        context=deep_copy(drop_nulls(new.context)),
+        attributes=deep_copy(drop_nulls(new.attributes)),
+        metadata=deep_copy(drop_nulls(new.metadata)),
+    )
+    starts = None if new.retention.max_turns is None else ()
+    head = Head(version=0, updated_at=now, expires_at=new.retention.deadline(now, now), turn_starts=starts)
+    return Record(head=head, profile=profile)
+
+
+def save(record: Record, now: datetime, retention: Retention | None = None) -> Record:
+    """Finish a change: caps, version, time, deadline. The time of a session never goes backwards."""
+    profile, head = record.profile, record.head
+    if retention is not None and retention != profile.retention:
+        record = replace(record, profile=replace(profile, retention=retention))
+    retention = record.profile.retention
+    now = max(now, head.updated_at)
+    if retention.max_messages is not None or retention.max_turns is not None or head.turn_starts is not None:
+        record = enforce_caps(record, retention)
+    head = replace(
+        record.head, version=head.version + 1, updated_at=now, expires_at=retention.deadline(profile.created_at, now)
+    )
+    return replace(record, head=head)
+
+
+def spend(record: Record, tokens: int, cost_nanos: int) -> Record:
+    """The record with an addition to its totals."""
+    if not tokens and not cost_nanos:
+        return record
+    head = record.head
+    return replace(record, head=replace(head, tokens=head.tokens + tokens, cost_nanos=head.cost_nanos + cost_nanos))
+
+
+def apply_changes(record: Record, changes: Changes) -> Record:
+    """The record with a patch applied."""
+    fields = changes.fields
+    profile = record.profile
+    if "window_start" in fields:
+        record = replace(record, head=replace(record.head, window_start=changes.window_start))
+    named = {name: getattr(changes, name) for name in ("title", "status") if name in fields}
+    merged = {
+        name: merge_patch(getattr(profile, name), deep_copy(getattr(changes, name)))
+        for name in ("context", "attributes", "metadata")
+        if name in fields
+    }
+    return replace(record, profile=replace(profile, **named, **merged)) if named or merged else record

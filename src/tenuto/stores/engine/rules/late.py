@@ -1,0 +1,51 @@
+"""Rules of last resort: what a journal acknowledged and the session, changed by others since, does not take any more.
+
+Nothing that was acknowledged is dropped. Messages are appended with a mark that says behind which one they were said.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenuto.model import AppendBatch, BeginTurn, Draft, FinishTurn, OpenTurn
+from tenuto.model.turn import JOURNALED_AFTER
+from tenuto.stores.engine.record import Record, Step
+from tenuto.stores.engine.rules.access import apply_changes, save, spend
+from tenuto.stores.engine.rules.keys import all_writes
+from tenuto.stores.engine.rules.log import append_messages
+from tenuto.stores.engine.rules.turns import append_turn, finish_key
+
+
+def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) -> Step[None]:
+    """Append the messages of a turn while another one runs; its key stays open for the reply."""
+    late = replace(request, user_messages=_mark(request.user_messages, after), producer=None)
+    record, _, stored = append_turn(record, late)
+    return Step(record=save(record, now), answer=None, added=stored)
+
+
+def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None]:
+    """Append the reply of a turn that has lost the session, and close its key."""
+    record, stored = append_messages(record, _mark(request.reply, after), turn.number, None)
+    key = next((write.key for write in all_writes(record) if write.turn_id == turn.id), None)
+    if key is not None and not request.abandoned:
+        record = finish_key(record, key, stored)
+    record = spend(record, request.usage.tokens, request.usage.cost_nanos)
+    if request.changes is not None:
+        record = apply_changes(record, request.changes)
+    traces: Any = () if request.trace is None else ((turn.number, request.trace),)
+    return Step(record=save(record, now), answer=None, added=stored, traces=traces)
+
+
+def append_late(record: Record, batch: AppendBatch, after: int, now: datetime) -> Step[None]:
+    """Append a batch without its key, which the session has for another one."""
+    turn = record.head.turns + 1
+    record, stored = append_messages(record, _mark(batch.messages, after), turn, None, several_turns=True)
+    record = spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos)
+    return Step(record=save(record, now), answer=None, added=stored)
+
+
+def _mark(drafts: tuple[Draft, ...], after: int) -> tuple[Draft, ...]:
+    return tuple([replace(draft, metadata={**draft.metadata, JOURNALED_AFTER: after}) for draft in drafts])

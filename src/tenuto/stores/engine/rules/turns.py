@@ -1,0 +1,180 @@
+"""A turn: begin, renew, finish."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, TurnLost
+from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
+from tenuto.model.turn import TRACES_KEPT
+from tenuto.stores.codec import digest_id
+from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
+from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
+from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise
+from tenuto.stores.engine.rules.log import append_messages
+
+
+def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime) -> Step[OpenTurn]:
+    """Find or create the session, append the user messages, take the lease."""
+    record, created, expired = require_or_create(
+        record, scope, request.session_id, request.create, request.turn_id, now
+    )
+    last_active = None if created else record.head.updated_at
+    write = find_write(record, request.idempotency_key)
+    if write is not None and write.finished:
+        return Step(record=record, answer=_finished_turn(scope, record, write), changed=False)
+    _require_free(record, now)
+    if record.reach < request.window:
+        record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))
+    before = record.head.last_seq
+    if write is not None:
+        number, words = write.number, record.between(write.words)
+        record = hold(record, write, request.turn_id)
+    else:
+        if record.head.lease is not None:
+            # It has run out, and the key of its turn need not stay in the head.
+            record = replace(record, head=replace(record.head, lease=None))
+        record, number, words = append_turn(record, request)
+    record = save(_take_lease(record, request, now), now, request.retention)
+    resumed = write is not None or (bool(request.user_messages) and not words)
+    assert record.head.lease is not None
+    turn = OpenTurn(
+        id=request.turn_id,
+        number=number,
+        scope=scope,
+        session=record.session,
+        state=TurnState.RESUMED if resumed else TurnState.OPENED,
+        user_messages=words,
+        window=load_window(record, request.window),
+        lease=request.lease,
+        lease_until=record.head.lease.until,
+        created=created,
+        expired=expired,
+        last_active_at=last_active,
+    )
+    return Step(record=record, answer=turn, created=created, added=words if record.head.last_seq > before else ())
+
+
+def _finished_turn(scope: Scope, record: Record, write: KeyedWrite) -> OpenTurn:
+    return OpenTurn(
+        id=write.turn_id,
+        number=write.number,
+        scope=scope,
+        session=record.session,
+        state=TurnState.FINISHED,
+        user_messages=record.between(write.words),
+        window=(),
+        reply=record.between(write.reply),
+        last_active_at=record.head.updated_at,
+    )
+
+
+def _require_free(record: Record, now: datetime) -> None:
+    lease = record.head.lease
+    if lease is not None and lease.until > now:
+        raise SessionBusy(record.profile.id, lease.until - now, lease.turn_id, record.profile.incarnation)
+
+
+def append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[Message, ...]]:
+    """The record with the messages of a new turn, its number, and those as stored."""
+    number = record.head.turns + 1
+    record, words = append_messages(record, request.user_messages, number, request.producer)
+    if record.head.turns < number:
+        record = replace(record, head=replace(record.head, turns=number))
+    if request.idempotency_key is not None:
+        record = remember(
+            record,
+            KeyedWrite(
+                key=digest_id(request.idempotency_key.key),
+                fingerprint=digest_id(request.idempotency_key.fingerprint),
+                turn_id=request.turn_id,
+                number=number,
+                words=span_of(words, record),
+            ),
+        )
+    return record, number, words
+
+
+def _take_lease(record: Record, request: BeginTurn, now: datetime) -> Record:
+    key = None if request.idempotency_key is None else digest_id(request.idempotency_key.key)
+    lease = Lease(turn_id=request.turn_id, until=now + request.lease, key=key)
+    return replace(record, head=replace(record.head, lease=lease))
+
+
+def span_of(messages: tuple[Message, ...], record: Record) -> tuple[int, int]:
+    """The span of messages just appended; of none, an empty one where they would stand."""
+    if messages:
+        return messages[0].seq, messages[-1].seq
+    return record.head.last_seq + 1, record.head.last_seq
+
+
+def load_window(record: Record, size: int) -> tuple[Message, ...]:
+    """The newest messages that are context, at most `size`."""
+    if not size or not record.head.runs:
+        return ()
+    tail, start = record.tail, record.head.window_start
+    if len(tail) >= size and tail[-size].seq >= start:
+        return tail[-size:]  # Nearly every turn.
+    beyond = record.messages - size
+    oldest = nth(record.head.runs, beyond) if beyond > 0 else record.first_seq
+    return record.between((max(oldest, start), record.head.last_seq))
+
+
+def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: datetime) -> Step[AppendResult]:
+    """Append the reply, add the usage, apply the changes, release the lease."""
+    record = require_turn(record, turn, now)
+    lease = record.head.lease
+    if lease is None or lease.turn_id != turn.id:
+        if is_finished(record, turn):
+            return Step(record=record, answer=AppendResult(session=record.session, duplicate=True), changed=False)
+        raise TurnLost(turn.session.id, turn.id)
+    reply: tuple[Message, ...] = ()
+    if request.reply:
+        record, reply = append_messages(record, request.reply, turn.number, request.producer)
+    record = _release(record, lease, reply, is_answered=not request.abandoned)
+    record = spend(record, request.usage.tokens, request.usage.cost_nanos)
+    if request.changes is not None:
+        record = apply_changes(record, request.changes)
+    record = save(record, now)
+    return Step(
+        record=record,
+        answer=AppendResult(session=record.session, messages=reply),
+        added=reply,
+        traces=() if request.trace is None else ((turn.number, request.trace),),
+        traces_through=None if request.trace is None else turn.number - TRACES_KEPT,
+    )
+
+
+def is_finished(record: Record, turn: OpenTurn) -> bool:
+    """Whether this turn has ended before."""
+    return record.head.closed == turn.id or any(
+        write.finished and write.turn_id == turn.id for write in all_writes(record)
+    )
+
+
+def _release(record: Record, lease: Lease, reply: tuple[Message, ...], *, is_answered: bool) -> Record:
+    """The record without a running turn; an answered one is remembered as ended, with the reply of its key."""
+    if not is_answered:
+        return replace(record, head=replace(record.head, lease=None))
+    if lease.key is not None:
+        record = finish_key(record, lease.key, reply)
+    return replace(record, head=replace(record.head, lease=None, closed=lease.turn_id))
+
+
+def finish_key(record: Record, key: bytes, reply: tuple[Message, ...]) -> Record:
+    """The record with a keyed write that has its reply."""
+    span = (reply[0].seq, reply[-1].seq) if reply else EMPTY
+    return revise(record, lambda write: replace(write, finished=True, reply=span) if write.key == key else write)
+
+
+def renew(record: Record | None, turn: OpenTurn, now: datetime) -> Step[OpenTurn]:
+    """Extend the lease; the public version stays."""
+    record = require_turn(record, turn, now)
+    lease = record.head.lease
+    if lease is None or lease.turn_id != turn.id:
+        raise TurnLost(turn.session.id, turn.id)
+    until = now + turn.lease
+    record = replace(record, head=replace(record.head, lease=replace(lease, until=until)))
+    return Step(record=record, answer=replace(turn, lease_until=until))

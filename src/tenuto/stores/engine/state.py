@@ -1,0 +1,180 @@
+"""State values as records without a log: the `StateStore` port as a view of `RecordStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tenuto.errors import StateCorrupt, VersionConflict
+from tenuto.model import Scope, StateChange, StateEntry, StateLocation
+from tenuto.model.scope import KEY_BYTES, owner_key, owner_scope, site_key, state_key
+from tenuto.model.session import check_changes
+from tenuto.model.stored import (
+    Action,
+    FoundRecord,
+    IndexColumns,
+    IndexOrder,
+    IndexQuery,
+    Kind,
+    RecordChange,
+    StoredRecord,
+    ValuePlace,
+)
+from tenuto.model.values import Json
+from tenuto.ports import RecordStore
+from tenuto.stores.codec import Undecodable
+from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.listing import CodecSource
+
+
+class _Held(NamedTuple):
+    """A value as it is stored: its revision, its public version, and itself; 0 and `None` if there is none."""
+
+    revision: int
+    version: int
+    value: Json
+
+
+_NOTHING: Final = _Held(0, 0, None)
+
+
+class EngineState:
+    """The `StateStore` port."""
+
+    def __init__(self, records: RecordStore, codecs: CodecSource, chance: Random) -> None:
+        self._records = records
+        self._codecs = codecs
+        self._chance = chance
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return (await self.read_states(scope, namespace, (key,)))[0]
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        held = await self._load(scope, namespace, keys)
+        return tuple(
+            StateEntry(key=key, value=one.value, version=one.version) if one.revision else None
+            for key, one in zip(keys, held, strict=True)
+        )
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        change = StateChange(key=key, value=value, if_version=if_version)
+        (version,) = await self.change_states(scope, namespace, (change,))
+        return StateEntry(key=key, value=value, version=version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str, if_version: int | None = None) -> bool:
+        change = StateChange(key=key, removes=True, if_version=if_version)
+        return any(await self.change_states(scope, namespace, (change,)))
+
+    async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
+        check_changes(changes)
+        codec = await self._codecs.load(scope)
+        while True:
+            held = await self._load(scope, namespace, [change.key for change in changes])
+            pairs = list(zip(changes, held, strict=True))
+            for change, one in pairs:
+                if change.if_version is not None and change.if_version != one.version:
+                    raise VersionConflict(change.if_version, one.version)
+            made = [
+                self._to_record_change(scope, namespace, change, one, codec)
+                for change, one in pairs
+                if one.revision or not change.removes
+            ]
+            if not made or await self._records.commit(made) is None:
+                return tuple(int(one.revision > 0) if change.removes else one.version + 1 for change, one in pairs)
+
+    def _to_record_change(
+        self, scope: Scope, namespace: str, change: StateChange, held: _Held, codec: Codec
+    ) -> RecordChange:
+        key = record_key(scope, namespace, change.key)
+        if change.removes:
+            return RecordChange(key=key, if_revision=held.revision, action=Action.REMOVE)
+        place = (state_key(scope, namespace).hex(), change.key)
+        index = IndexColumns(
+            space=site_key(scope),
+            owner=owner_key(scope),
+            kind=Kind.VALUE,
+            scope=owner_scope(scope) if scope.owner else None,
+            drawer=state_key(scope, namespace),
+            namespace=namespace,
+            name=change.key,
+        )
+        return RecordChange(
+            key=key,
+            if_revision=held.revision,
+            revision=held.revision + 1 if held.revision else self._chance.getrandbits(48) + 1,
+            head=codec.encode_value((held.version + 1, change.value), place),
+            deadline=None,
+            index=None if held.revision else index,
+        )
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        codec = await self._codecs.load(scope)
+        found = await self._list(scope, namespace, after, limit)
+        entries = [(one.index.name, _decode(one.record, scope, namespace, one.index.name, codec)) for one in found]
+        return tuple(StateEntry(key=key, value=one.value, version=one.version) for key, one in entries)
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return tuple(found.index.name for found in await self._list(scope, namespace, after, limit))
+
+    async def list_state_locations(
+        self, scope: Scope, after: StateLocation | None = None, limit: int = 100
+    ) -> tuple[StateLocation, ...]:
+        behind = None
+        if after is not None:
+            behind = ValuePlace(owner_key(after.scope), state_key(after.scope, after.namespace), after.key)
+        query = IndexQuery(
+            order=IndexOrder.PLACE,
+            kind=Kind.VALUE,
+            space=site_key(scope),
+            owner=owner_key(scope) if scope.owner else None,
+            named=True,
+            behind=behind,
+            limit=max(0, limit),
+        )
+        return tuple(
+            StateLocation(scope=found.index.scope, namespace=found.index.namespace, key=found.index.name)
+            for found in await self._records.list(query)
+            if found.index.scope is not None
+        )
+
+    async def _list(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[FoundRecord, ...]:
+        owner, drawer = owner_key(scope), state_key(scope, namespace)
+        query = IndexQuery(
+            order=IndexOrder.PLACE,
+            kind=Kind.VALUE,
+            owner=owner,
+            drawer=drawer,
+            behind=ValuePlace(owner, drawer, after) if after else None,
+            limit=max(0, limit),
+        )
+        return await self._records.list(query)
+
+    async def _load(self, scope: Scope, namespace: str, keys: Sequence[str]) -> list[_Held]:
+        codec = await self._codecs.load(scope)
+        stored = await self._records.load_all([record_key(scope, namespace, key) for key in keys])
+        return [
+            _NOTHING if one is None else _decode(one, scope, namespace, key, codec)
+            for key, one in zip(keys, stored, strict=True)
+        ]
+
+
+def record_key(scope: Scope, namespace: str, key: str) -> bytes:
+    """The key of a value's record."""
+    drawer = state_key(scope, namespace)
+    return blake2b(drawer + key.encode(errors="surrogatepass"), digest_size=KEY_BYTES, person=b"tenuto value").digest()
+
+
+def _decode(stored: StoredRecord, scope: Scope, namespace: str, key: str, codec: Codec) -> _Held:
+    try:
+        version, value = codec.decode_value(stored.head, (state_key(scope, namespace).hex(), key))
+    except (Undecodable, ValueError, TypeError, msgspec.MsgspecError) as exc:
+        raise StateCorrupt("state value", "cannot be decoded") from exc
+    return _Held(stored.revision, version, value)

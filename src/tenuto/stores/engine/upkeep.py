@@ -1,0 +1,136 @@
+"""Upkeep of records: expiry, eviction, erasure, statistics."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.model import EraseResult, RemovedSession, Scope, SessionStats
+from tenuto.model.scope import owner_key, session_key, site_key, site_scope, user_scope
+from tenuto.model.stored import (
+    Action,
+    FoundRecord,
+    IndexOrder,
+    IndexQuery,
+    Kind,
+    Part,
+    RecordChange,
+    Refused,
+    ValuePlace,
+)
+from tenuto.ports import Clock, RecordStore
+from tenuto.stores.codec import to_micros
+from tenuto.stores.engine.cache import RecordCache
+from tenuto.stores.engine.listing import CodecSource, decode_session, iter_records
+from tenuto.stores.paging import erase_in_batches
+
+_PAGE: Final = 500
+_STRIDE: Final = 50
+_MOST_TRACES: Final = 1000
+
+
+class EngineUpkeep:
+    """The `StoreUpkeep` port. A session is removed only at the revision it was found at."""
+
+    def __init__(self, records: RecordStore, cache: RecordCache, codecs: CodecSource, clock: Clock) -> None:
+        self._records = records
+        self._cache = cache
+        self._codecs = codecs
+        self._clock = clock
+        self.compact, self.ping = records.compact, records.ping
+
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
+        due = IndexQuery(order=IndexOrder.DEADLINE, due=to_micros(self._clock()), limit=limit)
+        return await self._remove(list(await self._records.list(due)))
+
+    async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        spared = session_key(scope, keep_session) if keep_session is not None else None
+        sessions = await self._oldest(IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), limit=_PAGE))
+        beyond = max(0, len(sessions) - keep)
+        return await self._remove([found for found in sessions if found.record.key != spared][:beyond])
+
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        owner = user_scope(scope)
+        return await erase_in_batches(lambda size: self._erase_some(owner, size), limit, _STRIDE)
+
+    async def _erase_some(self, scope: Scope, size: int) -> EraseResult:
+        mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=_PAGE)
+        sessions = await self._oldest(mine)
+        going, more = sessions[:size], len(sessions) > size
+        traces = [await self._count_traces(found.record.key) for found in going]
+        gone = await self._remove(going)
+        aside = None if more else await self._records.forget_aside(owner_key(scope))
+        states = 0 if more else await self._erase_values(scope)
+        return EraseResult(
+            removed_sessions=gone,
+            messages=sum(found.totals.messages for found in going) + (aside.messages if aside else 0),
+            traces=sum(traces) + (aside.traces if aside else 0),
+            states=states,
+            quarantined=aside.records if aside else 0,
+            more=more or len(gone) < len(going),
+        )
+
+    async def _count_traces(self, key: bytes) -> int:
+        page = await self._records.page(key, Part.TRACES, 0, 2**62, _MOST_TRACES)
+        return len(page.entries)
+
+    async def _erase_values(self, scope: Scope) -> int:
+        query = IndexQuery(
+            order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(scope), owner=owner_key(scope), limit=_PAGE
+        )
+        erased = 0
+        while page := await self._records.list(query):
+            erased += sum([done is None for done in await self._commit_each(page)])
+            last = page[-1].index
+            query = replace(query, behind=ValuePlace(last.owner, last.drawer, last.name))
+        return erased
+
+    async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        found = await self._records.sites(b"" if after is None else site_key(after), limit)
+        return tuple(site_scope(scope) for scope in found)
+
+    async def stats(self, scope: Scope) -> SessionStats:
+        owner = owner_key(scope) if scope.owner else None
+        sums = await self._records.totals(site_key(scope), owner, to_micros(self._clock()))
+        return SessionStats(
+            sessions=sums.sessions, messages=sums.messages, tokens=sums.tokens, cost_nanos=sums.cost_nanos
+        )
+
+    # What the methods share
+
+    async def _oldest(self, query: IndexQuery) -> list[FoundRecord]:
+        """The records of a query, longest unchanged first; those that cannot be decoded by their last listing."""
+        places = list[tuple[int, bytes, FoundRecord]]()
+        async for found in iter_records(self._records, query):
+            scope = found.index.scope
+            assert scope is not None
+            session = decode_session(found, await self._codecs.load(scope))
+            changed = found.index.listed_at if session is None else to_micros(session.updated_at)
+            places.append((changed, found.record.key, found))
+        return [found for _, _, found in sorted(places, key=lambda one: one[:2])]
+
+    async def _remove(self, sessions: list[FoundRecord]) -> tuple[RemovedSession, ...]:
+        removed = list[RemovedSession]()
+        for found, refused in zip(sessions, await self._commit_each(tuple(sessions)), strict=True):
+            if refused is None:
+                self._cache.drop(found.record.key)
+                removed.append(await self._describe(found))
+        return tuple(removed)
+
+    async def _describe(self, found: FoundRecord) -> RemovedSession:
+        scope = found.index.scope
+        assert scope is not None
+        session = decode_session(found, await self._codecs.load(scope))
+        return RemovedSession(scope=scope if session is None else session.scope, session_id=found.index.name)
+
+    async def _commit_each(self, records: tuple[FoundRecord, ...]) -> list[Refused | None]:
+        """Remove records, each at the revision it was found at; a backend stores them together."""
+        commits: list[Future[Refused | None]] = [
+            self._records.commit(
+                (RecordChange(key=one.record.key, if_revision=one.record.revision, action=Action.REMOVE),)
+            )
+            for one in records
+        ]
+        return [await commit for commit in commits]

@@ -1,0 +1,256 @@
+"""The port of a backend: bytes, a revision to compare, columns to find by; and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tenuto.model import Scope, Status
+from tenuto.model.scope import owner_key, site_key
+from tenuto.model.stored import (
+    Action,
+    AsideRecords,
+    Drop,
+    Entry,
+    IndexColumns,
+    IndexOrder,
+    IndexQuery,
+    Kind,
+    Known,
+    LogCopy,
+    Part,
+    RecordChange,
+    Totals,
+    ValuePlace,
+)
+from tenuto.ports import RecordStore
+from tests.record_stores import RECORD_STORES, RecordBackend
+from tests.samples import ACME, ANN, BOB, EVE
+
+A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
+
+
+@pytest.fixture(params=RECORD_STORES, ids=lambda backend: backend.name)
+async def records(request: pytest.FixtureRequest) -> AsyncIterator[RecordStore]:
+    backend: RecordBackend = request.param
+    async with backend.open() as opened:
+        yield opened
+
+
+def columns(scope: Scope = ANN, name: str = "s", **fields: Any) -> IndexColumns:
+    given = {"space": site_key(scope), "owner": owner_key(scope), "scope": scope, "name": name}
+    return IndexColumns(**{**given, **fields})
+
+
+def messages(*numbers: int, text: str = "m") -> tuple[Entry, ...]:
+    return tuple(Entry(part=Part.MESSAGES, number=number, body=f"{text}{number}".encode()) for number in numbers)
+
+
+def change(key: bytes, at: int, to: int, **fields: Any) -> RecordChange:
+    """A change from one revision to the next; of a new record with its columns."""
+    given = {"head": f"head {to}".encode(), **({"index": columns()} if at == 0 else {}), **fields}
+    return RecordChange(key=key, if_revision=at, revision=to, **given)
+
+
+def numbers(entries: tuple[Entry, ...]) -> list[int]:
+    return [entry.number for entry in entries]
+
+
+async def test_a_record_comes_back_with_all_that_is_beside_it(records: RecordStore) -> None:
+    beside = (Entry(part=Part.KEYS, number=3, body=b"k"), Entry(part=Part.PRODUCERS, number=0, body=b"p"))
+    trace = Entry(part=Part.TRACES, number=1, body=b"t")
+    assert await records.load(A, 10) is None
+
+    puts = (*messages(1, 2, 3), *beside, trace)
+    assert await records.commit([change(A, 0, 41, profile=b"profile", deadline=5, puts=puts)]) is None
+
+    record = await records.load(A, 2)
+    assert record is not None
+    assert (record.key, record.revision, record.head, record.profile) == (A, 41, b"head 41", b"profile")
+    assert (record.deadline, record.entries, numbers(record.messages)) == (5, beside, [2, 3])
+    assert (await records.page(A, Part.TRACES, 0, 9, 9)).entries == (trace,)
+
+
+async def test_a_commit_on_another_revision_changes_nothing_and_tells_what_stands(records: RecordStore) -> None:
+    page = Entry(part=Part.KEYS, number=0, body=b"old")
+    await records.commit([change(A, 0, 7, puts=(*messages(1, 2), page))])
+    await records.commit([change(A, 7, 8, puts=(*messages(3), Entry(part=Part.KEYS, number=1, body=b"new")))])
+
+    refused = await records.commit([change(A, 7, 8, head=b"late", tail=9, known=Known(message=2, page=0))])
+
+    assert refused is not None
+    (standing,) = refused.standing
+    assert standing is not None
+    assert (standing.revision, standing.head, numbers(standing.messages)) == (8, b"head 8", [3])
+    assert [entry.body for entry in standing.entries] == [b"new"]
+    assert await records.commit([change(B, 7, 8)]) is not None
+    assert await records.commit([change(A, 0, 9)]) is not None
+    assert (await records.load(A, 9, Known(message=2, page=0))) == standing
+    assert await records.load(B, 9) is None
+
+
+async def test_several_changes_are_made_together_or_not_at_all(records: RecordStore) -> None:
+    assert await records.commit([change(A, 0, 5), change(B, 0, 6)]) is None
+
+    refused = await records.commit([change(A, 5, 6, head=b"x"), change(B, 5, 7, head=b"x"), change(C, 0, 1)])
+
+    assert refused is not None
+    assert [record and record.revision for record in refused.standing] == [5, 6, None]
+    assert [record and record.head for record in await records.load_all((A, B, C))] == [b"head 5", b"head 6", None]
+
+
+async def test_what_is_not_given_stays(records: RecordStore) -> None:
+    await records.commit([change(A, 0, 1, profile=b"p", deadline=9, index=columns(title="t"), puts=messages(1))])
+
+    await records.commit([change(A, 1, 2)])
+
+    record = await records.load(A, 9)
+    assert record is not None
+    assert (record.profile, record.deadline, numbers(record.messages)) == (b"p", 9, [1])
+    (found,) = await records.list(IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN)))
+    assert (found.index.title, found.record.revision) == ("t", 2)
+    await records.commit([change(A, 2, 3, deadline=None)])
+    record = await records.load(A, 9)
+    assert record is not None
+    assert record.deadline is None
+
+
+async def test_entries_are_dropped_before_new_ones_are_put(records: RecordStore) -> None:
+    await records.commit([change(A, 0, 1, puts=messages(1, 2, 3, 4, 5))])
+
+    drops = (Drop(part=Part.MESSAGES, last=1), Drop(part=Part.MESSAGES, first=3, keep=(4,)))
+    await records.commit([change(A, 1, 2, drops=drops, puts=(*messages(2, text="new"), *messages(9)))])
+
+    page = await records.page(A, Part.MESSAGES, 0, 99, 99)
+    assert [entry.body for entry in page.entries] == [b"new2", b"m4", b"m9"]
+    await records.commit([change(A, 2, 3, replaces=True, index=columns(), puts=messages(1))])
+    assert numbers((await records.page(A, Part.MESSAGES, 0, 99, 99)).entries) == [1]
+
+
+async def test_a_page_is_of_one_revision(records: RecordStore) -> None:
+    await records.commit([change(A, 0, 4, puts=messages(*range(1, 8)))])
+
+    pages = [await records.page(A, Part.MESSAGES, *span) for span in ((2, 6, 3), (2, 6, -3), (9, 9, 1))]
+
+    assert [(page.revision, numbers(page.entries)) for page in pages] == [(4, [2, 3, 4]), (4, [4, 5, 6]), (4, [])]
+    assert (await records.page(B, Part.MESSAGES, 0, 9, 9)).revision == 0
+
+
+async def test_a_copy_is_of_the_source_as_it_was_read(records: RecordStore) -> None:
+    await records.commit([change(A, 0, 4, puts=messages(1, 2, 3))])
+    copies = LogCopy(source=A, revision=4, through=2)
+
+    assert await records.commit([change(B, 0, 1, copies=copies, puts=messages(7))]) is None
+    await records.commit([change(A, 4, 5, drops=(Drop(part=Part.MESSAGES),))])
+    refused = await records.commit([change(C, 0, 1, copies=copies)])
+
+    assert numbers((await records.page(B, Part.MESSAGES, 0, 9, 9)).entries) == [1, 2, 7]
+    assert refused is not None
+    assert refused.source_changed
+    assert await records.load(C, 0) is None
+
+
+async def test_a_touch_moves_a_deadline_forwards_and_nothing_else(records: RecordStore) -> None:
+    await records.commit([change(A, 0, 1, deadline=10)])
+
+    await records.touch(A, 20)
+    await records.touch(A, 15)
+    await records.touch(B, 15)
+
+    record = await records.load(A, 0)
+    assert record is not None
+    assert (record.deadline, record.revision) == (20, 1)
+    assert await records.commit([change(A, 1, 2, deadline=UNSET)]) is None
+    assert await records.load(B, 0) is None
+
+
+async def test_a_removed_record_is_gone_with_everything(records: RecordStore) -> None:
+    await records.commit([change(A, 0, 1, puts=messages(1))])
+
+    assert await records.commit([RecordChange(key=A, if_revision=2, action=Action.REMOVE)]) is not None
+    assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)]) is None
+    await records.commit([change(A, 0, 1)])
+
+    record = await records.load(A, 9)
+    assert record is not None
+    assert record.messages == ()
+
+
+async def test_a_record_set_aside_frees_its_key_and_is_kept_for_its_owner(records: RecordStore) -> None:
+    trace = Entry(part=Part.TRACES, number=1, body=b"t")
+    await records.commit([change(A, 0, 1, totals=Totals(sessions=1, messages=2), puts=(*messages(1, 2), trace))])
+
+    assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.SET_ASIDE)]) is None
+
+    assert await records.load(A, 9) is None
+    assert await records.list(IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))) == ()
+    assert await records.forget_aside(owner_key(BOB)) == AsideRecords()
+    assert await records.forget_aside(owner_key(ANN)) == AsideRecords(records=1, messages=2, traces=1)
+    assert await records.forget_aside(owner_key(ANN)) == AsideRecords()
+
+
+async def test_records_are_found_in_order_by_their_columns(records: RecordStore) -> None:
+    rows = [
+        (A, columns(ANN, "a", listed_at=3, title="tea")),
+        (B, columns(ANN, "b", listed_at=3, status=Status.ARCHIVED)),
+        (C, columns(BOB, "c", listed_at=1, title="green tea")),
+        (b"4" * 16, columns(EVE, "d", listed_at=2)),
+    ]
+    for key, index in rows:
+        await records.commit([change(key, 0, 1, index=index, deadline=index.listed_at * 10)])
+
+    async def find(order: IndexOrder, **query: Any) -> list[str]:
+        return [found.index.name for found in await records.list(IndexQuery(order=order, **query))]
+
+    acme = site_key(ACME)
+    assert await find(IndexOrder.NEWEST, space=acme) == ["b", "a", "c"]
+    assert await find(IndexOrder.OLDEST, space=acme) == ["c", "a", "b"]
+    assert await find(IndexOrder.NEWEST, space=acme, behind=(3, A), limit=1) == ["c"]
+    assert await find(IndexOrder.NEWEST, space=acme, limit=2) == ["b", "a"]
+    assert await find(IndexOrder.NEWEST, space=acme, owner=owner_key(ANN)) == ["b", "a"]
+    assert await find(IndexOrder.NEWEST, space=acme, status=Status.ARCHIVED) == ["b"]
+    assert await find(IndexOrder.NEWEST, space=acme, title="tea") == ["a", "c"]
+    assert await find(IndexOrder.DEADLINE, due=20) == ["c", "d"]
+    assert await records.sites(b"", 9) == tuple(
+        Scope(tenant=scope.tenant) for scope in sorted((ANN, EVE), key=site_key)
+    )
+    assert [found.record.key for found in await records.scan(A, 2)] == [B, C]
+
+
+async def test_values_are_found_by_their_place(records: RecordStore) -> None:
+    drawer = b"d" * 16
+    for number, name in enumerate(("b", "a", "é", "a%")):
+        index = columns(ANN, name, kind=Kind.VALUE, drawer=drawer, namespace="prefs")
+        await records.commit([change(bytes([number]) * 16, 0, 1, index=index)])
+    own = replace(columns(ACME, "own", kind=Kind.VALUE, drawer=drawer, namespace="prefs"), scope=None)
+    await records.commit([change(b"o" * 16, 0, 1, index=own)])
+
+    async def find(**query: Any) -> list[str]:
+        asked = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(ANN), **query)
+        return [found.index.name for found in await records.list(asked)]
+
+    assert await find(owner=owner_key(ANN)) == ["a", "a%", "b", "é"]
+    assert await find(drawer=drawer, behind=ValuePlace(owner_key(ANN), drawer, "a%"), owner=owner_key(ANN)) == [
+        "b",
+        "é",
+    ]
+    assert sorted(await find(named=True)) == ["a", "a%", "b", "é"]
+    assert sorted(await find()) == ["a", "a%", "b", "own", "é"]
+
+
+async def test_sums_are_of_what_has_not_expired(records: RecordStore) -> None:
+    for number, (scope, deadline) in enumerate(((ANN, None), (ANN, 50), (BOB, 10), (EVE, None)), 1):
+        sums = Totals(sessions=1, messages=number, tokens=10 * number, cost_nanos=100 * number)
+        made = change(bytes([number]) * 16, 0, 1, index=columns(scope), totals=sums, deadline=deadline)
+        await records.commit([made])
+    await records.commit([change(A, 1, 2, totals=Totals(sessions=1, messages=4))])
+
+    assert await records.totals(site_key(ANN), owner_key(ANN), 10) == Totals(
+        sessions=2, messages=6, tokens=20, cost_nanos=200
+    )
+    assert (await records.totals(site_key(ANN), None, 9)).messages == 9
+    assert (await records.totals(site_key(ANN), None, 10)).messages == 6

@@ -1,0 +1,173 @@
+"""Planted faults: each law must find its own, else it sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.model.stored import RecordChange
+from tenuto.stores.engine import changes, rules
+from tenuto.stores.engine.cache import RecordCache
+from tenuto.stores.engine.commands import Append
+from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.lane import Lane
+from tenuto.stores.engine.record import Lease
+from tenuto.stores.engine.record_table import RecordTable
+from tenuto.stores.engine.rules import access, appends, edits, turns
+from tests.simulation import world
+from tests.simulation.disk import FolderView, SimFolder
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    for module in (turns, appends):
+        patch.setattr(module, "find_write", lambda record, once: None)
+
+
+def a_lost_answer_means_not_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lane, "_resolve_doubt", lambda self, record: False)
+
+
+def revisions_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    commit = RecordTable.commit
+
+    def blind(table: RecordTable, parts: list[RecordChange]) -> Any:
+        return commit(table, [replace(part, if_revision=table.revision(part.key)) for part in parts])
+
+    patch.setattr(RecordTable, "commit", blind)
+
+
+def the_feed_is_not_heard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecordCache, "on_change", lambda self, key, revision: None)
+
+
+def pages_of_another_moment_are_taken(patch: pytest.MonkeyPatch) -> None:
+    fetched = Lane._fetched
+
+    def trusting(lane: Lane, paging: Any, base: Any, missing: Any) -> None:
+        if paging.exception() is None:
+            page = replace(paging.result(), revision=base.revision)
+            paging = _Done(page)
+        fetched(lane, paging, base, missing)
+
+    patch.setattr(Lane, "_fetched", trusting)
+
+
+class _Done:
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> Any:
+        return self._result
+
+
+def tokens_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
+    spend = access.spend
+    patch.setattr(turns, "spend", lambda record, tokens, nanos: spend(record, 2 * tokens, nanos))
+
+
+def any_turn_may_begin_and_end(patch: pytest.MonkeyPatch) -> None:
+    finish = turns.finish
+    patch.setattr(turns, "_require_free", lambda record, now: None)
+
+    def forced(record: Any, turn: Any, request: Any, now: Any) -> Any:
+        if record is not None and turn.id not in (record.head.closed, getattr(record.head.lease, "turn_id", None)):
+            lease = Lease(turn_id=turn.id, until=now)
+            record = replace(record, head=replace(record.head, lease=lease))
+        return finish(record, turn, request, now)
+
+    patch.setattr(rules, "finish", forced)
+
+
+def a_failed_call_stops_its_lane(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lane, "_fail", lambda self, failure: None)
+
+
+def truncated_entries_stay(patch: pytest.MonkeyPatch) -> None:
+    drops = changes._drops
+    patch.setattr(
+        changes, "_drops", lambda base, after, steps: tuple(one for one in drops(base, after, steps) if not one.first)
+    )
+
+
+def editions_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    truncate, rewrite = edits.truncate, edits.rewrite
+
+    def same_edition(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def run(record: Any, *arguments: Any) -> Any:
+            step = rule(record, *arguments)
+            head = replace(step.record.head, edition=record.head.edition)
+            return replace(step, record=replace(step.record, head=head))
+
+        return run
+
+    patch.setattr(rules, "truncate", same_edition(truncate))
+    patch.setattr(rules, "rewrite", same_edition(rewrite))
+
+
+def fences_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Overtaken: the store is back, and a session goes on before its journaled turns are stored."""
+    patch.setattr(Journal, "_in_store", lambda self, key, send: send())
+
+
+def rows_of_others_stay(patch: pytest.MonkeyPatch) -> None:
+    """Stranded: a process stores its own rows alone, and those of a killed one wait for ever."""
+    is_fenced = FolderView.is_fenced
+
+    def own(view: FolderView, key: bytes) -> bool:
+        shelf = view.shelf(key)
+        journal = view._host.engine.sessions.journal if view._host.engine is not None else None
+        return is_fenced(view, key) and shelf is not None and shelf.rows[0].writer == getattr(journal, "_name", "")
+
+    patch.setattr(FolderView, "is_fenced", own)
+
+
+def appends_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """Append overtakes: only turns look for journaled ones before them."""
+    change = Journal.change
+
+    async def hasty(journal: Journal, key: bytes, command: Any, send: Any) -> Any:
+        if isinstance(command, Append) and not journal._folder.is_down:
+            return await send()
+        return await change(journal, key, command, send)
+
+    patch.setattr(Journal, "change", hasty)
+
+
+def each_process_has_a_folder(patch: pytest.MonkeyPatch) -> None:
+    """One lost answer is an outage: a process that cannot reach the store acknowledges what no other one sees."""
+
+    class Private(FolderView):
+        def __init__(self, folder: SimFolder, host: Any) -> None:
+            super().__init__(host.__dict__.setdefault("folder", SimFolder()), host)
+            self._folder.views = {self.name: self}
+
+    patch.setattr(world, "FolderView", Private)
+
+
+# Each with the laws that may find it, and a seed shortly before the first one that shows it.
+OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
+    (fences_are_ignored, {"in order", "reads"}, 27),
+    (rows_of_others_stay, {"in order", "reads", "goes on", "stored once"}, 27),
+    (appends_do_not_wait, {"in order", "reads"}, 74),
+    (each_process_has_a_folder, {"in order", "reads", "stored once"}, 0),
+]
+PLANTS: list[tuple[Plant, set[str], int]] = [
+    (keys_are_ignored, {"stored once"}, 0),
+    (a_lost_answer_means_not_stored, {"stored once"}, 100),
+    (revisions_are_not_compared, {"stored once", "entries", "goes on"}, 0),
+    (the_feed_is_not_heard, {"reads"}, 7),
+    (pages_of_another_moment_are_taken, {"reads", "entries", "totals", "stored once"}, 20),
+    (tokens_are_counted_twice, {"totals"}, 0),
+    (any_turn_may_begin_and_end, {"pairs"}, 30),
+    (a_failed_call_stops_its_lane, {"goes on"}, 0),
+    (truncated_entries_stay, {"entries", "totals", "goes on"}, 10),
+    (editions_are_not_counted, {"reads", "entries", "totals"}, 10),
+]
