@@ -267,7 +267,7 @@ export interface CreateSession {
 /** What became of a candidate. */
 export type Disposition = "cut" | "dropped" | "kept" | "summarised";
 
-/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. */
+/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. `role` and `speaker`, a user or a persona, come with the text of a message that is stored. */
 export interface EntryView {
   kind: Kind;
   disposition: Disposition;
@@ -281,6 +281,8 @@ export interface EntryView {
   score: number | null;
   text?: string | null;
   state?: PartState;
+  role?: Role | null;
+  speaker?: string | null;
 }
 
 /** Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. `attempt` is `attempts` of the step as the agent read it: with it, the request can be repeated safely. */
@@ -744,7 +746,7 @@ export interface TaskDetail {
   steps: StepView[];
 }
 
-/** Why a task or a step failed: a stable code, a sentence, and the step at fault. */
+/** Why a task or a step failed: a stable code, a sentence, and the step at fault. The sentence of `agent_failed` is what the agent raised, and empty for a credential that is bound to a user, unless its role is admin. */
 export interface TaskErrorView {
   code: string;
   message: string;
@@ -819,7 +821,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
