@@ -525,7 +525,7 @@ def _check_fields(given: Mapping[str, object], kind: type[Value]) -> None:
     known = kind.__struct_fields__
     for name in given:
         if name not in known:
-            raise Invalid(f"there is no {name!r} in a {kind.__name__}; there are {', '.join(known)}")
+            raise Invalid(f"there is no {name!r} in a {kind.__name__}; available: {', '.join(known)}")
 
 
 @asynccontextmanager

@@ -100,7 +100,7 @@ class UnknownToolCall(Invalid):
     code: ClassVar[str] = "unknown_tool_call"
 
     def __init__(self) -> None:
-        super().__init__("the output of a tool names no call of this session that waits for it")
+        super().__init__("the tool output matches no pending tool call of this session")
 
 
 class InvalidJson(Invalid):
@@ -139,7 +139,7 @@ class PrivateData(Invalid):
     code: ClassVar[str] = "private_data"
 
     def __init__(self, types: Sequence[str]) -> None:
-        super().__init__(f"the message holds private data that may not be kept or shown here: {', '.join(types)}")
+        super().__init__(f"the message contains private data that the policy blocks here: {', '.join(types)}")
         self.types = tuple(types)
 
 
@@ -150,7 +150,7 @@ class TooManyPrivateValues(Invalid):
 
     def __init__(self) -> None:
         super().__init__(
-            "the text holds too many values that look private to redact them in one request: send it in smaller parts"
+            "the text contains too many values that look private to redact in one request: send it in smaller parts"
         )
 
 
@@ -257,7 +257,7 @@ class PlaceholderNotFound(NotFound):
     code: ClassVar[str] = "placeholder_not_found"
 
     def __init__(self) -> None:
-        super().__init__("the session has no such placeholder; write it as it stands in a message, such as [EMAIL_1]")
+        super().__init__("the session has no such placeholder; write it as it appears in a message, such as [EMAIL_1]")
 
 
 class AssistantNotFound(NotFound):
@@ -266,7 +266,7 @@ class AssistantNotFound(NotFound):
     code: ClassVar[str] = "assistant_not_found"
 
     def __init__(self, what: str, known: str) -> None:
-        super().__init__(f"there is no such {what}; there are {known}")
+        super().__init__(f"there is no such {what}; available: {known}")
 
 
 class TaskNotFound(NotFound):
@@ -330,7 +330,7 @@ class SessionExists(Conflict):
     code: ClassVar[str] = "session_exists"
 
     def __init__(self, session_id: str) -> None:
-        super().__init__("a session of this id exists already")
+        super().__init__("a session with this id already exists")
         self.session_id = session_id
 
 
@@ -446,7 +446,7 @@ class KeyLocked(Conflict):
     code: ClassVar[str] = "key_locked"
 
     def __init__(self, key: str, retry_after: timedelta) -> None:
-        super().__init__("this key is locked: until the lock ends, only its holder writes, with the lock's token")
+        super().__init__("this key is locked: until the lock ends, only its holder may write, using the lock's token")
         self.key = key
         self.retry_after = retry_after
 
@@ -457,7 +457,7 @@ class ValueMismatch(Conflict):
     code: ClassVar[str] = "value_mismatch"
 
     def __init__(self, key: str, needed: str) -> None:
-        super().__init__(f"the value of this key is no {needed}")
+        super().__init__(f"the value of this key is not a {needed}")
         self.key = key
 
 
@@ -467,7 +467,7 @@ class LockLost(Conflict):
     code: ClassVar[str] = "lock_lost"
 
     def __init__(self, key: str, token: int) -> None:
-        super().__init__("the lock of this token has ended, or another agent holds it")
+        super().__init__("the lock with this token has ended, or another agent holds it")
         self.key = key
         self.token = token
 
@@ -488,7 +488,8 @@ class Superseded(Conflict):
 
     def __init__(self) -> None:
         super().__init__(
-            "the result of this idempotency key was replaced by an edit or a regeneration; a new key sends it again"
+            "the result of this idempotency key was replaced by an edit or a regeneration; "
+            "to send it again, use a new key"
         )
 
 
@@ -519,7 +520,7 @@ class BoardFull(LimitReached):
     code: ClassVar[str] = "board_full"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"there are {limit} keys already; deleted keys of a board count")
+        super().__init__(f"there are already {limit} keys; deleted keys of a board count")
         self.limit = limit
 
 
@@ -529,7 +530,7 @@ class QueueFull(LimitReached):
     code: ClassVar[str] = "queue_full"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} messages of this chat wait already")
+        super().__init__(f"{limit} messages of this chat are already waiting")
 
 
 class BudgetExhausted(LimitReached):
@@ -680,7 +681,7 @@ class StoreFull(Unavailable):
     code: ClassVar[str] = "store_full"
 
     def __init__(self) -> None:
-        super().__init__("session store", "has no room left")
+        super().__init__("session store", "has no space left")
 
 
 class StoreReadOnly(Unavailable):
@@ -719,7 +720,7 @@ class DecryptionFailed(Unavailable):
     code: ClassVar[str] = "decryption_failed"
 
     def __init__(self, why: str) -> None:
-        super().__init__("sealed record", why)
+        super().__init__("encrypted record", why)
 
 
 class MasterKeyMissing(DecryptionFailed):

@@ -225,7 +225,7 @@ class Settings(Value, frozen=True, kw_only=True):
         _check_range("model_slots", self.model_slots or 0, 0, 2**31)
         for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout", "breaker_reset"):
             if (limit := getattr(self, what)) is not None and limit < timedelta(milliseconds=1):
-                raise InvalidSetting(what, "must be longer than nothing")
+                raise InvalidSetting(what, "must be greater than zero")
         if self.embedder not in ("auto", "none", "local") and not _PROVIDED.fullmatch(self.embedder):
             raise InvalidSetting("embedder", f"{self.embedder!r} is not one of auto, none, local, or a provider:model")
         self._check_jwt()
@@ -253,17 +253,17 @@ class Settings(Value, frozen=True, kw_only=True):
             if match is None or match["port"] == _DEFAULT_PORTS[match["scheme"]]:
                 raise InvalidSetting(
                     "cors_origins",
-                    f"{origin!r} is no exact origin, which is scheme, host and any port but the scheme's own, in lower "
-                    "case and without a path: https://app.example, http://localhost:5173",
+                    f"{origin!r} is not an exact origin, which is scheme, host and any port but the scheme's own, in "
+                    "lower case and without a path: https://app.example, http://localhost:5173",
                 )
         return origins
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
         if len(ways) > 1:
-            raise InvalidSetting(ways[1], f"contradicts {ways[0]}: tokens are verified in one way")
+            raise InvalidSetting(ways[1], f"contradicts {ways[0]}: set only one way to verify tokens")
         if self.jwt_secret is not None and len(self.jwt_secret.encode()) < 32:
-            raise InvalidSetting("jwt_secret", "is shorter than 32 bytes and could be guessed")
+            raise InvalidSetting("jwt_secret", "is shorter than 32 bytes and can be guessed")
         checks = [name for name in ("jwt_algorithm", "jwt_issuer", "jwt_audience") if getattr(self, name)]
         if checks and not ways:
             raise InvalidSetting(checks[0], "checks tokens, but none of jwt_secret, jwt_key_file, jwt_jwks_file is set")
@@ -274,7 +274,7 @@ class Settings(Value, frozen=True, kw_only=True):
 
     def _check_keys(self) -> None:
         if self.privacy_key and self.privacy_key_file:
-            raise InvalidSetting("privacy_key_file", "contradicts privacy_key: master keys come from one place")
+            raise InvalidSetting("privacy_key_file", "conflicts with privacy_key: set only one of them")
         if self.encryption and not (self.privacy_key or self.privacy_key_file):
             raise InvalidSetting("encryption", "needs a master key: set privacy_key or privacy_key_file")
 
@@ -312,7 +312,8 @@ class Settings(Value, frozen=True, kw_only=True):
         """
         if self.prompt_tokens <= self.reply_tokens:
             raise InvalidSetting(
-                "prompt_tokens", f"{self.prompt_tokens} leave nothing beside reply_tokens ({self.reply_tokens})"
+                "prompt_tokens",
+                f"{self.prompt_tokens} leave no room for the prompt beside reply_tokens ({self.reply_tokens})",
             )
         _check_range("reply_tokens", self.reply_tokens, 1, 2**31)
         return PromptPolicy(budget=self.prompt_tokens, reply_tokens=self.reply_tokens)
@@ -343,7 +344,7 @@ class Settings(Value, frozen=True, kw_only=True):
         _check_range("max_memories", self.max_memories, 1, 1_000_000)
         for what in ("episode_retention", "fact_retention", "preference_retention"):
             if getattr(self, what) < timedelta(0):
-                raise InvalidSetting(what, "must not be negative; 0 is for ever")
+                raise InvalidSetting(what, "must not be negative; 0 means forever")
         return MemoryPolicy(
             enabled=self.memories,
             in_groups=self.memories_in_groups,
@@ -466,7 +467,7 @@ def _owners(text: str | None) -> Mapping[str, str]:
     pairs = [pair.partition("=") for pair in (text or "").split(",") if pair.strip()]
     owners = {task.strip(): agent.strip() for task, _, agent in pairs}
     if len(owners) < len(pairs) or not all(task and agent for task, agent in owners.items()):
-        raise InvalidSetting("task_owners", "is no list of types and agents; write for example refund=approver")
+        raise InvalidSetting("task_owners", "is not a list of types and agents; write for example refund=approver")
     return owners
 
 
@@ -531,7 +532,7 @@ def convert_setting(name: str, value: Any, kind: Any) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         shown = _display_value(name, repr(value))
-        raise InvalidSetting(name, f"{shown} does not fit; wanted {_expected(kind)}") from None
+        raise InvalidSetting(name, f"{shown} is not valid; expected {_expected(kind)}") from None
 
 
 def setting_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
@@ -563,7 +564,7 @@ def _parse_value(name: str, text: str, kind: Any) -> Any:
     try:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError:
-        raise InvalidSetting(name, f"{_display_value(name, text)} does not fit; wanted {_expected(kind)}") from None
+        raise InvalidSetting(name, f"{_display_value(name, text)} is not valid; expected {_expected(kind)}") from None
 
 
 def _field_name(name: str) -> str:
@@ -576,11 +577,11 @@ def parse_duration(name: str, text: str) -> timedelta:
         return timedelta(0)
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise InvalidSetting(name, f"{text!r} is no duration; write for example 30d, 48h, 5m or 90s")
+        raise InvalidSetting(name, f"{text!r} is not a duration; write for example 30d, 48h, 5m or 90s")
     try:
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
     except OverflowError:
-        raise InvalidSetting(name, f"{text!r} is longer than time itself") from None
+        raise InvalidSetting(name, f"{text!r} is too long a duration") from None
 
 
 def _display_value(name: str, text: str) -> str:

@@ -116,7 +116,7 @@ async def test_what_an_opening_looks_at_is_looked_at_when_the_store_is_back(
     caplog.set_level(logging.WARNING)
     async with _opened(server, tmp_path) as app:
         server.start()
-        with pytest.raises(Unavailable, match="sealed records"):
+        with pytest.raises(Unavailable, match="encrypted records"):
             async with asyncio.timeout(LONG):
                 await _read(app)
         assert app.stores.journal is not None

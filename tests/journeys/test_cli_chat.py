@@ -52,7 +52,7 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
         screen.say("/trace", "assemble")
         screen.say("/title Who I Am", "Who I Am\r\n")
         screen.say("/sessions", "Who I Am")
-        screen.say("/dance", "invalid: there is no such command")
+        screen.say("/dance", "invalid: unknown command")
         screen.say("/help", "/retry", "> ")
         screen.press(CTRL_D)
         screen.see("(continue later with: tenuto chat --session ")
@@ -284,12 +284,12 @@ def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provide
     ("args", "piped", "says"),
     [
         (("--session", "nowhere", "Hi"), b"", "session_not_found: "),
-        (("--assistant", "nobody", "Hi"), b"", "assistant_not_found: there is no such assistant; there are general"),
+        (("--assistant", "nobody", "Hi"), b"", "assistant_not_found: there is no such assistant; available: general"),
         (("--model", "openai:gpt-5", "Hi"), b"", "invalid_setting: model: openai:gpt-5 needs OPENAI_API_KEY"),
         (("--store", "mysql://x", "Hi"), b"", "invalid_setting: store: "),
         ((), b"", "invalid: the message is empty"),
         ((), b"  \n", "invalid: the message is empty"),
-        ((), b"\xff\xfe", "invalid: what came on standard input is not UTF-8 text"),
+        ((), b"\xff\xfe", "invalid: standard input is not UTF-8 text"),
         ((), b"a" * 1_100_000, "too_large: "),
     ],
 )  # fmt: skip

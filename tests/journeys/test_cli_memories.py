@@ -74,7 +74,7 @@ def test_memories_are_listed_newest_first() -> None:
     assert [one["id"] for one in asked("memories", "list", "--user", "ann", "--kind", "fact")["memories"]] == [
         "m2", "m1",
     ]  # fmt: skip
-    assert typed("memories", "list", "--user", "bob").stdout == "Nothing is remembered.\n"
+    assert typed("memories", "list", "--user", "bob").stdout == "No memories.\n"
 
 
 @pytest.mark.usefixtures("remembered")
@@ -208,8 +208,8 @@ def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
         "stored": 8, "holding": 7, "expired": 1, "without_vector": 8,
     }  # fmt: skip
     assert audit["kinds"]["episode"]["stored"] == 1
-    assert "Junk rate: 40.0% (2 of 5 quotations that hold)" in report
-    assert typed("memories", "audit", "--user", "eve").stdout == "Nothing is remembered.\n"
+    assert "Junk rate: 40.0% (2 of 5 quotations that are current)" in report
+    assert typed("memories", "audit", "--user", "eve").stdout == "No memories.\n"
 
 
 def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:

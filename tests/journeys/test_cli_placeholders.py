@@ -15,16 +15,16 @@ def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
         screen.say(SAID)
         screen.say("/why", "KIND ")
         before = screen.see("> ")
-        assert "private values taken out of the stored messages: " in before
+        assert "private values redacted in the stored messages: " in before
         assert "1 CC" in before or "2 CC" in before
-        assert "private values taken out of the stored trace: " in before
+        assert "private values redacted in the stored trace: " in before
         screen.press(CTRL_D)
         screen.end()
     (session,) = desk.ask("sessions", "list")["sessions"]
 
     with desk.sit_down("--session", session["id"]) as screen:
         screen.see(f"{DIM}> My mail is {PLAIN}{MARKED}[REDACTED_EMAIL]{PLAIN}{DIM}, my card is {PLAIN}")
-        screen.say("/why", "private values taken out of the stored messages: ", "> ")
+        screen.say("/why", "private values redacted in the stored messages: ", "> ")
         screen.press(CTRL_D)
         screen.end()
         assert MAIL not in screen.seen

@@ -282,7 +282,7 @@ def test_a_receipt_of_another_installation_does_not_hold_here(tmp_path: Path) ->
     about_bob = asked("privacy", "verify", "receipt.json", "--user", "bob", ends=1)
 
     assert elsewhere.exit_code == 1
-    assert "signed by another installation" in elsewhere.stderr
+    assert "not signed by this installation" in elsewhere.stderr
     assert by_key["valid"] is True
     assert about_bob["why"] == "it is about another user"
     assert asked("privacy", "verify", "receipt.json", "--user", "ann")["valid"] is True
@@ -345,7 +345,7 @@ def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path)
     assert rotated["renewed"] == ["local"]
     assert opened["values"] == {"[EMAIL_1]": MAIL}
     assert lost.exit_code == 1
-    assert "decryption_failed: tenant local: the sealed record needs a master key" in lost.stderr
+    assert "decryption_failed: tenant local: the encrypted record needs a master key" in lost.stderr
 
 
 # Exports
@@ -378,7 +378,7 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
 
     assert told.exit_code == 1
     assert told.stdout == "2 sessions written to out.\n"
-    assert told.stderr.startswith(f"decryption_failed: session {first}: the sealed record ")
+    assert told.stderr.startswith(f"decryption_failed: session {first}: the encrypted record ")
     assert MAIL not in told.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {f"{last}.json", "%2E.%2Fa%20b%2F%25.json"}

@@ -62,8 +62,8 @@ def test_keys_that_were_changed_in_the_store_are_told_from_a_missing_master_key(
 
     assert ill.exit_code == 1
     assert "the tenant's data keys were changed in the store, or are another tenant's" in " ".join(ill.stdout.split())
-    assert f"the record of tenant {tenant}'s keys in the store is not: restore" in " ".join(ill.stdout.split())
-    assert "to the key this store was sealed with" not in ill.stdout
+    assert f"the record of tenant {tenant}'s keys in the store is damaged: restore" in " ".join(ill.stdout.split())
+    assert "to the key that encrypted this store" not in ill.stdout
     assert "put that key back" not in ill.stdout
 
 

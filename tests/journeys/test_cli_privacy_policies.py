@@ -45,7 +45,7 @@ def test_a_policy_of_pseudonyms_without_a_key_is_shown_and_told_to_need_one(tmp_
     keyed = typed("privacy", "policy", env={**env, "TENUTO_PRIVACY_KEY_FILE": "key.toml"})
 
     assert [(one.exit_code, one.stderr) for one in (shown, told, start)] == [(1, sentence)] * 3
-    assert "key               none" in shown.stdout
+    assert "key                none" in shown.stdout
     assert json.loads(told.stdout)["key"] is False
     assert (keyed.exit_code, keyed.stderr) == (0, "")
 
@@ -78,13 +78,13 @@ def test_a_tenants_own_key_that_is_missing_is_told_by_policy_and_doctor(tmp_path
 
     assert [one.exit_code for one in whole] == [0, 0, 0]
     assert [one.exit_code for one in lacking] == [1, 0, 1]
-    sentence = "its keys need a master key that the key ring does not have, of the fingerprint "
+    sentence = "its keys need a master key that the key ring does not have, with the fingerprint "
     told = lacking[0].stderr
-    assert told.startswith(f"invalid_setting: privacy_key_file: does not open what tenant acme has sealed: {sentence}")
+    assert told.startswith(f"invalid_setting: privacy_key_file: cannot decrypt the data of tenant acme: {sentence}")
     assert told.count("\n") == 1
-    assert "those of 2 tenants open" in whole[2].stdout
+    assert "usable for 2 tenants" in whole[2].stdout
     assert f"tenant acme: {sentence}" in lacking[2].stdout
-    assert "those of 1 tenant open" in lacking[2].stdout
+    assert "usable for 1 tenant" in lacking[2].stdout
 
 
 def test_commands_about_policies_take_a_store_like_all_others() -> None:

@@ -137,7 +137,7 @@ async def test_what_holds_is_told_without_telling_what_is_hidden(tmp_path: Path)
     assert "help@" not in acme.text
 
 
-# The outside detector
+# The external detector
 
 
 async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> None:
@@ -169,7 +169,7 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
 
 
 async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
-    """A14: what only the outside detector knows is looked for before the cut as well; places count code points."""
+    """A14: what only the external detector knows is looked for before the cut as well; places count code points."""
     name = "Wilhelmina Quibble"
 
     async def answers(body: bytes) -> bytes:
@@ -216,7 +216,7 @@ async def test_the_first_failure_of_an_outside_detector_is_told_in_its_own_turn(
 
 
 def meters(text: str) -> dict[str, float]:
-    """The figures about the outside detector."""
+    """The figures about the external detector."""
     lines = [line.removeprefix("tenuto_detector_").split() for line in text.splitlines()]
     return {line[0]: float(line[1]) for line in lines if len(line) == 2 and "created" not in line[0]}
 

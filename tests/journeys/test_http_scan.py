@@ -94,7 +94,7 @@ async def test_a_receipt_is_verified_with_and_without_its_user(door: Door) -> No
     assert [check["why"] for check in checked[2:]] == [
         "it is about another user",
         "it was changed since it was signed",
-        "it was signed by another installation, or by none",
+        "it was not signed by this installation",
     ]
     assert code(early) == (400, "invalid")
     assert code(await door.http.post(VERIFY, json={"receipt": {**receipt, "more": 1}})) == (400, "invalid")

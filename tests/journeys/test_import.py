@@ -205,7 +205,7 @@ WRITERS: dict[str, tuple[Callable[[Path], None], ImportReport]] = {
             skipped={
                 "message: hidden in ChatGPT": 1,
                 "message: on another branch": 1,
-                "session: no conversation of ChatGPT": 1,
+                "session: not a conversation of ChatGPT": 1,
             },
         ),
     ),
@@ -365,7 +365,7 @@ def test_items_of_a_large_file_are_read_one_by_one() -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"nothing of the kind" * 100)
-    for source, why in (("openai-agents", "cannot read the database"), ("zep", "not JSON"), ("nope", "no such source")):
+    for source, why in (("openai-agents", "read the database"), ("zep", "valid JSON"), ("nope", "no such source")):
         with pytest.raises(Invalid, match=why):
             list(read_source(source, other))
     write_langchain(tmp_path / "store")

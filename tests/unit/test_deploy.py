@@ -155,7 +155,7 @@ def labels_used(part: Any) -> Iterator[tuple[str, set[str]]]:
 
 
 async def test_alerts_and_dashboard_use_metrics_that_the_server_has(valkey: RedisServer, tmp_path: Path) -> None:
-    """On a store server, with a scheduled scan, and an outside detector that does not answer and degrades the turn."""
+    """On a store server, with a scheduled scan, and an external detector that does not answer and degrades the turn."""
     given = {"privacy_detector": "http://127.0.0.1:9", "privacy_scan_every": "7d", "journal": str(tmp_path)}
     settings = read_settings({}, store=valkey.url, **given)
     fields = {name: getattr(settings, name) for name in (*given, "store")}

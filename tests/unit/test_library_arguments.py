@@ -67,7 +67,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "edit": (lambda t, ann: t.ask(ann, "hi", session_id="s", edit="1"), "edit must be a whole number (int), not str"),
     "ask with more": (
         lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
-        "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, idempotency_key, "
+        "there is no 'sesion_id' in a ChatRequest; available: text, session_id, assistant, persona, idempotency_key, "
         "fingerprint, language, regenerate, edit, profile, chat_context, policy, messages, instructions, tools, "
         "tool_choice, answer_tool, reply_tokens, reply_metadata, follows, compress_above",
     ),
@@ -181,7 +181,7 @@ async def test_a_scope_is_made_of_texts(named: dict[str, Any]) -> None:
 
 async def test_a_scope_with_an_unknown_name_is_refused_in_a_sentence() -> None:
     async with tenuto.open("memory://") as t:
-        with pytest.raises(Invalid, match="there is no 'usr' in a Scope; there are tenant, site, user"):
+        with pytest.raises(Invalid, match="there is no 'usr' in a Scope; available: tenant, site, user"):
             t.scope(usr="ann")
 
 

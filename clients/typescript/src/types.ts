@@ -6,14 +6,14 @@ export interface ActiveTask {
   status: TaskStatus;
 }
 
-/** Something to remember. Of two memories with the same `subject` the later one holds. */
+/** Something to remember. A later memory with the same `subject` replaces an earlier one. */
 export interface AddMemory {
   text: string;
   kind?: MemoryKind;
   subject?: string;
 }
 
-/** All that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the agent's own (empty for a caller that is neither the agent nor an admin), and `prompt` a system prompt for its role. */
+/** Everything that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the agent's own (empty for a caller that is neither the agent nor an admin), and `prompt` a system prompt for its role. */
 export interface AgentContextView {
   task_id: string;
   agent: string;
@@ -89,7 +89,7 @@ export interface AppendMessages {
   producer?: ProducerBody | null;
 }
 
-/** What became of a write; a `duplicate` stored nothing. `kept` of the messages are stored. Those before them were `dropped`: they exceed the most that a session keeps. */
+/** The outcome of a write; a `duplicate` stored nothing. `kept` of the messages are stored. Those before them were `dropped`: they exceed the most that a session keeps. */
 export interface AppendResultView {
   session: SessionView;
   messages: MessageView[];
@@ -98,7 +98,7 @@ export interface AppendResultView {
   dropped: number;
 }
 
-/** Who can be talked to. */
+/** The assistants that the caller can talk to. */
 export interface AssistantList {
   assistants: AssistantView[];
 }
@@ -131,7 +131,7 @@ export interface AttributesView {
   attributes: Record<string, unknown>;
 }
 
-/** A turn's beginning that says itself for which session; without one, a new session begins. */
+/** Begins a turn in the session that it names; without one, in a new session. */
 export interface BeginAnyTurnBody {
   message?: NewMessage | null;
   messages?: NewMessage[];
@@ -141,7 +141,7 @@ export interface BeginAnyTurnBody {
   site_id?: string | null;
 }
 
-/** A turn's beginning: the words (none, to answer anew) and how many messages to bring at most. */
+/** Begins a turn: the text (none, to answer again) and the maximum number of messages to return. */
 export interface BeginTurnBody {
   message?: NewMessage | null;
   messages?: NewMessage[];
@@ -178,13 +178,13 @@ export interface BoardHistory {
   changes: BoardChangeView[];
 }
 
-/** Changes to a memory: only what is named changes. */
+/** Changes to a memory; fields that are left out keep their values. */
 export interface ChangeMemory {
   text?: string | null;
   kind?: MemoryKind | null;
 }
 
-/** Changes to a session's head: only what is named changes. */
+/** Changes to a session's head; fields that are left out keep their values. */
 export interface ChangeSession {
   title?: string;
   status?: Status;
@@ -195,7 +195,7 @@ export interface ChangeSession {
   if_version?: number | null;
 }
 
-/** How far a task is; its end may have a result. With `if_version`, of that version only. */
+/** The new status of a task; an end may have a result. With `if_version`, only if the task has that version. */
 export interface ChangeTask {
   status: "completed" | "failed" | "running";
   result?: unknown;
@@ -222,12 +222,12 @@ export interface ChatUsageView {
   cost_usd: string;
 }
 
-/** What an agent elsewhere made of its step. */
+/** The result that a remote agent made of its step. */
 export interface CompleteStep {
   output: unknown;
 }
 
-/** A condition on one value of the board, as it is written down. */
+/** A condition on one value of the board, as written in a plan. */
 export interface ConditionFields {
   key: string;
   operator?: Operator;
@@ -264,10 +264,10 @@ export interface CreateSession {
   site_id?: string | null;
 }
 
-/** What became of a candidate. */
+/** The outcome for a candidate. */
 export type Disposition = "cut" | "dropped" | "kept" | "summarised";
 
-/** One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. `role` and `speaker`, a user or a persona, come with the text of a message that is stored. */
+/** One part of a prompt and its outcome; `first` and `last` are sequence numbers of messages. `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or `gone` since, `unchecked` where this server has no key to tell, `unstored`, as the layout is, or `withheld`, as the assistant's prompt and tools are from users. `role` and `speaker`, a user or a persona, come with the text of a message that is stored. */
 export interface EntryView {
   kind: Kind;
   disposition: Disposition;
@@ -285,7 +285,7 @@ export interface EntryView {
   speaker?: string | null;
 }
 
-/** Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. `attempt` is `attempts` of the step as the agent read it: with it, the request can be repeated safely. */
+/** Why a remote agent could not do its step: a code of its own, in small letters and underscores. `attempt` is `attempts` of the step as the agent read it: with it, the request can be repeated safely. */
 export interface FailStep {
   code?: string;
   attempt?: number | null;
@@ -308,13 +308,13 @@ export interface ForgetView {
   dry_run: boolean;
 }
 
-/** Where a session branched off. */
+/** The message at which a session was forked. */
 export interface ForkPoint {
   session_id: string;
   seq: number;
 }
 
-/** Where to branch off: with everything up to and including message `at`, or all of it. */
+/** Where to fork: everything up to and including message `at` is copied, or everything. */
 export interface ForkSession {
   at?: number | null;
   id?: string | null;
@@ -335,22 +335,22 @@ export interface Increment {
   token?: number | null;
 }
 
-/** What a part of a prompt is. `FRAME` is the layout's own: headings, roles, the start of the reply. `TOOLS` is what a model is told of its tools. */
+/** What a part of a prompt is. `FRAME` is the layout's own: headings, roles, the start of the reply. `TOOLS` is the description of the tools. */
 export type Kind = "chat_context" | "evidence" | "frame" | "memory" | "message" | "preferences" | "question" | "summary" | "system" | "tools";
 
-/** Which language the prompt's own words are in; the conversation's words stay as they are. */
+/** The language of the prompt's own text; the conversation is not translated. */
 export type Language = "en" | "zh";
 
 /** How a prompt is laid out. `chat` gives each message its role and shows tools. The others write the history as lines of one text: `goods` under `=== 对话历史 ===` with a closing instruction, `question` under `历史对话:`, `marked` as a block that says it is context and no evidence. */
 export type LayoutName = "chat" | "goods" | "marked" | "question";
 
-/** A lease that holds on. */
+/** A renewed lease. */
 export interface LeaseView {
   turn_id: string;
   lease_until: string | null;
 }
 
-/** For how many seconds to have a key, a minute where nothing is said; with its `token` a lock is held on. */
+/** For how many seconds to lock a key, by default one minute; with its `token`, a lock is extended. */
 export interface LockKey {
   seconds?: number | null;
   agent?: string | null;
@@ -372,7 +372,7 @@ export interface MemoryHitView {
   scores: MemoryScoresView;
 }
 
-/** What a search found, best first; `degraded` where words alone decided about some memories. Then the embedder loads or does not answer, or it has not embedded all memories yet. */
+/** What a search found, best first; `degraded` if some memories were ranked by words alone. Then the embedder loads or does not answer, or it has not embedded all memories yet. */
 export interface MemoryHits {
   hits: MemoryHitView[];
   degraded: boolean;
@@ -387,7 +387,7 @@ export interface MemoryList {
   cursor: string | null;
 }
 
-/** Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`. These are what the search by words and by meaning give, what the rest of the session adds, and that the query names when, or by whom, it was said. `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it. */
+/** Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`. These are what the search by words and by meaning give, what the rest of the session adds, and whether the query names the time or the speaker. `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it. */
 export interface MemoryScoresView {
   lexical: number;
   vector: number;
@@ -403,7 +403,7 @@ export interface MemoryScoresView {
 /** How a memory came about: quoted from a turn, extracted by a model, of a stale session, or written by hand. */
 export type MemorySource = "model" | "quote" | "stale" | "written";
 
-/** One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner). `superseded_by` is the later memory of the same subject, and `valid_until` when that one took its place. */
+/** One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner). `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced. */
 export interface MemoryView {
   id: string;
   kind: MemoryKind;
@@ -429,7 +429,7 @@ export interface MessageList {
   session?: SessionView;
 }
 
-/** A stored message; fields that only its sender knows stand beside ours. Those of them that have a name of ours are in `extra_fields`. `redacted` in its metadata counts the private values that marks stand for, by type; `redacted_at` is there if they were removed after the message was stored. */
+/** A stored message; unknown fields of its sender are at the same level. Those with the name of a field of tenuto are in `extra_fields`. `redacted` in its metadata counts the private values that placeholders replace, by type; `redacted_at` is there if they were removed after the message was stored. */
 export interface MessageView {
   id: string;
   seq: number;
@@ -446,12 +446,12 @@ export interface MessageView {
   [field: string]: unknown;
 }
 
-/** What is not installed: the command that brings it. */
+/** A package that is not installed, and the command that installs it. */
 export interface MissingView {
   install: string;
 }
 
-/** A message: a role and its words, as `text`, `content` (text or parts) or `parts`. Fields we do not know are kept and come back unchanged. */
+/** A message: a role and its text, as `text`, `content` (text or parts) or `parts`. Unknown fields are kept and returned unchanged. */
 export interface NewMessage {
   role: Role;
   id?: string | null;
@@ -468,7 +468,7 @@ export interface NewMessage {
   [field: string]: unknown;
 }
 
-/** A task to open; `session_id` names the talk it came out of. With a `plan` it is run. */
+/** A task to open; `session_id` names the conversation that it comes from. With a `plan` it is run. */
 export interface OpenTask {
   type: string;
   goal?: string;
@@ -487,7 +487,7 @@ export interface Part {
   [field: string]: unknown;
 }
 
-/** What is known today of a part of an earlier prompt. */
+/** What is still known of a part of an earlier prompt. */
 export type PartState = "changed" | "gone" | "redacted" | "stored" | "unchecked" | "unstored" | "withheld";
 
 /** A character an assistant speaks as. */
@@ -496,13 +496,13 @@ export interface PersonaView {
   names: Record<string, string>;
 }
 
-/** A plan as it is written down; `timeout` is for all of it, in seconds. */
+/** A plan as submitted; `timeout` applies to the whole plan, in seconds. */
 export interface PlanFields {
   steps: StepFields[];
   timeout?: number | null;
 }
 
-/** The preferences that hold, the oldest first: memories of the kind `preference`. */
+/** The current preferences, oldest first: memories of the kind `preference`. */
 export interface PreferenceList {
   preferences: MemoryView[];
 }
@@ -525,7 +525,7 @@ export interface ProducerBody {
 /** Why. */
 export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
 
-/** An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds. One that a user `stopped` is what had been said until then. `trace_id` is null where nothing is kept of the turn. */
+/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` is what had been said until then. `trace_id` is null if nothing of the turn is stored. */
 export interface ReplyView {
   session_id: string;
   trace_id: string | null;
@@ -545,7 +545,7 @@ export interface ReplyView {
   steps: Record<string, number>;
 }
 
-/** Where to begin again: with this step and all that come after it; without one, with the steps that failed. */
+/** Where to resume: at this step and all that come after it; without one, at the failed steps. */
 export interface ResumeTask {
   from_step?: string | null;
 }
@@ -657,7 +657,7 @@ export interface SessionView {
   forked_from: ForkPoint | null;
 }
 
-/** All preferences that shall hold: what is not among them is forgotten. */
+/** The complete set of preferences: others are forgotten. */
 export interface SetPreferences {
   preferences: string[];
 }
@@ -678,10 +678,10 @@ export interface StatsView {
   cost_usd: string;
 }
 
-/** The status of a conversation (E2). */
+/** The status of a conversation. */
 export type Status = "active" | "archived" | "inactive";
 
-/** A step as it is written down: with an `agent`, or with `human_input`, a question to a person. Times are seconds. */
+/** A step as submitted: with an `agent`, or with `human_input`, a question to a person. Times are seconds. */
 export interface StepFields {
   id: string;
   agent?: string | null;
@@ -696,10 +696,10 @@ export interface StepFields {
   remote?: boolean;
 }
 
-/** How far a step is. `waiting` is a human-input or remote step that was not ended yet. */
+/** The status of a step. `waiting` is a human-input or remote step that was not ended yet. */
 export type StepStatus = "completed" | "failed" | "pending" | "running" | "skipped" | "waiting";
 
-/** A step of a task's plan, and what became of it so far. `timeout` and `backoff` are seconds; a step without a `timeout` has that of the installation. */
+/** A step of a task's plan, and its state so far. `timeout` and `backoff` are seconds; a step without a `timeout` has that of the installation. */
 export interface StepView {
   id: string;
   agent: string | null;
@@ -753,7 +753,7 @@ export interface TaskErrorView {
   step: string | null;
 }
 
-/** What an event tells; of events at the same instant, those of an earlier type come first. */
+/** The type of an event; of events at the same instant, those of an earlier type come first. */
 export type TaskEventType = "board.changed" | "step.finished" | "step.started" | "step.waiting" | "task.finished" | "task.opened" | "task.started";
 
 /** Something that happened to a task. `agent` is that of the step, or the writer of the board's `key`; `status` is that of what has ended, or `written` or `deleted`. */
@@ -777,7 +777,7 @@ export interface TaskList {
   cursor: string | null;
 }
 
-/** How far a task is; `completed` and `failed` are its end. */
+/** The status of a task; `completed` and `failed` are final. */
 export type TaskStatus = "completed" | "failed" | "pending" | "running";
 
 /** A task without its board. `runs` counts the runs of its plan, the last of which ends at `deadline_at`. */
@@ -855,7 +855,7 @@ export interface TruncateSession {
   keep_seqs?: number[];
 }
 
-/** Changes to a session's head that come with a turn's end: only what is named changes. */
+/** Changes to a session's head at the end of a turn; fields that are left out keep their values. */
 export interface TurnChanges {
   title?: string;
   status?: Status;
@@ -865,7 +865,7 @@ export interface TurnChanges {
   metadata?: Record<string, unknown>;
 }
 
-/** How a turn was found: begun now, begun before and not finished, or finished before. */
+/** The state of a turn when it was requested: begun now, begun before and unfinished, or finished before. */
 export type TurnState = "finished" | "opened" | "resumed";
 
 /** A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer. `cut` are the ids of messages of which the window holds a part, because they are too long for it. */
@@ -883,13 +883,13 @@ export interface TurnView {
   reply: MessageView[];
 }
 
-/** What something cost. `cost_usd` is exact to a billionth; as a string it stays exact on the way. */
+/** What something cost. `cost_usd` is exact to a billionth; as a string it stays exact in transit. */
 export interface UsageBody {
   tokens?: number;
   cost_usd?: string | number;
 }
 
-/** What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that of the agent's lock, and an `if_version` of 0 demands that nothing stands there. */
+/** The new value of a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that of the agent's lock, and an `if_version` of 0 requires that the key has no value yet. */
 export interface WriteEntry {
   value: unknown;
   agent?: string | null;
@@ -897,7 +897,7 @@ export interface WriteEntry {
   if_version?: number | null;
 }
 
-/** What an agent notes for itself; an `if_version` of 0 demands that there is no such note. */
+/** A note that an agent makes for itself; an `if_version` of 0 requires that it does not exist yet. */
 export interface WriteNote {
   value: unknown;
   if_version?: number | null;

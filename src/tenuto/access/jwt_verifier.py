@@ -199,7 +199,7 @@ def _check_pem(pem: bytes, algorithm: str) -> bytes:
     try:
         jwt.get_algorithm_by_name(algorithm).prepare_key(pem)
     except (jwt.PyJWTError, ValueError, TypeError) as exc:
-        raise InvalidSetting("jwt_key_file", f"is no public key for {algorithm}") from exc
+        raise InvalidSetting("jwt_key_file", f"is not a public key for {algorithm}") from exc
     return pem
 
 
@@ -210,7 +210,7 @@ def _parse_jwks(raw: bytes, algorithm: str) -> dict[str | None, PyJWK]:
     try:
         listed = msgspec.json.decode(raw, type=dict[str, list[dict[str, Any]]])["keys"]
     except (msgspec.DecodeError, KeyError):
-        raise InvalidSetting("jwt_jwks_file", "is no JSON Web Key Set") from None
+        raise InvalidSetting("jwt_jwks_file", "is not a JSON Web Key Set") from None
     keys: dict[str | None, PyJWK] = {}
     for entry in listed:
         if entry.get("alg", algorithm) != algorithm or entry.get("use", "sig") != "sig":

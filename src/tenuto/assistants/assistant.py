@@ -74,7 +74,7 @@ class Assistant:
             raise InvalidSetting(f"assistant {self.name}", f"has two tools called {twice!r}")
         for name in self.run_first:
             if not isinstance(known.get(name), OfflineTool):
-                raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is no tool that can")
+                raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is not a tool that can")
 
     def check_installed(self) -> None:
         """Refuse a turn that could not be answered, before anything of it is stored.

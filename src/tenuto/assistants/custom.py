@@ -153,7 +153,7 @@ def _check_known_fields(path: Path, given: Mapping[str, Any], known: tuple[str, 
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            hint = f"; did you mean {near[0]}?" if near else f"; expected one of {', '.join(known)}"
             raise _invalid_file(path, f"{name} is unknown{hint}")
 
 

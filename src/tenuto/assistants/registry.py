@@ -20,7 +20,7 @@ class AssistantRegistry:
                 raise InvalidSetting("assistants", f"two are called {assistant.name!r}")
             self._known[assistant.name] = assistant
         if default not in self._known:
-            raise InvalidSetting("assistant", f"there is no {default!r}; there are {', '.join(self._known)}")
+            raise InvalidSetting("assistant", f"there is no {default!r}; available: {', '.join(self._known)}")
         self.default = default
         self.names = frozenset(self._known)
 

@@ -140,10 +140,10 @@ class Toolbox:
         tool = tools.get(call.name)
         if tool is None:
             known = ", ".join(tools) or "none"
-            return f"There is no such tool; there are: {known}.", "no_such_tool", ""
+            return f"There is no such tool; available: {known}.", "no_such_tool", ""
         try:
             if UNREADABLE in call.arguments:
-                raise Invalid("they are no JSON object")
+                raise Invalid("they are not a JSON object")
             async with asyncio.timeout(self.timeout.total_seconds()):
                 outcome = await tool.run(call.arguments, self.turn)
             _check_output(outcome)

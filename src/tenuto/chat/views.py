@@ -35,7 +35,7 @@ class UsageView(View, frozen=True, kw_only=True):
 
 
 class EntryView(View, frozen=True, kw_only=True):
-    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages.
+    """One part of a prompt and its outcome; `first` and `last` are sequence numbers of messages.
 
     `score` is that of the search for memories. `text` is there on request, from what is stored today; `state` says
     whether that is what the model saw (`stored`), has placeholders where it saw values (`redacted`), is `changed` or
@@ -89,9 +89,9 @@ class ContextView(View, frozen=True, kw_only=True):
 
 
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
-    """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds.
+    """An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds.
 
-    One that a user `stopped` is what had been said until then. `trace_id` is null where nothing is kept of the turn.
+    One that a user `stopped` is what had been said until then. `trace_id` is null if nothing of the turn is stored.
     """
 
     session_id: str
@@ -213,7 +213,7 @@ class PersonaView(View, frozen=True, kw_only=True):
 
 
 class MissingView(View, frozen=True, kw_only=True):
-    """What is not installed: the command that brings it."""
+    """A package that is not installed, and the command that installs it."""
 
     install: str
 
@@ -246,7 +246,7 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
 
 
 class TurnStartedView(View, frozen=True, kw_only=True):
-    """The `start` event; `trace_id` is null where nothing is kept of the turn."""
+    """The `start` event; `trace_id` is null if nothing of the turn is stored."""
 
     session_id: str
     trace_id: str | None

@@ -85,4 +85,4 @@ def _read_stdin() -> str | None:
     try:
         return sys.stdin.buffer.read().decode().strip()
     except UnicodeDecodeError:
-        raise Invalid("what came on standard input is not UTF-8 text") from None
+        raise Invalid("standard input is not UTF-8 text") from None

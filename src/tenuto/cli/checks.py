@@ -215,23 +215,23 @@ def store_error(settings: Settings, error: TenutoError) -> Finding:
 
 def store_timeout(settings: Settings, seconds: int) -> Finding:
     """A store that keeps us waiting."""
-    says = f"{mask_password(settings.store)} did not do its work within {seconds} seconds"
-    return fail("store", says, "look at its load and at the network between")
+    says = f"{mask_password(settings.store)} did not finish the check within {seconds} seconds"
+    return fail("store", says, "check its load and the network in between")
 
 
 def _store_advice(settings: Settings, error: TenutoError) -> str:
     on_file = settings.store.startswith("sqlite")
     match error:
         case StoreFull():
-            return "make room on the disk" if on_file else "give the server more memory or disk"
+            return "free some disk space" if on_file else "give the server more memory or disk"
         case StoreReadOnly():
             if on_file:
-                return "let this user write the file and its folder"
-            return "point TENUTO_STORE at a primary, and look whether it can write its files and has its replicas"
+                return "give this user write access to the file and its folder"
+            return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
         case DataKeysDamaged(tenant=tenant):
             return damaged_keys_advice(tenant)
         case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
-            return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
+            return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key that encrypted this store"
         case PackageMissing(install=install):
             return install
         case InvalidSetting() if on_file:
@@ -239,7 +239,7 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
         case InvalidSetting():
             return "correct TENUTO_STORE or --store"
         case Unavailable() if on_file:
-            return "look whether this user may read and write the file, and whether the disk is well"
+            return "check that this user may read and write the file, and that the disk is healthy"
         case _:
             return "start the server, and check host, port, user and password in TENUTO_STORE"
 
@@ -247,8 +247,8 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
 def damaged_keys_advice(tenant: str) -> str:
     """What helps where a tenant's keys were changed in the store: not another master key, which is the right one."""
     return (
-        f"the master key is right, the record of tenant {tenant}'s keys in the store is not: "
-        "restore the store from a backup; nothing else opens what they sealed"
+        f"the master key is right, but the record of tenant {tenant}'s keys in the store is damaged: "
+        "restore the store from a backup; nothing else decrypts their data"
     )
 
 
@@ -274,9 +274,9 @@ def _journal(file: Path, settings: Settings) -> Finding:
     if mode != "wal":
         return fail("durability", says, "stop all programs that use the file and start tenuto again")
     if safety != "full":
-        advice = "a power cut may take the last turns; set TENUTO_SQLITE_SYNCHRONOUS=full to keep them"
+        advice = "a power failure may lose the latest turns; set TENUTO_SQLITE_SYNCHRONOUS=full to keep them"
         return warn("durability", says, advice)
-    return ok("durability", f"{says}: what was acknowledged has reached the disk")
+    return ok("durability", f"{says}: every acknowledged turn is on disk")
 
 
 def _check_integrity(file: Path) -> Finding:
@@ -300,8 +300,8 @@ def _check_disk_space(file: Path) -> Finding:
     free = shutil.disk_usage(file.absolute().parent).free
     says = f"{_size(free)} free"
     if free < _NO_ROOM:
-        return fail("disk", says, "make room before turns are refused")
-    return warn("disk", says, "make room soon") if free < _LITTLE_ROOM else ok("disk", says)
+        return fail("disk", says, "free disk space before turns are refused")
+    return warn("disk", says, "free disk space soon") if free < _LITTLE_ROOM else ok("disk", says)
 
 
 # Talking
@@ -317,14 +317,19 @@ async def talking(app: Tenuto) -> list[Finding]:
     except PackageMissing as missing:
         return [fail("chat", str(missing), missing.install)]
     except InvalidSetting as refused:
-        return [fail("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
+        return [
+            fail("chat", str(refused), "correct the setting it names, or unset it: the offline model needs no settings")
+        ]
     room = settings.prompt_tokens - settings.reply_tokens
     return [
         *await _check_models(settings, models, addresses, chat.model_calls),
         _check_embedder(settings, chat),
         _check_assistants(chat),
         *_check_channels(settings, chat),
-        ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
+        ok(
+            "prompt",
+            f"{settings.prompt_tokens:,} tokens: {room:,} for the input, {settings.reply_tokens:,} for the reply",
+        ),
     ]
 
 
@@ -355,7 +360,9 @@ async def _check_models(
     """Whether the models answer a question of one word."""
     asked = sorted(name for name in models if name != OFFLINE)
     if not asked:
-        return [ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")]
+        return [
+            ok("model", "offline: needs no key and answers from tools and the conversation; TENUTO_MODEL sets another")
+        ]
     where = ""
     if settings.model_base_url is not None:
         key = "with a key" if settings.model_api_key is not None else "without a key"
@@ -405,11 +412,11 @@ def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None) -
 
 def _check_embedder(settings: Settings, chat: Chat) -> Finding:
     gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
-    whose = f"asked by {', '.join(gated)}" if gated else "no assistant asks for it: none sets a relevance"
+    whose = f"used by {', '.join(gated)}" if gated else "not used: no assistant sets a relevance"
     if chat.embedder is None:
-        why = "as it is set" if settings.embedder == "none" else f"{install_line('meaning')} brings one"
-        return ok("embedder", f"none, talk is compared by words; {why} ({whose})")
-    return ok("embedder", f"{chat.embedder} compares talk by meaning ({whose})")
+        why = "turned off by a setting" if settings.embedder == "none" else f"{install_line('meaning')} brings one"
+        return ok("embedder", f"none, texts are compared by words; {why} ({whose})")
+    return ok("embedder", f"{chat.embedder} compares texts by meaning ({whose})")
 
 
 # While it is away
@@ -428,7 +435,7 @@ def _check_breaker(settings: Settings) -> Finding:
         says = "off: while the store does not answer, every request waits for it"
         return warn("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
     after, rest = pluralize(settings.breaker_failures, "call"), duration(settings.breaker_reset)
-    return ok("breaker", f"after {after} in a row without an answer the store is left alone for {rest}")
+    return ok("breaker", f"after {after} in a row without an answer, calls are rejected for {rest}")
 
 
 def _check_journal(settings: Settings, folder: Path) -> Finding:
@@ -437,17 +444,17 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
     if not writable(place):
         says = f"{place} cannot be written: while the store does not answer, turns are refused"
         wanted = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
-        advice = "let this user write there, or point TENUTO_JOURNAL at another folder"
+        advice = "give this user write access, or point TENUTO_JOURNAL at another folder"
         return (fail if wanted else warn)("journal", says, advice)
     held = count_journal(folder)
-    says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.quarantined} set aside"
+    says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.quarantined} quarantined"
     if held.unreadable:
         says = f"{says}, {pluralize(held.unreadable, 'file')} unreadable"
-        return fail("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
+        return fail("journal", says, "give this user read access, or restore them from a backup: they may hold turns")
     if held.quarantined:
-        return warn("journal", says, "the log said why the store can never take them; after 30 days they go")
+        return warn("journal", says, "the log says why the store can never accept them; they are deleted after 30 days")
     if held.waiting:
-        return warn("journal", says, "a running server brings them to the store as soon as it answers")
+        return warn("journal", says, "a running server delivers them as soon as the store answers")
     return ok("journal", says)
 
 
@@ -470,7 +477,9 @@ async def holdings(app: Tenuto, scope: Scope) -> Finding:
     held = await app.sessions.stats(scope)
     says = f"tenant {scope.tenant}: {pluralize(held.sessions, 'session')}, {pluralize(held.messages, 'message')}"
     if app.settings.store.startswith("memory"):
-        return warn("sessions", f"{says}, in memory", "they end with their process; set TENUTO_STORE to keep them")
+        return warn(
+            "sessions", f"{says}, in memory", "they are lost when the process ends; set TENUTO_STORE to keep them"
+        )
     return ok("sessions", says)
 
 
@@ -478,11 +487,11 @@ async def clock(app: Tenuto, scope: Scope) -> Finding:
     """Whether the time is believable: after this release was made, and not before the newest change."""
     now = utc_now()
     if now.year < _MADE_IN:
-        return fail("clock", f"it shows {moment(now)}", "set the clock, best by NTP: retention depends on it")
+        return fail("clock", f"it shows {moment(now)}", "set the clock, preferably by NTP: retention depends on it")
     newest = (await app.sessions.list(scope, SessionQuery(limit=1))).sessions
     if newest and newest[0].updated_at > now + _CLOCK_SLACK:
         says = f"it shows {moment(now)}, and the newest session changed at {moment(newest[0].updated_at)}"
-        return fail("clock", says, "set the clock, best by NTP, on every machine that writes to this store")
+        return fail("clock", says, "set the clock, preferably by NTP, on every machine that writes to this store")
     return ok("clock", moment(now))
 
 

@@ -20,6 +20,7 @@ from tenuto.cli.keyboard import Keyboard
 from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
+from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
@@ -108,6 +109,7 @@ class Conversation:
     async def _find_session(self) -> Session | None:
         if self._session_id is None:
             return None
+        self._session_id = await whole_session_id(self._app, self._scope, self._session_id)
         try:
             return await self._app.sessions.get(self._scope, self._session_id)
         except SessionNotFound:
@@ -224,7 +226,7 @@ class Conversation:
         elif name[1:] in self._commands:
             self._commands[name[1:]][0](rest.strip())
         else:
-            raise Invalid("there is no such command; /help lists them")
+            raise Invalid("unknown command; /help lists the commands")
 
     # Commands
 
@@ -266,7 +268,7 @@ class Conversation:
         for where, counts in redacted.items():
             if counts:
                 many = pluralize(sum(counts.values()), "private value")
-                self._print_note(f"({many} taken out of the stored {where}: {visible(tally(counts))})")
+                self._print_note(f"({many} redacted in the stored {where}: {visible(tally(counts))})")
 
     def _trace(self, _: str) -> None:
         session_id = self._require_session()
@@ -296,7 +298,8 @@ class Conversation:
     def _open(self, which: str) -> None:
         if not which:
             raise Invalid("name a session: its number in the list of /sessions, or its id")
-        session_id = self._session_id_for(which)
+        named = self._session_id_for(which)
+        session_id = self._aside.run(lambda: whole_session_id(self._app, self._scope, named))
         session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
         # A name given for this session does not apply to the other one, which has its own.
         self._manner = replace(self._manner, assistant=None, persona=None)
@@ -393,7 +396,7 @@ def _print_work(name: str, milliseconds: float | None, failed: str | None) -> No
 def remarks(degraded: Sequence[str]) -> list[str]:
     """What an answer had to do without, and what keeps it, for those who read it."""
     missing = [what for what in degraded if what != "journal"]
-    lines = [f"(degraded: without {', '.join(missing)})"] if missing else []
+    lines = [f"(degraded: answered without {', '.join(missing)})"] if missing else []
     if "journal" in degraded:
         lines.append("(degraded: the store does not answer; the journal keeps this turn until it does)")
     return lines

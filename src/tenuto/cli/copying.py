@@ -29,20 +29,20 @@ from tenuto.wiring.tasks import engine_database
 
 _SHOWN: Final = 20
 _UNREADABLE: Final = (
-    "cannot be read and were not copied: damaged, or state of a tenant that an earlier release wrote without its site, "
-    "which a write by this release to the source adds"
+    "could not be read and were not copied: they are damaged, or tenant state that an earlier release wrote without "
+    "its site; one write to the source by this release adds it"
 )
 
 
 def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM_URL", help="The store to copy.")],
-    target: Annotated[str, typer.Argument(metavar="TO_URL", help="The store to fill.")],
-    merge: Annotated[bool, typer.Option("--merge", help="Add to a target that holds other data.")] = False,
+    source: Annotated[str, typer.Argument(metavar="FROM_URL", help="Store to copy from.")],
+    target: Annotated[str, typer.Argument(metavar="TO_URL", help="Store to copy to.")],
+    merge: Annotated[bool, typer.Option("--merge", help="Copy into a target that already holds other data.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace records that were changed in the target, too.")
+        bool, typer.Option("--overwrite", help="Also replace records that were changed in the target.")
     ] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove from the target what the source does not have.")
+        bool, typer.Option("--delete", help="Delete records that the source does not have from the target.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="With --delete: even if the source has lost more than half of its records.")
@@ -170,10 +170,10 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
     if report.writers:
         servers = pluralize(report.writers, "server")
-        typer.echo(f"{servers} may be writing to the source: stop them and run this again before the switch.")
+        typer.echo(f"{servers} may be writing to the source: stop them and run this again before you switch.")
     if report.unfinished_tasks:
         tasks = pluralize(report.unfinished_tasks, "task")
-        typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one at the new store.")
+        typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one on the new store.")
 
 
 def _show_comparison(compared: Comparison) -> None:

@@ -93,9 +93,9 @@ def _default_values(settings: Settings) -> dict[str, InForce]:
     shared = _display_value("memories_without_user", settings.memory_policy().without_user)
     return {
         "journal": InForce(str(settings.journals()), "default"),
-        "requests_per_minute": InForce("6000 for each credential", "default"),
+        "requests_per_minute": InForce("6000 per credential", "default"),
         "summarizer_model": InForce(settings.model, "as model"),
-        "tasks_database": InForce("beside the store", "default"),
+        "tasks_database": InForce("next to the store", "default"),
         "memories_without_user": InForce(shared, "default; commands for one person at a terminal decide by themselves"),
         **{name: InForce(_display_value(name, value), "preset npc") for name, value in memory.items()},
     }

@@ -19,15 +19,15 @@ from tenuto.settings import read_settings
 
 def _source(value: str) -> str:
     if value not in SOURCES:
-        raise typer.BadParameter(f"it is one of {', '.join(SOURCES)}")
+        raise typer.BadParameter(f"must be one of {', '.join(SOURCES)}")
     return value
 
 
 def import_(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", callback=_source, help=f"The store it comes from: {', '.join(SOURCES)}.")
+        str, typer.Argument(metavar="SOURCE", callback=_source, help=f"Kind of the source: {', '.join(SOURCES)}.")
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Database or export of the source.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Database or export file to read.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything; write nothing.")] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
@@ -53,7 +53,7 @@ def import_(
     sessions, messages = pluralize(report.sessions, "session"), pluralize(report.messages, "message")
     typer.echo(f"{sessions} with {messages} and {pluralize(report.memories, 'memory')} {done}.")
     if report.existing:
-        typer.echo(f"{report.existing:,} were there already.")
+        typer.echo(f"{report.existing:,} already existed.")
     for reason, count in sorted(report.skipped.items()):
         typer.echo(visible(f"skipped {count:,} × {reason}"))
 

@@ -12,6 +12,7 @@ from tenuto.access import ApiKey, ApiKeys, KeyRole
 from tenuto.app import Tenuto
 from tenuto.cli.options import AsJson, StoreUrl
 from tenuto.cli.running import run_command, shown_store
+from tenuto.cli.short_ids import whole_key_id
 from tenuto.cli.terminal import moment, show_facts, show_json, show_table
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import check_id
@@ -87,7 +88,11 @@ def revoke_key(
 ) -> None:
     """Revoke a key for good."""
     check_id(key_id, "the key id")
-    key = _with_keys(lambda keys: keys.revoke(key_id), store)
+
+    async def revoke(keys: ApiKeys) -> ApiKey:
+        return await keys.revoke(await whole_key_id(keys, key_id))
+
+    key = _with_keys(revoke, store)
     if as_json:
         show_json(asdict(key))
     else:

@@ -34,7 +34,7 @@ def _event_findings(app: LarkApp) -> list[Finding]:
     if app.encrypt_key:
         return [ok(f"{app.app_id} events", f"{says}, encrypted and signed")]
     advice = "set an Encrypt Key in the developer console, and TENUTO_LARK_ENCRYPT_KEY here"
-    return [warn(f"{app.app_id} events", f"{says}, proved by the verification token alone", advice)]
+    return [warn(f"{app.app_id} events", f"{says}, verified by the token alone", advice)]
 
 
 async def _platform_findings(app: LarkApp) -> list[Finding]:

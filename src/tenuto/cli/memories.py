@@ -14,6 +14,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import for_one_person, run_command
+from tenuto.cli.short_ids import is_short, whole_memory_id, whole_session_id
 from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
 from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, MemoryNotFound
@@ -72,12 +73,13 @@ def list_memories(
     from tenuto.recall.views import MemoryList
 
     scope = _owner(tenant, site, user, channel, chat)
+    of_session = _whole_session(scope, session, store)
     found = _run(
         scope,
         lambda held: held.list(
             scope,
             kinds=(kind,) if kind is not None else (),
-            session_id=session or "",
+            session_id=of_session,
             superseded=superseded,
             limit=limit,
             cursor=cursor,
@@ -96,7 +98,7 @@ def list_memories(
 
 def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> None:
     if not found:
-        typer.echo("Nothing is remembered.")
+        typer.echo("No memories.")
         return
     ends = ("UNTIL",) if superseded else ()
     rows = [
@@ -110,7 +112,9 @@ def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> Non
         )
         for memory in found
     ]
-    show_table(("ID", "KIND", "SAID", *ends, "MENTIONS", "TEXT"), rows, flexible="TEXT", numbers=("MENTIONS",))
+    show_table(
+        ("ID", "KIND", "SAID", *ends, "MENTIONS", "TEXT"), rows, flexible="TEXT", numbers=("MENTIONS",), ids="ID"
+    )
 
 
 @memories.command("search")
@@ -156,7 +160,7 @@ def search_memories(
         limit=limit,
         any_persona=True,
         kinds=(kind,) if kind is not None else (),
-        session_id=session or "",
+        session_id=_whole_session(scope, session, store),
         since=_utc(since),
         until=_utc(until),
         superseded=superseded,
@@ -196,7 +200,7 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
     }
     arms = " + ".join(f"{name} {part:.2f}" for name, part in parts.items() if part or name in ("words", "meaning"))
     shared = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
-    like = f"  like one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
+    like = f"  similar to one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
     typer.echo(visible(f"   score {hit.score:.2f} = {arms}{shared}{like}"))
 
 
@@ -248,7 +252,7 @@ def edit_memory(
 
     async def edit(held: Memories) -> Memory:
         await _warm(held)
-        return await held.edit(scope, memory_id, text=text, kind=kind)
+        return await held.edit(scope, await whole_memory_id(held, scope, memory_id), text=text, kind=kind)
 
     _print_change(_run(scope, edit, store), "Changed", as_json)
 
@@ -297,20 +301,21 @@ def forget_memories(
     if sum([bool(ids), session is not None, search is not None, everything]) != 1:
         raise typer.BadParameter("give ids, or one of --session, --search and --all", param_hint="ID")
     scope = _owner(tenant, site, user, channel, chat)
+    of_session = _whole_session(scope, session, store)
+    if any(map(is_short, ids)):
+        ids = _run(scope, lambda held: _whole_ids(held, scope, ids), store, read_only=True)
     if search is not None:
         ids = _choose(scope, _said(search, "the query"), limit, store, yes=yes, as_json=as_json)
     elif not yes and len(ids) != 1:
         many = _run(
             scope,
-            lambda held: held.forget(scope, ids, session_id=session or "", everything=everything, dry_run=True),
+            lambda held: held.forget(scope, ids, session_id=of_session, everything=everything, dry_run=True),
             store,
             read_only=True,
         )
         _confirm(many, as_json)
 
-    forgotten = _run(
-        scope, lambda held: held.forget(scope, ids, session_id=session or "", everything=everything), store
-    )
+    forgotten = _run(scope, lambda held: held.forget(scope, ids, session_id=of_session, everything=everything), store)
     if len(ids) == 1 and not forgotten:
         raise MemoryNotFound(ids[0])
     if as_json:
@@ -319,11 +324,22 @@ def forget_memories(
         typer.echo(f"{pluralize(forgotten, 'memory')} forgotten.")
 
 
+async def _whole_ids(held: Memories, scope: Scope, memory_ids: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([await whole_memory_id(held, scope, memory_id) for memory_id in memory_ids]))
+
+
+def _whole_session(scope: Scope, session: str | None, store: str | None) -> str:
+    """The session of --session, `""` without one."""
+    if session is None or not is_short(session):
+        return session or ""
+    return _run_app(scope, lambda app: whole_session_id(app, scope, session), store, read_only=True)
+
+
 def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: bool, as_json: bool) -> list[str]:
     """The ids that a search finds, once they were seen: a search always finds something."""
     if yes or as_json or not sys.stdin.isatty():
         raise typer.BadParameter(
-            "look at what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
+            "check what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
         )
     asked = MemoryQuery(text=query, limit=limit, any_persona=True)
     result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
@@ -479,7 +495,7 @@ async def _audit(app: Tenuto, scope: Scope, *, quiet: bool) -> MemoryAudit:
 
 def _print_audit(audit: MemoryAudit) -> None:
     if not audit.kinds:
-        typer.echo("Nothing is remembered.")
+        typer.echo("No memories.")
         return
     total = audit.total
     columns = tuple(total.__struct_fields__)
@@ -494,12 +510,12 @@ def _print_audit(audit: MemoryAudit) -> None:
     reasons = ", ".join(f"{many:,} {reason}" for reason, many in sorted(audit.junk.items(), key=lambda one: -one[1]))
     typer.echo(f"{pluralize(total.stored, 'memory')} of {pluralize(audit.owners, 'owner')}.")
     typer.echo(
-        f"Junk rate: {audit.junk_rate:.1%} ({junk:,} of {pluralize(audit.quotes, 'quotation')} that hold)"
+        f"Junk rate: {audit.junk_rate:.1%} ({junk:,} of {pluralize(audit.quotes, 'quotation')} that are current)"
         + (f": {reasons}." if reasons else ".")
     )
     repeated = total.exact + total.near
     share = repeated / total.holding if total.holding else 0.0
-    typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that hold).")
+    typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that are current).")
 
 
 def _owner(tenant: str, site: str, user: str | None, channel: str | None, chat: str | None) -> Scope:
@@ -507,7 +523,7 @@ def _owner(tenant: str, site: str, user: str | None, channel: str | None, chat: 
     scope = caller(tenant, site, user)
     if chat is None:
         if channel is not None:
-            raise typer.BadParameter("it needs --chat", param_hint="--channel")
+            raise typer.BadParameter("needs --chat", param_hint="--channel")
         return scope
     return Scope(tenant=scope.tenant, site=site, user=user, channel=channel, chat=chat)
 

@@ -16,6 +16,7 @@ from tenuto.app import Tenuto
 from tenuto.cli import privacy_policies
 from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import (
     advancing,
     is_watched,
@@ -59,7 +60,7 @@ def scan(
     """
     if everything:
         if tenant != LOCAL or site:
-            raise typer.BadParameter("it means every tenant: leave --tenant and --site out", param_hint="--all")
+            raise typer.BadParameter("covers every tenant: leave out --tenant and --site", param_hint="--all")
         _scan_all(fix, store, as_json)
         return
     scope = caller(tenant, site, None)
@@ -221,7 +222,7 @@ async def _run_erase(app: Tenuto, scope: Scope, *, only_site: bool, quiet: bool)
 
 _BYTES = {
     "done": "cleared",
-    "later": "not cleared yet, the store was busy: upkeep does so later, or this command when it is run again",
+    "later": "not cleared yet because the store was busy: upkeep clears them later, or run this command again",
     "partly": "not all cleared",
     "nothing": "nothing to clear",
 }
@@ -238,7 +239,10 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
         ("sites", ", ".join(site or "(no site)" for site in receipt.sites)),
         ("user digest", receipt.user_digest),
         ("erased", moment(receipt.erased_at)),
-        ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),
+        (
+            "removed",
+            tally({name: many for name, many in receipt.counts.items() if many}) or "there was nothing to erase",
+        ),
         ("bytes", _compaction_text(receipt.compaction, receipt.remaining_reason)),
         ("limits", receipt.limits),
         ("key", receipt.public_key),
@@ -299,8 +303,9 @@ def reveal(
 
     async def look(app: Tenuto) -> dict[str, str]:
         if app.redactor.vault is None:
-            raise InvalidSetting("privacy_key", "is needed to decrypt what is stored: set it, or privacy_key_file")
-        return await app.privacy.reveal(scope, session_id, marks, by=_operator())
+            raise InvalidSetting("privacy_key", "is needed to decrypt stored values: set it, or privacy_key_file")
+        session = await whole_session_id(app, scope, session_id)
+        return await app.privacy.reveal(scope, session, marks, by=_operator())
 
     values = run_command(look, store=store)
     unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]

@@ -1,4 +1,4 @@
-"""What the doctor looks at about private data: the policy, the keys, encryption, the outside detector."""
+"""What the doctor looks at about private data: the policy, the keys, encryption, the external detector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # With more tenants than this, only the first ones are checked.
 _MOST_TENANTS: Final = 1000
 _HELLO: Final = {"en": "Is anybody there?", "zh": "请问有人在吗？", "ja": "だれかいますか。", "ko": "누구 계세요?"}
-"""A text in each language that the outside detector may be sent."""
+"""A text in each language that the external detector may be sent."""
 
 
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
@@ -73,7 +73,7 @@ async def _missing_master_keys(ciphers: TenantCiphers, tenant: str) -> str | Non
     if not missing:
         return None
     named = "fingerprint" if len(missing) == 1 else "fingerprints"
-    return f"its keys need a master key that the key ring does not have, of the {named} {', '.join(missing)}"
+    return f"its keys need a master key that the key ring does not have, with the {named} {', '.join(missing)}"
 
 
 async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
@@ -94,7 +94,7 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
         if why is not None:
             wrong.append(Finding(name=name, status=CheckStatus.ERROR, message=f"tenant {tenant}: {why}", advice=advice))
     well = tried - len(wrong)
-    return [*wrong, Finding(name=name, status=CheckStatus.OK, message=f"those of {pluralize(well, 'tenant')} open")]
+    return [*wrong, Finding(name=name, status=CheckStatus.OK, message=f"usable for {pluralize(well, 'tenant')}")]
 
 
 async def _check_encryption(app: Tenuto) -> Finding:
@@ -102,9 +102,9 @@ async def _check_encryption(app: Tenuto) -> Finding:
         return Finding(name="encryption", status=CheckStatus.OK, message="on: text is encrypted before it is stored")
     if not await has_sealed_records(app.stores.backend.state):
         return Finding(
-            name="encryption", status=CheckStatus.OK, message="off: access to the store is access to its text"
+            name="encryption", status=CheckStatus.OK, message="off: whatever can read the store can read its text"
         )
-    says = "off, but the store holds records that were sealed; they are read as before"
+    says = "off, but the store holds encrypted records, which can still be read"
     advice = "set TENUTO_ENCRYPTION=true again, or keep the key for as long as they are needed"
     return Finding(name="encryption", status=CheckStatus.WARNING, message=says, advice=advice)
 
@@ -116,10 +116,10 @@ async def _check_detector(app: Tenuto, scope: Scope) -> Finding:
         with suppress(PrivateData):
             await app.redactor.refuse(scope, [Slot(_HELLO[language])])
         if app.redactor.degraded and not answered:
-            advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then our own detector stands alone"
+            advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then only the built-in detector runs"
             return Finding(name="detector", status=CheckStatus.ERROR, message=f"{where} does not answer", advice=advice)
         if app.redactor.degraded:
-            advice = f"give it a model for {language}, or take that out of TENUTO_PRIVACY_DETECTOR_LANGUAGES"
+            advice = f"give it a model for {language}, or remove {language} from TENUTO_PRIVACY_DETECTOR_LANGUAGES"
             return Finding(
                 name="detector", status=CheckStatus.ERROR, message=f"{where} fails on {language} text", advice=advice
             )

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _STDIN: Final = "-"
 _ABOUT: Final = {
-    Sink.MESSAGE: "the live part of the log",
-    Sink.PAST: "messages that a summary covers; keep: as message stored them",
+    Sink.MESSAGE: "messages that no summary covers yet",
+    Sink.PAST: "messages that a summary covers; keep: as stored by message",
     Sink.SUMMARY: "summaries",
     Sink.MEMORY: "memories of a user",
     Sink.BOARD: "tasks: goals, boards, outputs, notes of agents",
@@ -39,8 +39,8 @@ _ABOUT: Final = {
     Sink.TRACE: "traces",
     Sink.LOG: "the program's own log",
     Sink.EXPORT: "exports",
-    Sink.MODEL: "what a model is shown",
-    Sink.ANSWER: "what a model says, to the user",
+    Sink.MODEL: "text sent to a model",
+    Sink.ANSWER: "a model's answer to the user",
 }
 
 
@@ -82,7 +82,7 @@ def _check_keys_open(settings: Settings, tenant: str) -> None:
     why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, read_only=True)
     if why is not None:
         named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
-        raise InvalidSetting(named, f"does not open what tenant {tenant} has sealed: {why}")
+        raise InvalidSetting(named, f"cannot decrypt the data of tenant {tenant}: {why}")
 
 
 async def _why_keys_closed(app: Tenuto, tenant: str) -> str | None:
@@ -103,7 +103,7 @@ def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, ho
             ("allowed values", f"{len(policies.of(scope).allow):,}"),
             ("key", "there" if key else "none"),
             ("encryption", "on" if settings.encryption else "off"),
-            ("outside detector", "asked" if settings.privacy_detector else "none"),
+            ("external detector", "asked" if settings.privacy_detector else "none"),
             ("own policies", ", ".join(policies.tenants) or "no tenant"),
         ]
     )
@@ -160,7 +160,7 @@ def new_key(
 def rotate(
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Rotate only this tenant.")] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Also create new data keys for what is sealed from now on.")
+        bool, typer.Option("--renew", help="Also create new data keys for what is encrypted from now on.")
     ] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,

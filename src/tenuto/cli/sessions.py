@@ -15,6 +15,7 @@ from tenuto.cli import transfer
 from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.placeholders import count_redacted
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import is_short, whole_session_id
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
 from tenuto.errors import NotFound
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
@@ -88,6 +89,7 @@ def show_sessions(page: SessionPage, *, numbered: bool = False) -> None:
         ],
         flexible="TITLE",
         numbers=("NO", "MESSAGES", "CHANGED"),
+        ids="ID",
     )
     if page.cursor is not None and not numbered:
         typer.echo(f"\n{pluralize(len(page.sessions), 'session')} shown, and there are more: --limit N or --all.")
@@ -124,7 +126,7 @@ def show_session(
     wanted = Page(limit=limit, before=before)
 
     async def load(app: Tenuto) -> tuple[MessagePage, tuple[Task, ...]]:
-        page = await app.sessions.messages(scope, session_id, wanted)
+        page = await app.sessions.messages(scope, await whole_session_id(app, scope, session_id), wanted)
         return page, await app.tasks.active(scope, page.session.id)
 
     page, active = run_command(load, store=store, read_only=True)
@@ -199,7 +201,11 @@ def rename_session(
 ) -> None:
     """Change the title of a session."""
     scope = caller(tenant, site, user)
-    changed = run_command(lambda app: app.sessions.patch(scope, session_id, Changes(title=title)), store=store)
+
+    async def rename(app: Tenuto) -> Session:
+        return await app.sessions.patch(scope, await whole_session_id(app, scope, session_id), Changes(title=title))
+
+    changed = run_command(rename, store=store)
     _print_session(changed, f"Session {changed.id} is now called {changed.title or '(nothing)'}.", as_json)
 
 
@@ -222,10 +228,13 @@ def fork_session(
 ) -> None:
     """Copy a session up to a message into a new session."""
     scope = caller(tenant, site, user)
-    fork = run_command(lambda app: app.sessions.fork(scope, session_id, at=at, new_id=new_id, title=title), store=store)
-    _print_session(
-        fork, f"Session {fork.id} begins with {pluralize(fork.messages, 'message')} of {session_id}.", as_json
-    )
+
+    async def copy(app: Tenuto) -> tuple[str, Session]:
+        source = await whole_session_id(app, scope, session_id)
+        return source, await app.sessions.fork(scope, source, at=at, new_id=new_id, title=title)
+
+    source, fork = run_command(copy, store=store)
+    _print_session(fork, f"Session {fork.id} begins with {pluralize(fork.messages, 'message')} of {source}.", as_json)
 
 
 @sessions.command("reset")
@@ -239,7 +248,11 @@ def reset_session(
 ) -> None:
     """Delete the messages of a session and keep the session."""
     scope = caller(tenant, site, user)
-    session = run_command(lambda app: app.sessions.reset(scope, session_id), store=store)
+
+    async def reset(app: Tenuto) -> Session:
+        return await app.sessions.reset(scope, await whole_session_id(app, scope, session_id))
+
+    session = run_command(reset, store=store)
     _print_session(session, f"Session {session.id} is empty; title, attributes and totals stay.", as_json)
 
 
@@ -263,7 +276,12 @@ def delete_sessions(
     """Delete sessions with everything in them."""
     scope = caller(tenant, site, user)
     if not yes:
-        _confirm_delete(session_ids, as_json)
+        _check_can_ask(as_json)
+    # The question names what is meant.
+    if any(map(is_short, session_ids)):
+        session_ids = run_command(lambda app: _whole_ids(app, scope, session_ids), store=store, read_only=True)
+    if not yes:
+        _confirm_delete(session_ids)
     deleted, failures = run_command(lambda app: _delete_each(app, scope, session_ids), store=store)
     if as_json:
         show_json({"deleted": deleted, "failed": failures})
@@ -273,11 +291,18 @@ def delete_sessions(
         raise typer.Exit(1)
 
 
-def _confirm_delete(session_ids: list[str], as_json: bool) -> None:
+async def _whole_ids(app: Tenuto, scope: Scope, session_ids: list[str]) -> list[str]:
+    return [await whole_session_id(app, scope, session_id) for session_id in session_ids]
+
+
+def _check_can_ask(as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter(
             "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
         )
+
+
+def _confirm_delete(session_ids: list[str]) -> None:
     named = visible(session_ids[0]) if len(session_ids) == 1 else pluralize(len(session_ids), "session")
     typer.confirm(f"Delete {named} permanently?", abort=True, err=True)
 

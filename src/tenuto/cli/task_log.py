@@ -9,6 +9,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import whole_session_id, whole_task_id
 from tenuto.cli.terminal import moment, show_json, show_table
 from tenuto.errors import TaskNotFound
 from tenuto.model import Scope
@@ -34,7 +35,7 @@ def show_log(
 ) -> None:
     """Show what agents did on a task or in a session."""
     if (task_id is None) is (session is None):
-        raise typer.BadParameter("name a task, or a conversation by --session", param_hint="ID")
+        raise typer.BadParameter("give the ID of a task, or --session", param_hint="ID")
     scope = caller(tenant, site, user)
     log = run_command(lambda app: _read_log(app, scope, task_id, session), store=store, read_only=True)
     if as_json:
@@ -44,13 +45,18 @@ def show_log(
     else:
         columns = (*(["TASK"] if task_id is None else []), "TIME", "EVENT", "AGENT", "STEP OR KEY", "STATUS", "ERROR")
         rows = [(*([task.id] if task_id is None else []), *_row(event)) for task, event in log]
-        show_table(columns, rows, flexible=("STEP OR KEY", "AGENT", "ERROR"))
+        ids = "TASK" if task_id is None else ""
+        show_table(columns, rows, flexible=("STEP OR KEY", "AGENT", "ERROR"), ids=ids)
 
 
 async def _read_log(
     app: Tenuto, scope: Scope, task_id: str | None, session: str | None
 ) -> list[tuple[Task, TaskEvent]]:
-    tasks = [await app.tasks.get(scope, task_id)] if task_id is not None else await _tasks_of(app, scope, session)
+    if task_id is not None:
+        tasks = [await app.tasks.get(scope, await whole_task_id(app, scope, task_id))]
+    else:
+        assert session is not None
+        tasks = await _tasks_of(app, scope, await whole_session_id(app, scope, session))
     log: list[tuple[Task, TaskEvent]] = []
     for task in tasks:
         try:
@@ -60,7 +66,7 @@ async def _read_log(
     return sorted(log, key=lambda line: (line[1].at, line[1].id))
 
 
-async def _tasks_of(app: Tenuto, scope: Scope, session: str | None) -> list[Task]:
+async def _tasks_of(app: Tenuto, scope: Scope, session: str) -> list[Task]:
     found: list[Task] = []
     query = TaskQuery(session_id=session, limit=_PAGE)
     while True:

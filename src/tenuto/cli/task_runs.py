@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -13,6 +13,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller, complete_session
 from tenuto.cli.running import command_line, run_command
+from tenuto.cli.short_ids import whole_session_id, whole_task_id
 from tenuto.cli.task_progress import StepView, follow, print_end, showing
 from tenuto.cli.terminal import pluralize, show_json, visible
 from tenuto.errors import PlanInvalid
@@ -25,7 +26,6 @@ from tenuto.tasks.views import TaskView
 
 _INTERRUPTED: Final = 130
 _TYPE: Final = "plan"
-_Answer = TypeVar("_Answer")
 
 
 def run_plan(
@@ -56,13 +56,15 @@ def run_plan(
     If no running server or worker has its agents, this process works on it.
     """
     fields = _read_file(file)
-    given = {"goal": goal, "type": task_type, "session_id": session}
+    given = {"goal": goal, "type": task_type}
     new: JsonObject = {"type": _TYPE, **{name: fields.pop(name) for name in ("goal", "type") if name in fields}}
     new |= {name: value for name, value in given.items() if value is not None}
     plan, scope = parse_plan(fields), caller(tenant, site, user)
     told = _Follower(scope, store, quiet=as_json)
 
     async def submit(app: Tenuto) -> TaskProgress:
+        if session is not None:
+            new["session_id"] = await whole_session_id(app, scope, session)
         engine = await _engine_for(app, plan, detach=detach)
         task = await engine.submit(scope, msgspec.convert(new, NewTask), plan)
         told.begin(app, task.id)
@@ -94,7 +96,7 @@ def follow_task(
     told = _Follower(caller(tenant, site, user), store, quiet=as_json)
 
     async def begin(app: Tenuto) -> TaskProgress:
-        told.begin(app, task_id)
+        told.begin(app, await whole_task_id(app, told.scope, task_id))
         return await told.follow(app)
 
     _end(told.run(begin), as_json=as_json)
@@ -112,7 +114,9 @@ def answer_step(
 ) -> None:
     """Answer a step that waits for a person."""
     scope = caller(tenant, site, user)
-    progress = _control(lambda engine: engine.answer(scope, task_id, step, _parse_value(value)), store)
+    progress = _control(
+        scope, task_id, lambda engine, task: engine.answer(scope, task, step, _parse_value(value)), store
+    )
     _tell(progress, f"Answered {visible(step)}.", as_json=as_json)
 
 
@@ -127,11 +131,12 @@ def cancel_task(
     """Cancel a task; its agents are cancelled within seconds."""
     scope = caller(tenant, site, user)
 
-    async def cancel(engine: TaskEngine) -> TaskProgress:
-        await engine.cancel(scope, task_id)
-        return await engine.status(scope, task_id)
+    async def cancel(engine: TaskEngine, task: str) -> TaskProgress:
+        await engine.cancel(scope, task)
+        return await engine.status(scope, task)
 
-    _tell(_control(cancel, store), f"Cancelled {visible(task_id)}.", as_json=as_json)
+    progress = _control(scope, task_id, cancel, store)
+    _tell(progress, f"Cancelled {visible(progress.task.id)}.", as_json=as_json)
 
 
 def resume_task(
@@ -151,13 +156,13 @@ def resume_task(
     """
     scope = caller(tenant, site, user)
 
-    async def resume(engine: TaskEngine) -> TaskProgress:
-        await engine.resume(scope, task_id, from_step=from_step)
-        return await engine.status(scope, task_id)
+    async def resume(engine: TaskEngine, task: str) -> TaskProgress:
+        await engine.resume(scope, task, from_step=from_step)
+        return await engine.status(scope, task)
 
-    progress = _control(resume, store)
-    again = command_line(scope, store, "tasks", "follow", task_id)
-    _tell(progress, f"Resumed {visible(task_id)}. Follow it with: {again}", as_json=as_json)
+    progress = _control(scope, task_id, resume, store)
+    again = command_line(scope, store, "tasks", "follow", progress.task.id)
+    _tell(progress, f"Resumed {visible(progress.task.id)}. Follow it with: {again}", as_json=as_json)
 
 
 def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -165,7 +170,11 @@ def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
 
     Workers do so by themselves after a while. It concerns all tenants.
     """
-    moved = _control(lambda engine: engine.recover(), store)
+
+    async def recover(app: Tenuto) -> int:
+        return await (await app.engine(worker=False)).recover()
+
+    moved = run_command(recover, store=store)
     if as_json:
         show_json({"recovered": moved})
     else:
@@ -176,7 +185,7 @@ class _Follower:
     """Shows one task until its end or Ctrl-C, and says then how to go on."""
 
     def __init__(self, scope: Scope, store: str | None, *, quiet: bool) -> None:
-        self._scope = scope
+        self.scope = scope
         self._store = store
         self._quiet = quiet
         self._task_id = ""
@@ -188,12 +197,12 @@ class _Follower:
 
     def command(self, word: str, *rest: str) -> str:
         """A command about the task."""
-        return command_line(self._scope, self._store, "tasks", word, self._task_id, *rest)
+        return command_line(self.scope, self._store, "tasks", word, self._task_id, *rest)
 
     async def follow(self, app: Tenuto) -> TaskProgress:
         """Show the task until it ends."""
         with showing(lambda step: self.command("answer", step, "VALUE"), quiet=self._quiet) as show:
-            return await follow(app.tasks, self._scope, self._task_id, show)
+            return await follow(app.tasks, self.scope, self._task_id, show)
 
     def run(self, story: Callable[[Tenuto], Awaitable[TaskProgress]], *, making: bool = False) -> TaskProgress:
         """Run a command; Ctrl-C ends it, and not the task."""
@@ -207,11 +216,14 @@ class _Follower:
             raise typer.Exit(_INTERRUPTED) from None
 
 
-def _control(story: Callable[[TaskEngine], Awaitable[_Answer]], store: str | None) -> _Answer:
-    """Control tasks that other processes run."""
+def _control(
+    scope: Scope, task_id: str, story: Callable[[TaskEngine, str], Awaitable[TaskProgress]], store: str | None
+) -> TaskProgress:
+    """Control a task that another process runs."""
 
-    async def run(app: Tenuto) -> _Answer:
-        return await story(await app.engine(worker=False))
+    async def run(app: Tenuto) -> TaskProgress:
+        task = await whole_task_id(app, scope, task_id)
+        return await story(await app.engine(worker=False), task)
 
     return run_command(run, store=store)
 

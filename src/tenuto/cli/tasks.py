@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from tenuto.app import Tenuto
 from tenuto.cli import task_log, task_runs
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import is_short, whole_session_id, whole_task_id
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
 from tenuto.model.plan import StepStatus, TaskProgress
@@ -54,7 +56,12 @@ def list_tasks(
     """List tasks, oldest first."""
     scope = caller(tenant, site, user)
     query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
-    page = run_command(lambda app: app.tasks.list(scope, query), store=store, read_only=True)
+
+    async def load(app: Tenuto) -> TaskPage:
+        of = None if session is None else await whole_session_id(app, scope, session)
+        return await app.tasks.list(scope, replace(query, session_id=of))
+
+    page = run_command(load, store=store, read_only=True)
     if as_json:
         show_json(TaskList.of(page))
     else:
@@ -70,7 +77,7 @@ def _print_tasks(page: TaskPage) -> None:
     now = utc_now()
     columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
     rows = [(task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-") for task in page.tasks]
-    show_table(columns, rows, flexible=("GOAL", "TYPE"), numbers=("CHANGED",))
+    show_table(columns, rows, flexible=("GOAL", "TYPE"), numbers=("CHANGED",), ids="ID")
     if page.cursor is not None:
         typer.echo(f"\n{pluralize(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
 
@@ -88,7 +95,8 @@ def show_task(
     scope = caller(tenant, site, user)
 
     async def load(app: Tenuto) -> tuple[TaskProgress, BoardView]:
-        return await app.tasks.progress(scope, task_id), await app.tasks.board(scope, task_id).view()
+        task = await whole_task_id(app, scope, task_id)
+        return await app.tasks.progress(scope, task), await app.tasks.board(scope, task).view()
 
     progress, board = run_command(load, store=store, read_only=True)
     if as_json:
@@ -158,11 +166,14 @@ def delete_task(
 ) -> None:
     """Delete a task with its board and all notes."""
     scope = caller(tenant, site, user)
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise typer.BadParameter(
+            "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
+        )
+    # The question names what is meant.
+    if is_short(task_id):
+        task_id = run_command(lambda app: whole_task_id(app, scope, task_id), store=store, read_only=True)
     if not yes:
-        if as_json or not sys.stdin.isatty():
-            raise typer.BadParameter(
-                "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
-            )
         typer.confirm(f"Delete {visible(task_id)} permanently?", abort=True, err=True)
     run_command(lambda app: app.tasks.delete(scope, task_id), store=store)
     if as_json:

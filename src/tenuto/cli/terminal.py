@@ -28,6 +28,13 @@ _GAP: Final = 2
 # Room for our ids and for most others; a longer one is cut here and whole in JSON.
 _WIDEST_COLUMN: Final = 64
 _NARROWEST_COLUMN: Final = 6
+# What a flexible column should keep before ids are shown by their ends.
+_READABLE_COLUMN: Final = 24
+_HEX: Final = "[0-9a-f]"
+MADE_ID: Final = re.compile(
+    rf"(?:[a-z]+[-_])?(?:{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{16}}|{_HEX}{{24}}|{_HEX}{{32}})"
+)
+"""An id as tenuto makes them: a UUID, or a hash behind a prefix; callers choose others."""
 
 _Item = TypeVar("_Item")
 
@@ -58,8 +65,12 @@ def show_table(
     *,
     flexible: str | tuple[str, ...],
     numbers: Sequence[str] = (),
+    ids: str = "",
 ) -> None:
-    """Print rows under their headings, `numbers` to the right. `flexible` columns give way where room is short."""
+    """Print rows under their headings, `numbers` to the right. `flexible` columns give way where room is short.
+
+    At a terminal that is too narrow for that, the column `ids` shows the ends of ids that tenuto made.
+    """
     # rich takes a tenth of a second to import, which JSON output and help need not pay.
     from rich.cells import cell_len
     from rich.console import Console
@@ -68,11 +79,16 @@ def show_table(
 
     console = Console(width=shutil.get_terminal_size((_WIDTH_OF_A_PIPE, 50)).columns)
     cells = [[visible(cell) for cell in row] for row in rows]
+    flexible = (flexible,) if isinstance(flexible, str) else flexible
+    if ids and sys.stdout.isatty() and console.width < _wanted_width(columns, cells, flexible):
+        place = columns.index(ids)
+        for row in cells:
+            row[place] = f"…{row[place][-8:]}" if MADE_ID.fullmatch(row[place]) else row[place]
     widths = [
         min(max(cell_len(cell) for cell in column), _WIDEST_COLUMN) for column in zip(columns, *cells, strict=True)
     ]
     gaps = _GAP * (len(columns) - 1)
-    places = [columns.index(name) for name in ((flexible,) if isinstance(flexible, str) else flexible)]
+    places = [columns.index(name) for name in flexible]
     for _ in range(sum(widths) + gaps - console.width):
         widest = max(places, key=widths.__getitem__)
         widths[widest] = max(widths[widest] - 1, min(widths[widest], _NARROWEST_COLUMN))
@@ -84,6 +100,19 @@ def show_table(
     with console.capture() as printed:
         console.print(table, crop=False)
     typer.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+
+
+def _wanted_width(columns: Sequence[str], cells: Sequence[Sequence[str]], flexible: Sequence[str]) -> int:
+    """The width at which every flexible column can be read."""
+    from rich.cells import cell_len
+
+    return (
+        sum(
+            min(max(map(cell_len, column)), _READABLE_COLUMN if column[0] in flexible else _WIDEST_COLUMN) + _GAP
+            for column in zip(columns, *cells, strict=True)
+        )
+        - _GAP
+    )
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:

@@ -172,7 +172,7 @@ def _facts(status: StatusView, before: StatusView | None) -> Iterator[tuple[str,
 def _model(model: ModelStatus) -> str:
     ended = model.answered + model.failed
     if not ended:
-        return f"{model.name} was not called yet"
+        return f"{model.name} has not been called yet"
     how = "fails" if model.failed_in_a_row else "answers"
     took = f" in {model.p50_ms:,.0f} ms, 95 % within {model.p95_ms:,.0f} ms" if model.p50_ms is not None else ""
     failure = model.last_failure

@@ -103,7 +103,7 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
 def show_manifest(manifest: Manifest | None) -> None:
     """What the model saw: the budget as a bar, and what became of every part."""
     if manifest is None:
-        typer.echo("No model was asked: a tool had the answer, or the turn ended before.")
+        typer.echo("No model was called: a tool had the answer, or the turn ended first.")
         return
     exact = "counted exactly" if manifest.exact and manifest.margin == 1 else "estimated with a margin"
     typer.echo(

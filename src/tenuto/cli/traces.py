@@ -10,6 +10,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import whole_session_id, whole_trace_id
 from tenuto.cli.terminal import age, show_json, show_table
 from tenuto.cli.trace_view import outcome, show_trace
 from tenuto.errors import SessionNotFound, TraceNotFound
@@ -61,13 +62,15 @@ def list_traces(
         now = utc_now()
         columns = ("SESSION", "TURN", "ASSISTANT", "MODEL", "OUTCOME", "TOKENS", "MS", "AGE", "REQUEST")
         numbers = ("TURN", "TOKENS", "MS", "AGE")
-        show_table(columns, [_trace_row(trace, now) for trace in found], flexible="REQUEST", numbers=numbers)
+        show_table(
+            columns, [_trace_row(trace, now) for trace in found], flexible="REQUEST", numbers=numbers, ids="SESSION"
+        )
 
 
 async def _load_traces(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
     if session_id is None:
         return (await latest_traces(app.store.traces, app.sessions, scope, limit)).traces
-    return await app.store.traces.traces(scope, session_id, limit)
+    return await app.store.traces.traces(scope, await whole_session_id(app, scope, session_id), limit)
 
 
 def _trace_row(trace: Trace, now: datetime) -> tuple[str, ...]:
@@ -124,10 +127,13 @@ async def _load_trace(app: Tenuto, scope: Scope, name: str, turn: int | None) ->
             return await find_trace(app.store.traces, scope, name)
         except TraceNotFound:
             pass
+    session_id = await whole_session_id(app, scope, name)
     try:
-        found = await app.store.traces.traces(scope, name, 1, before=None if turn is None else turn + 1)
+        found = await app.store.traces.traces(scope, session_id, 1, before=None if turn is None else turn + 1)
     except SessionNotFound:
-        raise TraceNotFound from None
+        if turn is not None:
+            raise TraceNotFound from None
+        return await find_trace(app.store.traces, scope, await whole_trace_id(app, scope, name))
     if not found or (turn is not None and found[0].number != turn):
         raise TraceNotFound
     return found[0]

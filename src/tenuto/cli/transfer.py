@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, MaybeSessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
+from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import pluralize, progress, safe_json, show_json, visible
 from tenuto.errors import (
     DecryptionFailed,
@@ -71,11 +72,11 @@ def export_session(
     scope = caller(tenant, site, user)
     if everything:
         if session_id is not None or output is None or str(output) == "-":
-            raise typer.BadParameter("it takes no id, and a folder by --output", param_hint="--all")
+            raise typer.BadParameter("takes no ID, and needs a folder in --output", param_hint="--all")
         _export_all(scope, chosen or ExportFormat.JSON, output, store, as_json)
         return
     if session_id is None:
-        raise typer.BadParameter("name a session by its id, or say --all", param_hint="ID")
+        raise typer.BadParameter("give the ID of a session, or --all", param_hint="ID")
     file = None if output is None or str(output) == "-" else output
     if as_json and file is None and chosen not in (None, ExportFormat.JSON):
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
@@ -153,7 +154,7 @@ async def _open_export(
     app: Tenuto, scope: Scope, session_id: str
 ) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
     """Head and pages, without what the policy keeps out of exports."""
-    session = await app.sessions.get(scope, session_id)
+    session = await app.sessions.get(scope, await whole_session_id(app, scope, session_id))
     pages = redact_export_pages(app.redactor, session, app.sessions.iter_pages(scope, session))
     return await redact_export_session(app.redactor, session), pages
 

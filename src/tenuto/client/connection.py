@@ -73,7 +73,7 @@ class TenutoClient:
         """The scope of a caller; tenant, site and user are those of the key unless named."""
         unknown = [name for name in named if name not in Scope.__struct_fields__]
         if unknown:
-            raise Invalid(f"there is no {unknown[0]!r} in a Scope; there are {', '.join(Scope.__struct_fields__)}")
+            raise Invalid(f"there is no {unknown[0]!r} in a Scope; available: {', '.join(Scope.__struct_fields__)}")
         own = {name: getattr(self.owner, name) for name in ("tenant", "site", "user")}
         return Scope(**{**own, **named})
 

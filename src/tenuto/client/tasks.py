@@ -177,7 +177,7 @@ class RemoteBoard:
     async def write(
         self, key: str, value: Json, *, agent: str, if_version: int | None = None, token: int | None = None
     ) -> BoardEntry:
-        """Set the value of a key. `if_version=0` demands that it has none."""
+        """Set the value of a key. `if_version=0` requires that it has none."""
         body = {"value": value, "agent": agent, "if_version": if_version, "token": token}
         return value_from(await self._entry("PUT", key, body=body, repeatable=if_version is None), BoardEntry)
 

@@ -106,7 +106,7 @@ class TokenCounter:
 
     def __init__(self, encoding: str = DEFAULT_ENCODING, margin: float = 1.0) -> None:
         if encoding not in (*ENCODINGS, ESTIMATE):
-            raise InvalidSetting("encoding", f"there is no {encoding!r}; there are {', '.join(ENCODINGS)}")
+            raise InvalidSetting("encoding", f"there is no {encoding!r}; available: {', '.join(ENCODINGS)}")
         if margin < 1:
             raise InvalidSetting("margin", "must be at least 1")
         self._asked = encoding

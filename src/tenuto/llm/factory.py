@@ -61,7 +61,7 @@ class ModelConnection(Value, frozen=True, kw_only=True):
         if self.base_url is not None:
             check_address("model_base_url", self.base_url)
         if self.timeout is not None and self.timeout <= timedelta(0):
-            raise InvalidSetting("model_timeout", "must be longer than nothing")
+            raise InvalidSetting("model_timeout", "must be greater than zero")
 
     def limit(self, *, local: bool) -> timedelta | None:
         """How long a whole answer may take."""
@@ -87,7 +87,7 @@ def check_address(setting: str, url: str) -> str:
     except ValueError:
         sound = False
     if not sound:
-        raise InvalidSetting(setting, "is no address; one is written as http://host:8000/v1 or https://host/v1")
+        raise InvalidSetting(setting, "is not an address; write it as http://host:8000/v1 or https://host/v1")
     return url
 
 

@@ -130,7 +130,7 @@ class Plan(Value, frozen=True, kw_only=True):
 
 
 class StepStatus(StrEnum):
-    """How far a step is. `waiting` is a human-input or remote step that was not ended yet."""
+    """The status of a step. `waiting` is a human-input or remote step that was not ended yet."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -212,7 +212,7 @@ def _status(states: States, step: Step) -> StepStatus:
 
 
 class ConditionFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A condition on one value of the board, as it is written down."""
+    """A condition on one value of the board, as written in a plan."""
 
     key: str
     operator: Operator = Operator.EQUAL
@@ -220,7 +220,7 @@ class ConditionFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A step as it is written down: with an `agent`, or with `human_input`, a question to a person. Times are
+    """A step as submitted: with an `agent`, or with `human_input`, a question to a person. Times are
     seconds."""
 
     id: str
@@ -237,7 +237,7 @@ class StepFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PlanFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A plan as it is written down; `timeout` is for all of it, in seconds."""
+    """A plan as submitted; `timeout` applies to the whole plan, in seconds."""
 
     steps: list[StepFields]
     timeout: float | None = None
@@ -284,7 +284,7 @@ def _duration(step: str | None, what: str, seconds: float | None) -> timedelta |
     if seconds is None:
         return None
     if not 0 <= seconds <= _LONGEST.total_seconds():
-        raise PlanInvalid(step, f"{what} is no number of seconds up to a year")
+        raise PlanInvalid(step, f"{what} is not a number of seconds up to a year")
     return timedelta(seconds=seconds)
 
 
@@ -315,7 +315,7 @@ def check_plan(plan: Plan, *, policy: TaskPolicy, task_type: str, agents: Contai
         known.add(step.id)
     for step in plan.steps:
         if unknown := [before for before in step.after if before not in known]:
-            raise PlanInvalid(step.id, f"comes after {unknown[0]}, which is no step")
+            raise PlanInvalid(step.id, f"comes after {unknown[0]}, which is not a step")
     before = _ancestors(plan)
     for step in plan.steps:
         if step.id in before[step.id]:
@@ -361,13 +361,13 @@ def _check_step(step: Step) -> None:
 
 def _check_timeout(step: str | None, timeout: timedelta | None) -> None:
     if timeout is not None and not timedelta(0) < timeout <= _LONGEST:
-        raise PlanInvalid(step, "timeout is not longer than nothing and at most a year")
+        raise PlanInvalid(step, "timeout is not greater than zero and at most a year")
 
 
 def _check_condition(step: Step, condition: Condition) -> None:
     operator, value = condition.operator, condition.value
     if operator is Operator.IN and not isinstance(value, list | tuple):
-        raise PlanInvalid(step.id, "compares by `in` with a value that is no list")
+        raise PlanInvalid(step.id, "compares by `in` with a value that is not a list")
     if operator is Operator.IN and len(value) > 2 * MAX_CONDITIONS:
         raise PlanInvalid(step.id, f"compares by `in` with more than {2 * MAX_CONDITIONS} values")
     if operator in _ORDERED and not (is_number(value) or isinstance(value, str)):

@@ -69,7 +69,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         idle = self.retention.idle
         if self.stale_after is not None and self.stale_after <= timedelta(0):
-            raise InvalidSetting("stale_after", "must be longer than nothing; leave it out to switch it off")
+            raise InvalidSetting("stale_after", "must be greater than zero; leave it out to switch it off")
         if self.stale_after is not None and idle is not None and self.stale_after >= idle:
             raise InvalidSetting("stale_after", f"{self.stale_after} is not shorter than the retention of {idle}")
         if self.max_sessions is not None and not 1 <= self.max_sessions <= MAX_CAP:
@@ -159,13 +159,13 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.task_retention <= timedelta(0):
-            raise InvalidSetting("task_retention", "must be longer than nothing")
+            raise InvalidSetting("task_retention", "must be greater than zero")
         if self.agent_retention > self.task_retention:
             raise InvalidSetting("agent_retention", "is longer than the retention of its task")
         if self.agent_retention <= timedelta(0):
-            raise InvalidSetting("agent_retention", "must be longer than nothing")
+            raise InvalidSetting("agent_retention", "must be greater than zero")
         if not timedelta(0) < self.lock_lease <= self.task_retention:
-            raise InvalidSetting("lock_lease", "must be longer than nothing, and no longer than a task lives")
+            raise InvalidSetting("lock_lease", "must be greater than zero, and no longer than a task lives")
         for what in ("max_board_keys", "max_board_value_bytes"):
             if getattr(self, what) < 1:
                 raise InvalidSetting(what, "must be at least 1")
@@ -207,7 +207,7 @@ class RunPolicy(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for what in ("task_timeout", "step_timeout", "heartbeat"):
             if getattr(self, what) <= timedelta(0):
-                raise InvalidSetting(what, "must be longer than nothing")
+                raise InvalidSetting(what, "must be greater than zero")
         if self.lease < 3 * self.heartbeat:
             raise InvalidSetting("lease", "must be at least three heartbeats")
 
@@ -313,4 +313,4 @@ def preset(name: str) -> Preset:
     try:
         return PRESETS[name]
     except KeyError:
-        raise InvalidSetting("preset", f"there is no {name!r}; there are {', '.join(PRESETS)}") from None
+        raise InvalidSetting("preset", f"there is no {name!r}; available: {', '.join(PRESETS)}") from None

@@ -17,7 +17,7 @@ _DIGEST_BYTES: Final = 12
 
 
 class Language(StrEnum):
-    """Which language the prompt's own words are in; the conversation's words stay as they are."""
+    """The language of the prompt's own text; the conversation is not translated."""
 
     ENGLISH = "en"
     CHINESE = "zh"
@@ -69,7 +69,9 @@ class PromptPolicy(Value, frozen=True, kw_only=True):
         if self.reply_tokens < 0:
             raise InvalidSetting("reply_tokens", "must not be negative")
         if self.budget <= self.reply_tokens:
-            raise InvalidSetting("budget", f"{self.budget} tokens leave nothing beside the reply's {self.reply_tokens}")
+            raise InvalidSetting(
+                "budget", f"{self.budget} tokens leave no room for the prompt beside the reply's {self.reply_tokens}"
+            )
         if self.message_tokens is not None and self.message_tokens < 16:
             raise InvalidSetting("message_tokens", "must be at least 16")
         for what in ("recall_share", "trim_share"):
@@ -132,7 +134,7 @@ class PromptInputs(Value, frozen=True, kw_only=True):
 class Kind(StrEnum):
     """What a part of a prompt is.
 
-    `FRAME` is the layout's own: headings, roles, the start of the reply. `TOOLS` is what a model is told of its tools.
+    `FRAME` is the layout's own: headings, roles, the start of the reply. `TOOLS` is the description of the tools.
     """
 
     SYSTEM = "system"
@@ -148,7 +150,7 @@ class Kind(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What became of a candidate."""
+    """The outcome for a candidate."""
 
     KEPT = "kept"
     SUMMARISED = "summarised"
@@ -208,7 +210,7 @@ def digest_text(text: str, key: bytes) -> str:
 
 
 class PartState(StrEnum):
-    """What is known today of a part of an earlier prompt."""
+    """What is still known of a part of an earlier prompt."""
 
     STORED = "stored"  # as the model saw it
     REDACTED = "redacted"  # stored, but where the model saw a private value, a placeholder stands

@@ -45,7 +45,7 @@ class Scope(Value, frozen=True, kw_only=True):
         if self.thread is not None and self.chat is None:
             raise Invalid("a thread id needs a chat id")
         if self.visitor and not (self.user is None and self.chat is None):
-            raise Invalid("a visitor is no user, and in no chat")
+            raise Invalid("a visitor is neither a user nor in a chat")
 
     @property
     def owner(self) -> tuple[str, ...]:

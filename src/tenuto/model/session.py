@@ -31,7 +31,7 @@ MAX_SEQ = 2**53 - 1
 
 
 class Status(StrEnum):
-    """The status of a conversation (E2)."""
+    """The status of a conversation."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -73,7 +73,7 @@ class Retention(Value, frozen=True, kw_only=True):
 
 
 class ForkPoint(Value, frozen=True, kw_only=True):
-    """Where a session branched off."""
+    """The message at which a session was forked."""
 
     session_id: str
     seq: int
@@ -88,7 +88,7 @@ class Usage(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for amount in (self.tokens, self.cost_nanos):
             if type(amount) is not int or not 0 <= amount < 2**53:
-                raise Invalid("usage is not a whole number from 0 on, or absurdly large")
+                raise Invalid("usage is not a whole number from 0 on, or is too large")
 
 
 def cost_nanos(usd: Decimal) -> int:
@@ -98,7 +98,7 @@ def cost_nanos(usd: Decimal) -> int:
         Invalid: it is negative or absurdly large. Looked at first: 1e500000 as a whole number takes a minute.
     """
     if not (usd.is_finite() and 0 <= usd < 2**53 // NANOS_PER_USD):
-        raise Invalid("the cost is negative or absurdly large")
+        raise Invalid("the cost is negative or too large")
     return int(usd * NANOS_PER_USD)
 
 
@@ -190,7 +190,7 @@ class Changes(Value, frozen=True, kw_only=True):
         if self.title is not UNSET:
             check_title(self.title)
         if self.window_start is not UNSET and not 1 <= self.window_start < 2**53:
-            raise Invalid("window_start is below 1 or absurdly large")
+            raise Invalid("window_start is below 1 or too large")
         for what in ("context", "attributes", "metadata"):
             check_json(getattr(self, what), f"the session's {what}")
 

@@ -33,7 +33,7 @@ def read_signing_key(secret: str, setting: str) -> bytes:
             else b""
         )
     except binascii.Error:
-        raise InvalidSetting(setting, "is no base64 after whsec_") from None
+        raise InvalidSetting(setting, "is not base64 after whsec_") from None
     key = key or secret.encode()
     if len(key) < _LEAST_SECRET:
         raise InvalidSetting(setting, f"must have at least {_LEAST_SECRET} bytes")
@@ -63,7 +63,7 @@ def check_signature(key: bytes, headers: Mapping[str, str], body: bytes, now: da
     if not message_id or not any(hmac.compare_digest(one.encode(), expected) for one in given):
         raise DeliveryRefused("the signature is wrong or missing", forged=True)
     if not _SECONDS.fullmatch(seconds) or abs(now.timestamp() - int(seconds)) > _WINDOW.total_seconds():
-        raise DeliveryRefused("the signature is not of the last five minutes, or a clock is wrong", forged=True)
+        raise DeliveryRefused("the signature is older than five minutes, or a clock is wrong", forged=True)
 
 
 def _sign(key: bytes, message_id: str, seconds: str, body: bytes) -> str:

@@ -240,7 +240,7 @@ def _store_findings(
             "circuit_open", "The circuit breaker is not closed.", "Wait: the next answer of the store closes it."
         )
     elif store.ping_ms is not None and store.ping_ms > _SLOW_MS:
-        yield _warning("store_slow", "The store answers slowly.", "Check its load and the network between.")
+        yield _warning("store_slow", "The store answers slowly.", "Check its load and the network in between.")
     if store.log_bytes is not None and is_large_log(store.log_bytes, store.file_bytes or 0):
         yield _warning("log_large", LARGE_LOG, LARGE_LOG_ADVICE)
     if journal is not None and journal.quarantined:
@@ -270,7 +270,7 @@ def _work_findings(
         yield _warning("jobs_waiting", "Upkeep is behind.", "Check how fast summarizer_model answers.")
     if jobs.failed_in_a_row >= _FAILING:
         yield _warning(
-            "jobs_failing", "The last upkeep jobs failed.", "Look for `put off` in the log; check summarizer_model."
+            "jobs_failing", "The last upkeep jobs failed.", "Look for `postponed` in the log; check summarizer_model."
         )
 
 

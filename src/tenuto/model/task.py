@@ -22,7 +22,7 @@ def is_task_namespace(namespace: str) -> bool:
 
 
 class TaskStatus(StrEnum):
-    """How far a task is; `completed` and `failed` are its end."""
+    """The status of a task; `completed` and `failed` are final."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -159,7 +159,7 @@ class BoardView(Value, frozen=True, kw_only=True):
 
 
 class TaskEventType(StrEnum):
-    """What an event tells; of events at the same instant, those of an earlier type come first."""
+    """The type of an event; of events at the same instant, those of an earlier type come first."""
 
     TASK_OPENED = "task.opened"
     TASK_STARTED = "task.started"

@@ -207,7 +207,7 @@ class Producer(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_id(self.id, "the producer id")
         if not 1 <= self.seq < 2**53:
-            raise Invalid("a producer's sequence number is below 1 or absurdly large")
+            raise Invalid("a producer's sequence number is below 1 or too large")
 
 
 class IdempotencyKey(Value, frozen=True, kw_only=True):
@@ -260,12 +260,12 @@ class BeginTurn(
         check_id(self.turn_id, "the turn id")
         check_drafts(self.user_messages)
         if not timedelta(0) < self.lease <= MAX_LEASE:
-            raise Invalid(f"a lease lasts longer than nothing and no longer than {MAX_LEASE.days} days")
+            raise Invalid(f"a lease is longer than zero and no longer than {MAX_LEASE.days} days")
         check_int(self.window, 0, MAX_WINDOW, "the window")
 
 
 class TurnState(StrEnum):
-    """How a turn was found: begun now, begun before and not finished, or finished before."""
+    """The state of a turn when it was requested: begun now, begun before and unfinished, or finished before."""
 
     OPENED = "opened"
     RESUMED = "resumed"

@@ -28,7 +28,7 @@ def check_url(url: str, setting: str, *, plain_http: bool = False) -> None:
     try:
         parts, port = urlsplit(url), urlsplit(url).port
     except ValueError:
-        raise InvalidSetting(setting, "is no address") from None
+        raise InvalidSetting(setting, "is not an address") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(map(str.isspace, url)):
         raise InvalidSetting(setting, "must be an address that begins with https:// or http://")
     if parts.scheme == "http" and not plain_http and not is_loopback(parts.hostname):

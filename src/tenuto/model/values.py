@@ -143,7 +143,7 @@ def check_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
         _check_items(value, what, depth)
     elif kind is float:
         if not math.isfinite(value):
-            raise InvalidJson(f"{what} holds a number that JSON has no word for")
+            raise InvalidJson(f"{what} holds a number that JSON cannot express")
     elif kind is int:
         if not -_INT64 <= value < _UINT64:
             raise InvalidJson(f"{what} holds an integer of more than 64 bits")

@@ -73,7 +73,7 @@ def _parse_value(name: str, value: Json, where: str) -> Any:
     known = PrivacyPolicy.__struct_fields__
     if name not in known:
         near = difflib.get_close_matches(name.removeprefix("privacy_"), known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+        hint = f"; did you mean {near[0]}?" if near else f"; available: {', '.join(known)}"
         raise InvalidSetting(_SETTING, f"{where}there is no {name[:32]!a}{hint}")
     if name == "patterns":
         return _parse_patterns(value, where)
@@ -83,7 +83,7 @@ def _parse_value(name: str, value: Json, where: str) -> Any:
         return tuple(value)
     if not isinstance(value, str) or value not in tuple(Mode):
         shown = ascii(value[:32]) if isinstance(value, str) else "the value"
-        raise InvalidSetting(_SETTING, f"{where}{name}: {shown} is no mode; there are {', '.join(Mode)}")
+        raise InvalidSetting(_SETTING, f"{where}{name}: {shown} is not a mode; expected one of {', '.join(Mode)}")
     return Mode(value)
 
 
@@ -97,7 +97,7 @@ def _parse_patterns(value: Json, where: str) -> tuple[CustomPattern, ...]:
         odd = next((name for name in one if name not in _PATTERN), None)
         if odd is not None:
             raise InvalidSetting(
-                _SETTING, f"{where}patterns: number {place} has {odd[:32]!a}; there are {', '.join(_PATTERN)}"
+                _SETTING, f"{where}patterns: number {place} has {odd[:32]!a}; available: {', '.join(_PATTERN)}"
             )
         try:
             read.append(msgspec.convert(one, CustomPattern))

@@ -185,4 +185,4 @@ async def _log_failure(work: Coroutine[None, None, object]) -> None:
         await work
     except Exception as failed:
         # What it complains of may quote a text.
-        _log.warning("work on memories was put off: %s", type(failed).__name__)
+        _log.warning("work on memories was postponed: %s", type(failed).__name__)

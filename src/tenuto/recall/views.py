@@ -15,7 +15,7 @@ from tenuto.recall.service import RecallResult, next_cursor
 class MemoryView(View, frozen=True, kw_only=True):
     """One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner).
 
-    `superseded_by` is the later memory of the same subject, and `valid_until` when that one took its place.
+    `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced.
     """
 
     id: str
@@ -55,8 +55,8 @@ class MemoryList(View, frozen=True, kw_only=True):
 class MemoryScoresView(View, frozen=True, kw_only=True):
     """Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`.
 
-    These are what the search by words and by meaning give, what the rest of the session adds, and that the query names
-    when, or by whom, it was said. `cosine` is the similarity to the query, `coverage` the share of the query's weight
+    These are what the search by words and by meaning give, what the rest of the session adds, and whether the query
+    names the time or the speaker. `cosine` is the similarity to the query, `coverage` the share of the query's weight
     that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it.
     """
 
@@ -86,7 +86,7 @@ class MemoryHitView(View, frozen=True, kw_only=True):
 
 
 class MemoryHits(View, frozen=True, kw_only=True):
-    """What a search found, best first; `degraded` where words alone decided about some memories.
+    """What a search found, best first; `degraded` if some memories were ranked by words alone.
 
     Then the embedder loads or does not answer, or it has not embedded all memories yet.
     """

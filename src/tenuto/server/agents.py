@@ -29,9 +29,9 @@ _AGENT = ("Tenuto-Agent",)
 
 
 class AgentContextView(View, frozen=True, kw_only=True):
-    """All that an agent sees of a task: `history` are the newest messages of its session, `notes` and `messages` the
-    agent's own (empty for a caller that is neither the agent nor an admin), and `prompt` a system prompt for its
-    role."""
+    """Everything that an agent sees of a task: `history` are the newest messages of its session, `notes` and
+    `messages` the agent's own (empty for a caller that is neither the agent nor an admin), and `prompt` a system
+    prompt for its role."""
 
     task_id: str
     agent: str

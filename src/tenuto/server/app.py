@@ -111,7 +111,7 @@ def create_app(
         try:
             mode = await gate.mode()
         except StoreUnavailable:
-            mode = "not known who may ask until the store answers"
+            mode = "access is unknown until the store answers"
         _log.info("store %s, model %s, %s", place_of(settings.store).rstrip("?"), settings.model, mode)
 
     @asynccontextmanager

@@ -419,7 +419,9 @@ def _bind_agent(request: Request, agent: str) -> None:
     """Have the request act as this agent, if it is one that agents may make and names no other."""
     path, reads = request.scope["route"].path, request.method in _SAFE_METHODS
     if not path.startswith(_AGENTS_READ if reads else _AGENTS_WRITE):
-        raise Forbidden("a credential of an agent reads tasks, and writes boards, locks, its own notes and steps")
+        raise Forbidden(
+            "an agent's credential may read tasks and write boards, locks, its own notes and steps, and nothing else"
+        )
     named = request.headers.get("tenuto-agent")
     if named is not None and named.encode("latin-1") != agent.encode():
         raise ScopeMismatch("agent")

@@ -68,7 +68,7 @@ async def _receive(request: Request, gateways: Sequence[Gateway]) -> Response:
         gateway = _addressed(gateways, delivery)
         answer = await gateway.receive(delivery)
     except (QueueFull, Unavailable) as error:
-        _log.warning("a delivery has to be sent again: %s", error)
+        _log.warning("a delivery must be sent again: %s", error)
         raise
     except DeliveryRefused as refused:
         _log.warning("a delivery is refused: %s", refused)

@@ -41,7 +41,7 @@ class StopView(View, frozen=True, kw_only=True):
 
 
 class AssistantList(View, frozen=True, kw_only=True):
-    """Who can be talked to."""
+    """The assistants that the caller can talk to."""
 
     assistants: list[AssistantView]
 
@@ -134,7 +134,7 @@ def encode_event(event: ChatEvent, event_id: str | None = None) -> ServerSentEve
 
 @routes.get("/assistants", describe(AssistantList))
 async def list_assistants(request: Request) -> Response:
-    """Who can be talked to."""
+    """The assistants that the caller can talk to."""
     await asking(request)
     talk = service(request).chat
     known = talk.assistants
@@ -153,7 +153,7 @@ async def list_traces(request: Request) -> Response:
     if asked.session_id is not None:
         found = await session_traces(store, scope, asked.session_id, asked.limit, asked.before, wanted)
     elif asked.before is not None:
-        raise Invalid("before: counts the turns of one session; name it")
+        raise Invalid("before: needs session_id, since it counts the turns of one session")
     else:
         found = await latest_traces(store, sessions(request), scope, asked.limit, wanted)
     view = TraceView.brief if asked.brief else TraceView.of

@@ -22,7 +22,7 @@ routes = Router("goods")
 class GoodsAnswer(View, frozen=True, kw_only=True, rename="camel"):
     """The shop's answer; `queryTime` is in milliseconds, `traceId` null where nothing is kept.
 
-    `degraded` names what it had to do without.
+    `degraded` names what was missing.
     """
 
     code: int

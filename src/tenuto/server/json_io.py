@@ -115,7 +115,7 @@ def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str =
         # A name is repeated only where it looks like one; anything else may be what a user wrote.
         unknown = _FIELD_NAME.search(text)
         reason = f"the field {unknown[1]} is unknown" if unknown else "a field is unknown"
-        reason += f"; known are {', '.join(kind.__struct_fields__)}"
+        reason += f"; expected one of {', '.join(kind.__struct_fields__)}"
     else:
         choices = " or ".join(_allowed_values(get_type_hints(kind).get(where.partition("[")[0])))
         reason = "the value does not fit" + (f"; it may be {choices}" if choices else "")

@@ -20,7 +20,7 @@ routes = Router("memories", prefix="/v1")
 
 
 class PreferenceList(View, frozen=True, kw_only=True):
-    """The preferences that hold, the oldest first: memories of the kind `preference`."""
+    """The current preferences, oldest first: memories of the kind `preference`."""
 
     preferences: list[MemoryView]
 
@@ -66,7 +66,7 @@ async def forget_memories(request: Request) -> Response:
     memories, scope = await _open(request)
     asked = parse_query(request, ForgetQuery)
     if sum([asked.ids is not None, asked.session_id is not None, asked.all]) != 1:
-        raise Invalid("say which memories to forget: ids=…, session_id=… or all=true, one of them")
+        raise Invalid("name the memories to forget by exactly one of ids=…, session_id=… and all=true")
     ids = [one for one in (asked.ids or "").split(",") if one]
     forgotten = await memories.forget(
         scope, ids, session_id=asked.session_id or "", everything=asked.all, dry_run=asked.dry_run
@@ -80,7 +80,7 @@ async def search_memories(request: Request) -> Response:
     memories, scope = await _open(request)
     body = await body_of(request, SearchMemories)
     if not body.query.strip():
-        raise Invalid("query: it is empty")
+        raise Invalid("query: is empty")
     query = MemoryQuery(
         text=body.query,
         limit=body.limit,

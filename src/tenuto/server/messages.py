@@ -32,7 +32,7 @@ routes = Router("messages", prefix="/v1")
 
 
 class AppendResultView(View, frozen=True, kw_only=True):
-    """What became of a write; a `duplicate` stored nothing.
+    """The outcome of a write; a `duplicate` stored nothing.
 
     `kept` of the messages are stored. Those before them were `dropped`: they exceed the most that a session keeps.
     """

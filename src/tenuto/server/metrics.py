@@ -51,11 +51,9 @@ class Metrics:
         )
         self.failed_turns_in_a_row = 0
         self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._events = Counter("tenuto_session_events", "What happened to sessions", ["kind"], registry=self._registry)
+        self._events = Counter("tenuto_session_events", "Session events", ["kind"], registry=self._registry)
         self._turns = Counter("tenuto_turns", "Turns that ended", ["assistant", "outcome"], registry=self._registry)
-        self._degraded = Counter(
-            "tenuto_turns_degraded", "Answers that had to do without something", ["what"], registry=self._registry
-        )
+        self._degraded = Counter("tenuto_turns_degraded", "Degraded answers", ["what"], registry=self._registry)
         self._tokens = Counter(
             "tenuto_model_tokens", "Tokens that models read and wrote", ["model", "direction"], registry=self._registry
         )
@@ -145,7 +143,7 @@ class _ModelCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
-            "tenuto_model_calls", "Calls of providers' models, by what became of them", labels=["model", "outcome"]
+            "tenuto_model_calls", "Calls of providers' models, by outcome", labels=["model", "outcome"]
         )
         for calls in self._calls:
             family.add_metric([calls.name, _ANSWERED], calls.answered)
@@ -163,18 +161,16 @@ class _DetectorCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         counts = self._outside.counts
         asked = CounterMetricFamily(
-            "tenuto_detector_requests", "Texts for the outside detector, by what became of them", labels=["result"]
+            "tenuto_detector_requests", "Texts sent to the external detector, by outcome", labels=["result"]
         )
         for result in self._outside.RESULTS:
             asked.add_metric([result], counts.get(result, 0))
         yield asked
         yield CounterMetricFamily(
-            "tenuto_detector_matches", "Values that only the outside detector saw", value=counts.get("matches", 0)
+            "tenuto_detector_matches", "Values that only the external detector found", value=counts.get("matches", 0)
         )
         yield GaugeMetricFamily(
-            "tenuto_detector_circuit_open",
-            "Whether it failed too often and is left alone",
-            value=self._outside.circuit_open,
+            "tenuto_detector_circuit_open", "Whether its circuit breaker is open", value=self._outside.circuit_open
         )
 
 
@@ -187,7 +183,7 @@ class _ScanCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("tenuto_privacy_scans", "Scheduled privacy scans", value=self._scan.scans)
         found = GaugeMetricFamily(
-            "tenuto_privacy_violations", "Values against the policy in the last scheduled scan", labels=["sink"]
+            "tenuto_privacy_violations", "Values that violated the policy in the last scheduled scan", labels=["sink"]
         )
         for sink in Sink:
             found.add_metric([sink.value], self._scan.violations[sink])
@@ -201,13 +197,15 @@ class _BreakerCollector(Collector):
         self._circuit = circuit
 
     def collect(self) -> Iterator[Metric]:
-        stands = GaugeMetricFamily("tenuto_store_circuit_state", "Where the store's breaker stands", labels=["state"])
+        stands = GaugeMetricFamily(
+            "tenuto_store_circuit_state", "State of the store's circuit breaker", labels=["state"]
+        )
         for state in BreakerState:
             stands.add_metric([state.value], self._circuit.state is state)
         yield stands
         yield CounterMetricFamily(
             "tenuto_store_rejected_calls",
-            "Calls that were not made since the store had stopped answering",
+            "Calls rejected while the store's circuit breaker was open",
             value=self._circuit.rejected,
         )
 
@@ -221,12 +219,14 @@ class _JournalCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         state = self._journal.status
         yield GaugeMetricFamily(
-            "tenuto_journal_waiting", "Turns that wait for the store to be back", value=state.waiting
+            "tenuto_journal_waiting", "Turns waiting in the journal for the store", value=state.waiting
         )
         yield GaugeMetricFamily(
-            "tenuto_journal_quarantined", "Turns that the store can never take", value=state.quarantined
+            "tenuto_journal_quarantined", "Quarantined turns: the store can never accept them", value=state.quarantined
         )
-        yield CounterMetricFamily("tenuto_journal_replayed", "Turns brought to the store", value=state.replayed)
+        yield CounterMetricFamily(
+            "tenuto_journal_replayed", "Turns delivered from the journal to the store", value=state.replayed
+        )
 
 
 class _CacheCollector(Collector):

@@ -29,7 +29,7 @@ _LOADED: Final = 1000
 
 
 class NpcAnswer(View, frozen=True, kw_only=True):
-    """A character's answer. `degraded` names what it had to do without; `trace_id` is null where nothing is kept."""
+    """A character's answer. `degraded` names what was missing; `trace_id` is null if nothing is stored."""
 
     trace_id: str | None
     session_id: str

@@ -35,12 +35,12 @@ _ABOUT: Final = (
     "server's own machine need none."
 )
 _REASONS: Final = {
-    400: "The request does not fit; `detail` names the field.",
-    401: "A credential is needed, and none that holds was shown.",
-    403: "The request names a tenant, site or user that the credential does not stand for, or needs another role.",
-    404: "There is no such session, task or memory for this caller, or nothing in it that goes by this name.",
+    400: "The request is invalid; `detail` names the field.",
+    401: "The request has no valid credential.",
+    403: "The credential is for another tenant, site or user than the request names, or lacks the role.",
+    404: "There is no such session, task or memory for this caller, or no such entry in it.",
     408: "The request did not arrive in time.",
-    409: "The request contradicts what is stored or under way.",
+    409: "The request conflicts with stored data or a running operation.",
     413: "The request or a message in it is too large.",
     429: "The caller asks too often; see Retry-After.",
     431: "The headers are too large or too many.",
@@ -62,26 +62,34 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     ("X-Channel", "Where a chat takes place.", _ANY_TEXT),
     ("X-Chat-ID", "The chat to act for: what is made in it belongs to all its members.", _ANY_TEXT),
     ("X-Thread-ID", "The thread within the chat.", _ANY_TEXT),
-    ("Idempotency-Key", "With the same key a write happens once; with another body it is refused.", _TEXT),
-    ("Tenuto-Agent", "The agent that asks, where the body does not name it.", _TEXT),
-    ("If-None-Match", "`*` where nothing may stand there yet.", {"type": "string", "enum": ["*"]}),
-    ("Last-Event-ID", "The last event that was seen.", {"type": "string", "pattern": f"^{EVENT_ID}$"}),
-    ("If-Match", "The version the change is meant for.", {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'}),
+    (
+        "Idempotency-Key",
+        "A repeated write with the same key has no further effect; with another body it is refused.",
+        _TEXT,
+    ),
+    ("Tenuto-Agent", "The agent that makes the request, if the body does not name it.", _TEXT),
+    ("If-None-Match", "`*` if the entry must not exist yet.", {"type": "string", "enum": ["*"]}),
+    ("Last-Event-ID", "The last event received.", {"type": "string", "pattern": f"^{EVENT_ID}$"}),
+    (
+        "If-Match",
+        "The version that the change applies to.",
+        {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'},
+    ),
 )
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
 _PARTS_OF_PATHS: Final = {
     "assistant": "The assistant's name.",
-    "session_id": "The session's id, percent-encoded where it holds a slash or other odd characters.",
-    "turn_id": "The `turn_id` that the turn's beginning answered.",
-    "trace_id": "The `trace_id` that the turn's answer named.",
-    "user_id": "The user's id, percent-encoded where it holds odd characters.",
-    "name": "The attribute's name, percent-encoded where it holds odd characters.",
+    "session_id": "The session's id, percent-encoded if it contains a slash or other special characters.",
+    "turn_id": "The `turn_id` from the answer that began the turn.",
+    "trace_id": "The `trace_id` from the turn's answer.",
+    "user_id": "The user's id, percent-encoded if it contains special characters.",
+    "name": "The attribute's name, percent-encoded if it contains special characters.",
     "task_id": "The task's id.",
     "memory_id": "The memory's id.",
     "key_id": "The API key's id, not its secret.",
     "step": "The id of a step of the task's plan.",
-    "key": "The key on the board or among the notes, percent-encoded where it holds odd characters.",
-    "agent": "The agent's name, percent-encoded where it holds odd characters.",
+    "key": "The key on the board or among the notes, percent-encoded if it contains special characters.",
+    "agent": "The agent's name, percent-encoded if it contains special characters.",
 }
 
 # A message has words; an object with `messages` is read as a batch.

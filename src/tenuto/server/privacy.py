@@ -219,7 +219,7 @@ async def _operator(request: Request, what: str) -> AuthContext:
 def _check_can_reveal(admission: AuthContext) -> None:
     if admission.caller is None:
         raise Forbidden(
-            f"revealing needs a credential with the role {KeyRole.REVEAL}, and this server asks for none: "
+            f"revealing needs a credential with the role {KeyRole.REVEAL}, but this server requires no credentials: "
             f"tenuto keys create --role {KeyRole.REVEAL} makes one, and from then on every request needs a key"
         )
     if not admission.caller.reveals:

@@ -54,7 +54,7 @@ _RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
 _RETRY_BUSY: Final = timedelta(seconds=5)
 _HTTP: Final = {
     404: ("not_found", "there is nothing at this address"),
-    405: ("method_not_allowed", "this address does not know the method"),
+    405: ("method_not_allowed", "this address does not support the method"),
 }
 
 
@@ -87,7 +87,7 @@ class ScopeMismatch(AccessDenied):
     code = "scope_mismatch"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the {what} named in the request is not the one this credential stands for")
+        super().__init__(f"the {what} named in the request is not the one that this credential is for")
 
 
 class Forbidden(AccessDenied):

@@ -102,7 +102,7 @@ class ExportQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class UsageBody(RequestBody, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
-    """What something cost. `cost_usd` is exact to a billionth; as a string it stays exact on the way."""
+    """What something cost. `cost_usd` is exact to a billionth; as a string it stays exact in transit."""
 
     tokens: Count = 0
     cost: Cost = Decimal(0)
@@ -142,7 +142,7 @@ class CreateSession(RequestBody, frozen=True, kw_only=True):
 
 
 class TurnChanges(RequestBody, frozen=True, kw_only=True):
-    """Changes to a session's head that come with a turn's end: only what is named changes."""
+    """Changes to a session's head at the end of a turn; fields that are left out keep their values."""
 
     title: Title | UnsetType = UNSET
     status: Status | UnsetType = UNSET
@@ -157,7 +157,7 @@ class TurnChanges(RequestBody, frozen=True, kw_only=True):
 
 
 class ChangeSession(TurnChanges, frozen=True, kw_only=True):
-    """Changes to a session's head: only what is named changes."""
+    """Changes to a session's head; fields that are left out keep their values."""
 
     EXAMPLE = {"title": "Two weeks in Lisbon", "context": {"language": None}}
 
@@ -186,7 +186,7 @@ class AppendMessages(RequestBody, frozen=True, kw_only=True):
 
 
 class ForkSession(RequestBody, frozen=True, kw_only=True):
-    """Where to branch off: with everything up to and including message `at`, or all of it."""
+    """Where to fork: everything up to and including message `at` is copied, or everything."""
 
     EXAMPLE = {"at": 4, "title": "What if"}
 
@@ -218,7 +218,7 @@ class _MessagesBody(RequestBody, frozen=True, kw_only=True):
 
 
 class BeginTurnBody(_MessagesBody, frozen=True, kw_only=True):
-    """A turn's beginning: the words (none, to answer anew) and how many messages to bring at most."""
+    """Begins a turn: the text (none, to answer again) and the maximum number of messages to return."""
 
     EXAMPLE = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 
@@ -226,7 +226,7 @@ class BeginTurnBody(_MessagesBody, frozen=True, kw_only=True):
 
 
 class BeginAnyTurnBody(BeginTurnBody, frozen=True, kw_only=True):
-    """A turn's beginning that says itself for which session; without one, a new session begins."""
+    """Begins a turn in the session that it names; without one, in a new session."""
 
     session_id: Name | None = None
     tenant_id: Tenant | None = None
@@ -414,7 +414,7 @@ class ForgetQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class AddMemory(RequestBody, frozen=True, kw_only=True):
-    """Something to remember. Of two memories with the same `subject` the later one holds."""
+    """Something to remember. A later memory with the same `subject` replaces an earlier one."""
 
     EXAMPLE = {"text": "I live in Bologna with my two cats.", "kind": "fact", "subject": "home town"}
 
@@ -424,7 +424,7 @@ class AddMemory(RequestBody, frozen=True, kw_only=True):
 
 
 class ChangeMemory(RequestBody, frozen=True, kw_only=True):
-    """Changes to a memory: only what is named changes."""
+    """Changes to a memory; fields that are left out keep their values."""
 
     EXAMPLE = {"text": "I live in Ferrara with my two cats."}
 
@@ -433,7 +433,7 @@ class ChangeMemory(RequestBody, frozen=True, kw_only=True):
 
 
 class SetPreferences(RequestBody, frozen=True, kw_only=True):
-    """All preferences that shall hold: what is not among them is forgotten."""
+    """The complete set of preferences: others are forgotten."""
 
     EXAMPLE = {"preferences": ["Answer in Italian.", "Keep answers short."]}
 
@@ -459,7 +459,7 @@ class SearchMemories(RequestBody, frozen=True, kw_only=True):
 
 
 class OpenTask(RequestBody, frozen=True, kw_only=True):
-    """A task to open; `session_id` names the talk it came out of. With a `plan` it is run."""
+    """A task to open; `session_id` names the conversation that it comes from. With a `plan` it is run."""
 
     EXAMPLE = {
         "type": "contract_review",
@@ -482,7 +482,7 @@ class OpenTask(RequestBody, frozen=True, kw_only=True):
 
 
 class ChangeTask(RequestBody, frozen=True, kw_only=True):
-    """How far a task is; its end may have a result. With `if_version`, of that version only."""
+    """The new status of a task; an end may have a result. With `if_version`, only if the task has that version."""
 
     EXAMPLE = {"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}}
 
@@ -492,7 +492,7 @@ class ChangeTask(RequestBody, frozen=True, kw_only=True):
 
 
 class ResumeTask(RequestBody, frozen=True, kw_only=True):
-    """Where to begin again: with this step and all that come after it; without one, with the steps that failed."""
+    """Where to resume: at this step and all that come after it; without one, at the failed steps."""
 
     EXAMPLE = {"from_step": "read"}
 
@@ -508,7 +508,7 @@ class AnswerStep(RequestBody, frozen=True, kw_only=True):
 
 
 class CompleteStep(RequestBody, frozen=True, kw_only=True):
-    """What an agent elsewhere made of its step."""
+    """The result that a remote agent made of its step."""
 
     EXAMPLE = {"output": {"clauses": [7, 12]}}
 
@@ -516,7 +516,7 @@ class CompleteStep(RequestBody, frozen=True, kw_only=True):
 
 
 class FailStep(RequestBody, frozen=True, kw_only=True):
-    """Why an agent elsewhere could not do its step: a code of its own, in small letters and underscores. `attempt` is
+    """Why a remote agent could not do its step: a code of its own, in small letters and underscores. `attempt` is
     `attempts` of the step as the agent read it: with it, the request can be repeated safely."""
 
     code: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z_]{0,39}$")] = "agent_failed"
@@ -540,8 +540,8 @@ class ContextQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class WriteEntry(RequestBody, frozen=True, kw_only=True):
-    """What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that
-    of the agent's lock, and an `if_version` of 0 demands that nothing stands there."""
+    """The new value of a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that
+    of the agent's lock, and an `if_version` of 0 requires that the key has no value yet."""
 
     EXAMPLE = {"agent": "labour-law", "value": {"clause": 7, "months": 12}}
 
@@ -572,7 +572,7 @@ class Increment(RequestBody, frozen=True, kw_only=True):
 
 
 class LockKey(RequestBody, frozen=True, kw_only=True):
-    """For how many seconds to have a key, a minute where nothing is said; with its `token` a lock is held on."""
+    """For how many seconds to lock a key, by default one minute; with its `token`, a lock is extended."""
 
     EXAMPLE = {"agent": "labour-law", "seconds": 30}
 
@@ -594,7 +594,7 @@ class UnlockQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class WriteNote(RequestBody, frozen=True, kw_only=True):
-    """What an agent notes for itself; an `if_version` of 0 demands that there is no such note."""
+    """A note that an agent makes for itself; an `if_version` of 0 requires that it does not exist yet."""
 
     EXAMPLE = {"value": "ask for annex B"}
 

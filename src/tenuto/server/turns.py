@@ -37,11 +37,11 @@ class TurnNotFound(NotFound):
     code: ClassVar[str] = "turn_not_found"
 
     def __init__(self) -> None:
-        super().__init__("this is no turn_id that a turn's beginning answered")
+        super().__init__("this turn_id comes from no answer that began a turn")
 
 
 class LeaseView(View, frozen=True, kw_only=True):
-    """A lease that holds on."""
+    """A renewed lease."""
 
     turn_id: str
     lease_until: datetime | None

@@ -165,7 +165,7 @@ def _decode_json(line: bytes) -> Json:
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise InvalidJson("the export, or a line of it, is not JSON that can be read") from None
+        raise InvalidJson("the export, or a line of it, is not valid JSON") from None
 
 
 def _message_list(whole: JsonObject) -> Iterable[Json]:
@@ -177,7 +177,7 @@ def _message_list(whole: JsonObject) -> Iterable[Json]:
 
 def _check_head(head: Json) -> JsonObject:
     if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("session"), dict):
-        raise InvalidJson("this is no export of a session")
+        raise InvalidJson("this is not an export of a session")
     if head.get("version") != FORMAT_VERSION:
         raise Invalid(f"the export is of another version than {FORMAT_VERSION}, the one this release reads")
     return head
@@ -188,7 +188,7 @@ def _new_session(session: JsonObject) -> NewSession:
     try:
         return msgspec.convert(wanted, NewSession)
     except msgspec.ValidationError as exc:
-        raise Invalid(f"the export's session is not sound: {exc}") from None
+        raise Invalid(f"the export's session is invalid: {exc}") from None
 
 
 def _usage(session: JsonObject) -> Usage:
@@ -206,4 +206,4 @@ def _status(session: JsonObject) -> Status:
     try:
         return Status(session.get("status", Status.ACTIVE))
     except ValueError:
-        raise Invalid("the export's status is none of ours") from None
+        raise Invalid("the export's status is unknown") from None

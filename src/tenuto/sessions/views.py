@@ -115,11 +115,9 @@ class SessionList(View, frozen=True, kw_only=True):
 
 
 class MessageView(View, frozen=True, kw_only=True):
-    """A stored message; fields that only its sender knows stand beside ours.
-
-    Those of them that have a name of ours are in `extra_fields`.
-    `redacted` in its metadata counts the private values that marks stand for, by type; `redacted_at` is there if they
-    were removed after the message was stored.
+    """A stored message; unknown fields of its sender are at the same level. Those with the name of a field of tenuto
+    are in `extra_fields`. `redacted` in its metadata counts the private values that placeholders replace, by type;
+    `redacted_at` is there if they were removed after the message was stored.
     """
 
     id: str
@@ -212,7 +210,7 @@ class UsageView(View, frozen=True, kw_only=True):
 
 
 class AssistantUsageView(UsageView, frozen=True, kw_only=True):
-    """The usage of an assistant; null stands for titles and summaries."""
+    """The usage of an assistant; null is for titles and summaries."""
 
     assistant: str | None
 
@@ -286,9 +284,9 @@ _Parts: TypeAlias = Annotated[list[Json], Meta(extra_json_schema={"items": {"$re
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message: a role and its words, as `text`, `content` (text or parts) or `parts`.
+    """A message: a role and its text, as `text`, `content` (text or parts) or `parts`.
 
-    Fields we do not know are kept and come back unchanged.
+    Unknown fields are kept and returned unchanged.
     """
 
     role: Role

@@ -205,7 +205,7 @@ class Circuit:
         at.record_failure(generation)
         if at.state is not was:
             rest = self._policy.reset.total_seconds()
-            log.warning("the session store does not answer: it is left alone for %g s", rest)
+            log.warning("the session store does not answer: calls are rejected for %g s", rest)
 
 
 class _BreakerSessions:

@@ -327,7 +327,7 @@ def reseal_messages(cipher: Cipher, source: Session, fork: Session, messages: It
 
 
 def _digest_fingerprint(cipher: Cipher, session_id: str, once: IdempotencyKey | None) -> IdempotencyKey | None:
-    """A keyed digest of the fingerprint, which is a plain digest of the text and could be guessed."""
+    """A keyed digest of the fingerprint, which is a plain digest of the text and can be guessed."""
     if once is None:
         return None
     return IdempotencyKey(

@@ -66,7 +66,7 @@ class AgentThreads:
         calls = {call.ended: call for thread in self._all for call in thread.calls}
         late = (await asyncio.wait(calls, timeout=self._end))[1] if calls else ()
         for ended in late:
-            _log.warning("agent %s ignores its cancellation and is left behind", calls[ended].agent)
+            _log.warning("agent %s ignores its cancellation; its thread was abandoned", calls[ended].agent)
         for thread in self._all:
             thread.stop()
             thread.leave_behind()

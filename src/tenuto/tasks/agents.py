@@ -261,7 +261,7 @@ class Agents:
         check_id(name, "the agent's name")
         _check_agent(name, given)
         if self._agents.setdefault(name, given) is not given:
-            raise Invalid(f"there are two agents of the name {name}")
+            raise Invalid(f"there are two agents named {name}")
 
     def get(self, name: str) -> AgentFunction:
         """The agent of a name, as a function.
@@ -294,7 +294,7 @@ def load_agents(folder: Path) -> dict[str, Any]:
             continue
         for name, named in _agents_of(path):
             if found.setdefault(name, named) is not named:
-                raise InvalidSetting(_SETTING, f"{path.name}: there are two agents of the name {name}")
+                raise InvalidSetting(_SETTING, f"{path.name}: there are two agents named {name}")
     return found
 
 
@@ -337,7 +337,7 @@ def _check_agent(name: str, given: object) -> None:
     if _is_pydantic_agent(given):
         return
     if not inspect.iscoroutinefunction(given):
-        raise Invalid(f"the agent {name} is no `async def` function, and no agent of Pydantic AI")
+        raise Invalid(f"the agent {name} is neither an `async def` function nor a Pydantic AI agent")
     try:
         inspect.signature(given).bind(None)
     except TypeError:

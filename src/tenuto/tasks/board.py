@@ -120,7 +120,7 @@ class Board:
         token: int | None = None,
         idempotency_key: IdempotencyKey | str | None = None,
     ) -> BoardEntry:
-        """Set the value of a key. `if_version=0` demands that it has none.
+        """Set the value of a key. `if_version=0` requires that it has none.
 
         A repeated `idempotency_key` changes nothing and returns the entry as it is, also when another agent has written
         it since; an entry knows the last twenty such keys. With a fingerprint beside it, the key is for that request
@@ -261,7 +261,7 @@ class Board:
         """
         lease = self._policy.lock_lease if lease is None else lease
         if not _is_valid_lease(lease, self._policy.task_retention):
-            raise Invalid("a lock is held for a timedelta: longer than nothing, and no longer than a task lives")
+            raise Invalid("a lock is held for a timedelta greater than zero and no longer than a task lives")
         holder = await self._authorize(key, agent)
 
         def lock_record(kept: BoardRecord) -> BoardRecord:

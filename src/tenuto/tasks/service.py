@@ -222,7 +222,7 @@ class Tasks:
         stored = parse_plan(filed.record.plan)
         if written and stored != plan:
             await room.plan.remove(_PLAN)
-            raise PlanInvalid(None, "holds what the privacy policy replaces; that belongs into the goal or the board")
+            raise PlanInvalid(None, "holds what the privacy policy replaces; put that into the goal or on the board")
         return stored
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:

@@ -238,7 +238,7 @@ class StepRunner:
         An attempt that fails since the store does not answer is made again, as all that the engine does.
         """
         if run.takeovers > self._policy.takeovers:
-            lost = TaskError(code="worker_lost", message="its workers died again and again", step=step.id)
+            lost = TaskError(code="worker_lost", message="its workers died repeatedly", step=step.id)
             return await steps.fail(step, token, lost)
         while True:
             try:
@@ -360,7 +360,9 @@ class StepRunner:
     async def _end_wait(self, steps: Steps, task: Task, step: Step, token: int) -> StepRun:
         """Fail a question whose time is over."""
         over = self._is_over(task)
-        code, why = ("task_timeout", "the task's time is over") if over else ("input_timeout", "no answer came in time")
+        code, why = (
+            ("task_timeout", "the task ran out of time") if over else ("input_timeout", "no answer came in time")
+        )
         if step.remote and not over:
             code, why = "step_timeout", "the agent took too long"
         return await steps.fail(step, token, TaskError(code=code, message=why, step=step.id))
@@ -404,7 +406,7 @@ class _OutOfTime(Exception):
     """An agent took too long."""
 
     def __init__(self, code: str) -> None:
-        super().__init__("the agent took too long" if code == "step_timeout" else "the task's time is over")
+        super().__init__("the agent took too long" if code == "step_timeout" else "the task ran out of time")
         self.why = code
 
 

@@ -58,7 +58,7 @@ class ConditionView(View, frozen=True, kw_only=True):
 
 
 class StepView(View, frozen=True, kw_only=True):
-    """A step of a task's plan, and what became of it so far. `timeout` and `backoff` are seconds; a step without a
+    """A step of a task's plan, and its state so far. `timeout` and `backoff` are seconds; a step without a
     `timeout` has that of the installation."""
 
     id: str

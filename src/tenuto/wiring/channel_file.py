@@ -34,7 +34,7 @@ def read_apps(path: Path, platform: str, app: type[_App]) -> tuple[_App, ...]:
     listed = _load(path)
     unknown = next((name for name in listed if name not in _PLATFORMS), None)
     if unknown is not None:
-        raise InvalidSetting(_SETTING, f"{path}: {unknown} is unknown; known are {', '.join(_PLATFORMS)}")
+        raise InvalidSetting(_SETTING, f"{path}: {unknown} is unknown; expected one of {', '.join(_PLATFORMS)}")
     tables = listed.get(platform, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise InvalidSetting(_SETTING, f"{path}: write [[{platform}]] with two brackets, once for each app")

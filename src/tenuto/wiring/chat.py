@@ -229,7 +229,7 @@ def _custom_assistants(settings: Settings, given: Sequence[Assistant]) -> Iterat
 def _check_types(assistant: Assistant) -> None:
     unknown = sorted(set(assistant.policies.privacy_also) - ON_REQUEST)
     if unknown:
-        why = f"{unknown[0][:32]!a} is no type that is looked for on request: {', '.join(sorted(ON_REQUEST))}"
+        why = f"{unknown[0][:32]!a} is not a type that can be searched on request: {', '.join(sorted(ON_REQUEST))}"
         raise InvalidSetting("privacy_also", f"{why} (assistant {assistant.name})")
 
 

@@ -61,7 +61,7 @@ async def open_encryption(settings: Settings, state: StateStore, clock: Clock, r
         return None
     ciphers = open_ciphers(settings, state, clock)
     if ciphers is None:
-        raise InvalidSetting("privacy_key", "is needed: the store holds sealed records. Set it, or privacy_key_file")
+        raise InvalidSetting("privacy_key", "is needed: the store holds encrypted records. Set it, or privacy_key_file")
     await _check_key(ciphers, create=settings.encryption and not read_only)
     if settings.encryption and not marked and not read_only:
         await mark_sealed(state)
@@ -79,7 +79,7 @@ async def _check_key(ciphers: TenantCiphers, *, create: bool) -> None:
         else:
             await ciphers.check(SYSTEM)
     except MasterKeyMissing as missing:
-        why = f"the store was sealed with another master key, of the fingerprint {missing.fingerprint}"
+        why = f"the store was encrypted with another master key, with the fingerprint {missing.fingerprint}"
         raise InvalidSetting("privacy_key", why) from None
 
 

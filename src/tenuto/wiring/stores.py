@@ -162,7 +162,7 @@ async def _backend(
     except StoreUnavailable:
         if read_only or not settings.breaker_failures or not _may_begin_away(settings, folder):
             raise
-    log.warning("the store does not answer: beginning with the turns that wait for it in the journal")
+    log.warning("the store does not answer: starting with the turns in the journal")
     backend = await open_now(prepare=False)
     return backend, partial(_prepare, backend)
 
@@ -180,4 +180,4 @@ async def _prepare(backend: Backend) -> None:
     if isinstance(backend, Preparable):
         await backend.prepare()
     if await has_sealed_records(backend.state):
-        raise Unavailable("session store", "holds sealed records: start again with the key that opens them")
+        raise Unavailable("session store", "holds encrypted records: restart with the key that decrypts them")

@@ -68,8 +68,8 @@ async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> No
     others = [order["id"] for order in ann.outcome.data["orders"]]
 
     for number in others:
-        assert await bob.ask(f"where is my order {number}?") == "Among your orders there is none with that number."
-        assert "none with that number" in await bob.ask(f"I complain about order {number}")
+        assert await bob.ask(f"where is my order {number}?") == "None of your orders has that number."
+        assert "None of your orders has that number" in await bob.ask(f"I complain about order {number}")
     for made_up in ({"user": "1001"}, {"user_id": "1001", "order": others[0]}, {"scope": {"user": "1001"}}):
         with pytest.raises(Invalid):
             await bob.call("my_orders", made_up)

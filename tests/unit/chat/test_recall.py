@@ -205,4 +205,4 @@ async def test_the_offline_model_quotes_what_fits_by_its_date_alone() -> None:
     answer = "".join([getattr(event, "text", "") async for event in OfflineModel().stream_answer(request, ())])
 
     assert f"You said yesterday: “{BOLOGNA}”" in answer
-    assert "It is noted: “Ann owes the shop 300 euros.”" in answer
+    assert "My notes say: “Ann owes the shop 300 euros.”" in answer

@@ -95,7 +95,7 @@ def test_steps_follow_each_other() -> None:
 def test_a_turn_without_a_model_has_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
     show_manifest(None)
 
-    assert "No model was asked" in capsys.readouterr().out
+    assert "No model was called" in capsys.readouterr().out
 
 
 def test_the_list_names_kind_fate_reason_tokens_and_which_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
         (("copy", SOURCE, "memory://"), "a store in memory is gone when the command ends"),
         (("copy", "memory://", "sqlite:///none.db"), "a store in memory is gone when the command ends"),
         (("copy", "postgresql://u:pass@127.0.0.1:1/x", SOURCE), "store at postgresql://u:***@127.0.0.1:1/x does not"),
-        (("backup", "other.db"), "exists already"),
+        (("backup", "other.db"), "already exists"),
         (("backup", "b.db", "--store", "sqlite:///none.db"), "there is no file"),
         (("backup", "b.db", "--store", "redis://localhost"), "only SQLite is backed up here"),
     ):

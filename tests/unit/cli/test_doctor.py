@@ -215,7 +215,7 @@ def test_what_is_no_address_is_an_invalid_setting(url: str) -> None:
     _, others, _ = examined(env={"TENUTO_MODEL": "ollama:llama3", "OLLAMA_BASE_URL": url})
 
     assert (code, checks["chat"]["status"], others["chat"]["status"]) == (1, "error", "error")
-    assert checks["chat"]["message"].startswith("model_base_url: is no address")
+    assert checks["chat"]["message"].startswith("model_base_url: ")
 
 
 def test_the_doctor_tells_who_answers_and_how() -> None:
@@ -232,13 +232,13 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
             }
         )
 
-    assert checks["model"]["message"].startswith("offline: it needs no key")
+    assert checks["model"]["message"].startswith("offline: needs no key")
     assert checks["assistants"]["message"] == "general (default), goods, npc, legal"
-    assert checks["prompt"]["message"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
+    assert checks["prompt"]["message"] == "8,192 tokens: 7,168 for the input, 1,024 for the reply"
     asked = f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key answers in "
     assert (chosen["model"]["status"], chosen["model"]["message"].startswith(asked)) == ("ok", True)
     assert chosen["assistants"]["message"] == "general, goods (default), npc, legal"
-    assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 to show")
+    assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 for the input")
 
 
 def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
@@ -251,10 +251,10 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
     ]
 
     assert said == [
-        "local compares talk by meaning (no assistant asks for it: none sets a relevance)",
-        "local compares talk by meaning (asked by weather)",
-        "none, talk is compared by words; as it is set (asked by weather)",
-        "ollama:nomic-embed-text compares talk by meaning (no assistant asks for it: none sets a relevance)",
+        "local compares texts by meaning (not used: no assistant sets a relevance)",
+        "local compares texts by meaning (used by weather)",
+        "none, texts are compared by words; turned off by a setting (used by weather)",
+        "ollama:nomic-embed-text compares texts by meaning (not used: no assistant sets a relevance)",
     ]
 
 
@@ -375,7 +375,7 @@ def test_a_value_in_force_is_shown_with_its_source_and_never_as_off() -> None:
     assert shown["keep_verbatim"].source.startswith("set; goods: 20")
     assert shown["compress_at"].source.startswith("preset multi_agent; goods: off; npc: off")
     assert (shown["lease"].source, shown["preset"].source) == ("default", "set")
-    assert shown["tasks_database"] == ("beside the store", "default")
+    assert shown["tasks_database"] == ("next to the store", "default")
     assert (shown["memories_without_user"].value, shown["summarizer_model"]) == ("false", ("offline", "as model"))
 
 

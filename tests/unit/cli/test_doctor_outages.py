@@ -40,9 +40,9 @@ def test_breaker_and_journal_are_told_though_the_store_is_away(tmp_path: Path) -
     checks = _examined(tmp_path)
 
     assert checks["store"]["status"] == "error"
-    assert checks["breaker"]["message"] == "after 5 calls in a row without an answer the store is left alone for 30s"
+    assert checks["breaker"]["message"] == "after 5 calls in a row without an answer, calls are rejected for 30s"
     assert checks["journal"]["status"] == "ok"
-    assert checks["journal"]["message"].endswith(": 0 turns waiting, 0 set aside")
+    assert checks["journal"]["message"].endswith(": 0 turns waiting, 0 quarantined")
 
 
 def test_a_breaker_that_is_off_is_a_note(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ async def test_turns_that_wait_are_counted(tmp_path: Path) -> None:
 
     journal = (await asyncio.to_thread(_examined, tmp_path))["journal"]
 
-    assert (journal["status"], "1 turn waiting, 0 set aside" in journal["message"]) == ("warning", True)
-    assert "as soon as it answers" in journal["advice"]
+    assert (journal["status"], "1 turn waiting, 0 quarantined" in journal["message"]) == ("warning", True)
+    assert "as soon as the store answers" in journal["advice"]
 
 
 async def test_turns_of_a_store_that_moved_are_found(tmp_path: Path) -> None:

@@ -107,3 +107,20 @@ def test_age_counts_in_its_largest_unit() -> None:
 
 def test_counting_words() -> None:
     assert [pluralize(n, "turn") for n in (0, 1, 1200)] == ["0 turns", "1 turn", "1,200 turns"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "terminal", "shown"), [("80", True, "…000000a1"), ("150", True, "{id}"), ("80", False, "{id}")]
+)
+def test_only_a_narrow_terminal_gets_the_ends_of_ids(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str, terminal: bool, shown: str
+) -> None:
+    made, chosen = "0198c0de-0001-7000-8000-0000000000a1", "a-name-that-a-caller-chose"
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+
+    rows = [(name, "A title of some length", "active", "12") for name in (made, chosen)]
+    show_table(("ID", "TITLE", "STATUS", "A COLUMN OF NUMBERS"), rows, flexible="TITLE", ids="ID")
+
+    first, second = (line.split()[0] for line in capsys.readouterr().out.splitlines()[1:])
+    assert (first, second) == (shown.format(id=made), chosen)

@@ -88,7 +88,7 @@ def test_a_condition_tells_true_from_one_and_an_absent_key_from_null() -> None:
     ("steps", "said"),
     [
         ([{"id": "a"}, {"id": "a"}], "step a has the id of another step"),
-        ([{"id": "a", "after": ["b"]}], "step a comes after b, which is no step"),
+        ([{"id": "a", "after": ["b"]}], "step a comes after b, which is not a step"),
         ([{"id": "a", "after": ["b"]}, {"id": "b", "after": ["a"]}], "step a comes after itself"),
         ([{"id": "a", "after": ["a"]}], "step a comes after itself"),
         ([{"id": "a", "output_key": "x"}, {"id": "b", "output_key": "x"}], "step b writes x as step a does"),
@@ -96,7 +96,7 @@ def test_a_condition_tells_true_from_one_and_an_absent_key_from_null() -> None:
         ([{"id": "a", "human_input": "really?"}], "step a needs either an agent or human_input"),
         ([{"id": "a", "agent": "human"}], "step a names the agent human"),
         ([{"id": "a", "retries": 1000}], "step a retries is not between"),
-        ([{"id": "a", "timeout": 0}], "step a timeout is not longer"),
+        ([{"id": "a", "timeout": 0}], "step a timeout is not greater"),
         ([{"id": "a", "when": {"key": "a", "value": 1}}], "step a has a condition on a"),
         ([{"id": "a", "when": {"key": "k", "operator": "in", "value": 1}}], "step a compares by `in`"),
         (

@@ -56,7 +56,7 @@ def test_windows_and_compression_carry_theirs() -> None:
 
 
 def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidSetting, match=r"preset: there is no 'shop'; there are platform"):
+    with pytest.raises(InvalidSetting, match=r"preset: there is no 'shop'; available: platform"):
         preset("shop")
 
 
@@ -175,16 +175,16 @@ def test_every_switch_and_every_optional_setting_takes_off() -> None:
     [
         ({"nope": 1}, "nope: there is no such setting"),
         ({"retenton": "1h"}, "retenton: there is no such setting; did you mean retention?"),
-        ({"max_messages": True}, "max_messages: 'True' does not fit"),
-        ({"retention": "soon"}, "retention: 'soon' is no duration"),
-        ({"retention": [1]}, "retention: '[1]' does not fit"),
+        ({"max_messages": True}, "max_messages: 'True' is not valid"),
+        ({"retention": "soon"}, "retention: 'soon' is not a duration"),
+        ({"retention": [1]}, "retention: '[1]' is not valid"),
         ({"lease": "999999999d"}, "lease"),
         ({"TENUTO_RETENTON": "3d"}, "TENUTO_RETENTON: there is no such setting; did you mean TENUTO_RETENTION?"),
-        ({"TENUTO_PORT": "http"}, "TENUTO_PORT: 'http' does not fit; wanted a whole number"),
+        ({"TENUTO_PORT": "http"}, "TENUTO_PORT: 'http' is not valid; expected a whole number"),
         ({"TENUTO_PORT": "70000"}, "port: 70000 is not between 0 and 65535"),
-        ({"TENUTO_TOUCH": "sometimes"}, "TENUTO_TOUCH: 'sometimes' does not fit; wanted read or write or never"),
-        ({"TENUTO_L1": "maybe"}, "TENUTO_L1: 'maybe' does not fit; wanted on or off"),
-        ({"TENUTO_RETENTION": "soon"}, "TENUTO_RETENTION: 'soon' is no duration"),
+        ({"TENUTO_TOUCH": "sometimes"}, "TENUTO_TOUCH: 'sometimes' is not valid; expected read or write or never"),
+        ({"TENUTO_L1": "maybe"}, "TENUTO_L1: 'maybe' is not valid; expected on or off"),
+        ({"TENUTO_RETENTION": "soon"}, "TENUTO_RETENTION: 'soon' is not a duration"),
         ({"TENUTO_STALE_AFTER": "40d", "TENUTO_PRESET": "channel"}, "stale_after: 40 days"),
         ({"TENUTO_RETENTION": "24h", "TENUTO_PRESET": "channel"}, "stale_after: 2 days"),
         ({"TENUTO_MAX_TURNS": "5", "TENUTO_PRESET": "goods_qa"}, "window_turns: the window of 10 is wider"),
@@ -200,7 +200,7 @@ def test_every_switch_and_every_optional_setting_takes_off() -> None:
         ({"TENUTO_MAX_MESSAGES": "-5"}, "max_messages: must be between 1 and"),
         ({"TENUTO_MAX_MESSAGES": "99999999999999999999"}, "max_messages: must be between 1 and"),
         ({"TENUTO_JWT_ISSUER": "https://issuer.example"}, "jwt_issuer: checks tokens, but none of"),
-        ({"MEMORY_MAX_MESSAGES": "many"}, "MEMORY_MAX_MESSAGES: 'many' does not fit"),
+        ({"MEMORY_MAX_MESSAGES": "many"}, "MEMORY_MAX_MESSAGES: 'many' is not valid"),
     ],
     ids=count(),
 )

@@ -147,7 +147,7 @@ async def test_an_unusable_answer_is_unavailable_and_quotes_nobody(answer: bytes
         with pytest.raises(Unavailable) as refused:
             await presidio.find(ANN, TEXT, "en")
 
-    assert "outside detector" in str(refused.value)
+    assert "external detector" in str(refused.value)
     assert "Ann" not in str(refused.value)
     assert SECRET_WORDS not in str(refused.value)
     assert refused.value.__cause__ is None
@@ -412,7 +412,7 @@ async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None
 
 
 @pytest.mark.parametrize(
-    "failure", [Unavailable("outside detector"), RuntimeError(SECRET_WORDS), KeyError(SECRET_WORDS)]
+    "failure", [Unavailable("external detector"), RuntimeError(SECRET_WORDS), KeyError(SECRET_WORDS)]
 )
 async def test_a_failing_detector_leaves_our_own_matches(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     detector = Scripted("Ann Lee")
@@ -447,7 +447,7 @@ async def test_a_slow_detector_is_not_waited_for(caplog: pytest.LogCaptureFixtur
 async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
     clock, detector = Ticks(), Scripted("Ann Lee")
     outside = beside(detector, clock, failure_threshold=3, open_duration=timedelta(seconds=30))
-    detector.fails = Unavailable("outside detector")
+    detector.fails = Unavailable("external detector")
     for _ in range(5):
         await redacted(outside, "Ann Lee")
     assert len(detector.shown) == 3
@@ -468,7 +468,7 @@ async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
 async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
     clock, detector = Ticks(), Scripted("Ann Lee")
     outside = beside(detector, clock, failure_threshold=1)
-    detector.fails = Unavailable("outside detector")
+    detector.fails = Unavailable("external detector")
     await redacted(outside, "Ann Lee")
     detector.fails = None
     clock.now += 60
@@ -491,7 +491,7 @@ async def test_no_more_questions_than_allowed_are_asked_at_once() -> None:
 async def test_a_caller_who_goes_away_is_no_failure_of_the_detector() -> None:
     clock, detector = Ticks(), Scripted("Ann Lee")
     outside = beside(detector, clock, failure_threshold=1)
-    detector.fails = Unavailable("outside detector")
+    detector.fails = Unavailable("external detector")
     await redacted(outside, "Ann Lee")
     clock.now += 60
     detector.fails, detector.gate = None, asyncio.Event()

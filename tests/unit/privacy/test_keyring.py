@@ -80,7 +80,7 @@ def test_a_new_file_replaces_no_file(tmp_path: Path) -> None:
     create_key_file(path)
     before = path.read_bytes()
 
-    with pytest.raises(InvalidSetting, match="privacy_key_file: there is such a file already"):
+    with pytest.raises(InvalidSetting, match="privacy_key_file: the file already exists"):
         create_key_file(path)
 
     assert path.read_bytes() == before
@@ -117,7 +117,7 @@ def test_a_tenant_has_its_own_key_and_still_reaches_the_installations(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("current = [", "is not sound TOML"),
+        ("current = [", "is not valid TOML"),
         (f'[keys]\nk = "{TEXT}"\n', "missing required field `current`"),
         (f'current = "x"\n[keys]\nk = "{TEXT}"\n', "calls 'x' current, but has no such key"),
         (f'current = "k"\n[keys]\nk = "{TEXT[:-8]}"\n', "the key 'k' of the file has 27 bytes"),
@@ -173,5 +173,5 @@ def test_encryption_without_a_key_is_refused_at_the_start() -> None:
 
 
 def test_keys_come_from_one_place() -> None:
-    with pytest.raises(InvalidSetting, match="privacy_key_file: contradicts privacy_key"):
+    with pytest.raises(InvalidSetting, match="privacy_key_file: conflicts with privacy_key"):
         Settings(privacy_key=TEXT, privacy_key_file="keys.toml")

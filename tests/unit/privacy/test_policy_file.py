@@ -13,13 +13,13 @@ from tenuto.privacy.policy_file import load_policy_file
 from tenuto.settings import read_settings
 
 STAFF = '[[patterns]]\nname = "STAFF"\n'
-MODES = "there are keep, redact, pseudonym, block"
+MODES = "expected one of keep, redact, pseudonym, block"
 
 UNFIT = {
-    'message = "hide"': f"message: 'hide' is no mode; {MODES}",
-    'message = "REDACT"': f"message: 'REDACT' is no mode; {MODES}",
-    "message = true": f"message: the value is no mode; {MODES}",
-    '[tenants.acme]\ntrace = "no"': f"tenants.acme: trace: 'no' is no mode; {MODES}",
+    'message = "hide"': f"message: 'hide' is not a mode; {MODES}",
+    'message = "REDACT"': f"message: 'REDACT' is not a mode; {MODES}",
+    "message = true": f"message: the value is not a mode; {MODES}",
+    '[tenants.acme]\ntrace = "no"': f"tenants.acme: trace: 'no' is not a mode; {MODES}",
     '[tenants.acme]\nlog = "pseudonym"': (
         "tenants.acme: log: cannot be pseudonym: no session's vault goes with that text"
     ),
@@ -29,20 +29,20 @@ UNFIT = {
     'allow = "@a.example"': 'allow: is a list of texts: allow = ["...", "..."]',
     "also = [1]": 'also: is a list of texts: also = ["...", "..."]',
     'unvaulted = "SECRET"': 'unvaulted: is a list of texts: unvaulted = ["...", "..."]',
-    'unvaulted = ["PASSWORD"]': "unvaulted: 'PASSWORD' is neither a type nor an own pattern",
+    'unvaulted = ["PASSWORD"]': "unvaulted: 'PASSWORD' is neither a type nor a pattern of the policy",
     'also = ["PERSON"]\n[tenants.acme]\nnever = ["PERSON"]': "tenants.acme: never: PERSON is in also as well",
-    'allow = ["*"]': "allow: entry 1 is no value; only *.example.com may stand for several",
+    'allow = ["*"]': "allow: entry 1 is not a value; only *.example.com may represent several",
     'patterns = ["S-[0-9]{6}"]': "patterns: are sections of their own: [[patterns]]",
     '[tenants.acme.patterns]\nname = "STAFF"': (
         "tenants.acme: patterns: are sections of their own: [[tenants.acme.patterns]]"
     ),
-    STAFF + 'regex = "S"': "patterns: number 1 has 'regex'; there are name, pattern, ignore_case",
+    STAFF + 'regex = "S"': "patterns: number 1 has 'regex'; available: name, pattern, ignore_case",
     STAFF + 'pattern = "S-1"\nignorecase = true': (
-        "patterns: number 1 has 'ignorecase'; there are name, pattern, ignore_case"
+        "patterns: number 1 has 'ignorecase'; available: name, pattern, ignore_case"
     ),
     STAFF: "patterns: number 1 needs name and pattern as texts, ignore_case as true or false",
     STAFF + 'pattern = "S-1"\n[[tenants.acme.patterns]]\nname = "STAFF"\npattern = "T-1"': (
-        "tenants.acme: patterns: STAFF stands there twice"
+        "tenants.acme: patterns: STAFF appears twice"
     ),
     'tenants = ["acme"]': "tenants are sections: [tenants.acme]",
     '[tenants]\nacme = "redact"': "tenants are sections: [tenants.acme]",
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_named_as_its_author_wrote_it(tmp_path: Path, said:
     ("also", "tenant"), [(["NAME"], ""), (["person"], ""), (["NAME"], "[tenants.acme]\n")], ids=str
 )
 def test_a_type_that_is_none_is_told_with_those_that_are(tmp_path: Path, also: list[str], tenant: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"also: '{also[0]}' is no type; there are ADDRESS, ") as refused:
+    with pytest.raises(InvalidSetting, match=f"also: '{also[0]}' is not a type; expected one of ADDRESS, ") as refused:
         read(tmp_path, f"{tenant}also = {also}")
 
     assert ("tenants.acme: " in str(refused.value)) == bool(tenant)
@@ -95,7 +95,7 @@ def test_a_tenants_section_replaces_modes_and_adds_to_lists(tmp_path: Path) -> N
 
 
 def test_an_outside_detector_without_time_to_answer_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="privacy_detector_timeout: must be longer than nothing"):
+    with pytest.raises(InvalidSetting, match="privacy_detector_timeout: must be greater than zero"):
         read_settings({"TENUTO_PRIVACY_DETECTOR_TIMEOUT": "0"})
 
 

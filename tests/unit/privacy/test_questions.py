@@ -73,7 +73,7 @@ async def test_an_answer_is_remembered_for_its_own_user_and_a_few_minutes() -> N
     """A failure is no answer: the next one asks again."""
     clock, detector = Ticks(), Scripted("Lisbon")
     outside = beside(detector, clock)
-    detector.fails = Unavailable("outside detector")
+    detector.fails = Unavailable("external detector")
     assert await found(outside, ANN) == []
 
     detector.fails = None

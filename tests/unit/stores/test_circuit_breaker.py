@@ -264,7 +264,7 @@ async def test_what_changes_is_told_once_and_names_nobody(caplog: pytest.LogCapt
     await _ends(guarded, 3)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "the session store does not answer: it is left alone for 30 s",
+        "the session store does not answer: calls are rejected for 30 s",
         "the session store answers again",
     ]
 

@@ -169,7 +169,7 @@ def test_postgres_tells_as_well(postgres: PostgresServer, safe_postgres: Postgre
     late = finding(safe_postgres.app_url, "durability")
     unsafe = finding(postgres.app_url, "durability")
 
-    assert safe[:2] == ("ok", "fsync on, synchronous_commit on: what was acknowledged has reached the disk")
+    assert safe[:2] == ("ok", "fsync on, synchronous_commit on: every acknowledged turn is on disk")
     assert (late[0], "synchronous_commit on" in late[2]) == ("warning", True)
     assert (unsafe[0], "set fsync on" in unsafe[2]) == ("warning", True)
 

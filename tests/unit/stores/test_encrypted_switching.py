@@ -158,7 +158,7 @@ async def test_encryption_given_up_needs_the_key_for_what_was_sealed(settings: d
         turn = await app.begin(ann, "The quokka smiles.")
         await app.finish(turn, "So it does.")
 
-    with pytest.raises(InvalidSetting, match="privacy_key: is needed: the store holds sealed records"):
+    with pytest.raises(InvalidSetting, match="privacy_key: is needed: the store holds encrypted records"):
         async with tenuto.open(settings["store"]):
             pass
     async with tenuto.open(**settings) as app:
@@ -203,7 +203,7 @@ async def test_a_store_sealed_with_another_key_is_refused_at_the_start(tmp_path:
         await app.finish(turn, "hi")
 
     for encryption in (True, False):
-        with pytest.raises(InvalidSetting, match="sealed with another master key"):
+        with pytest.raises(InvalidSetting, match="encrypted with another master key"):
             async with tenuto.open(url, encryption=encryption, privacy_key=wrong):
                 pass
 

@@ -42,7 +42,7 @@ def test_a_folder_gives_the_named_functions_of_its_files(tmp_path: Path) -> None
         ("1 / 0", "raises ZeroDivisionError at line 1"),
         ("\nimport no_such_module", "raises ModuleNotFoundError (No module named 'no_such_module') at line 2"),
         ("def", "SyntaxError at line 1"),
-        (READER.replace("async def", "def"), "no `async def` function"),
+        (READER.replace("async def", "def"), "neither an `async def` function"),
         (READER.replace("ctx: tenuto.AgentContext", ""), "must take one argument"),
         (READER.replace('"reader"', '"human"'), "no agent may be named human"),
     ],
@@ -67,7 +67,7 @@ def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text(READER)
 
-    with pytest.raises(InvalidSetting, match="two agents of the name reader"):
+    with pytest.raises(InvalidSetting, match="two agents named reader"):
         load_agents(tmp_path)
     with pytest.raises(InvalidSetting, match=r"no folder .*nowhere"):
         load_agents(tmp_path / "nowhere")

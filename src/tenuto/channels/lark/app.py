@@ -49,7 +49,7 @@ def _check_domain(domain: str) -> None:
         url = urlsplit(domain)
         host, path, _ = url.hostname or "", url.path.rstrip("/"), url.port
     except ValueError:
-        raise InvalidSetting("lark_domain", "is no address; write for example https://open.larksuite.com") from None
+        raise InvalidSetting("lark_domain", "is not an address; write for example https://open.larksuite.com") from None
     if not host or path or url.query or url.fragment or url.username is not None:
         raise InvalidSetting("lark_domain", "wants scheme and host alone, for example https://open.larksuite.com")
     if url.scheme != "https" and not (url.scheme == "http" and is_loopback(host)):

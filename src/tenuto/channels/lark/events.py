@@ -105,7 +105,7 @@ def verify(app: LarkApp, delivery: Delivery, now: datetime) -> None:
         raise DeliveryRefused("this app takes no callbacks", forged=True)
     if app.encrypt_key and not is_signed(delivery.headers):
         if not _is_sealed_challenge(app, delivery):
-            raise DeliveryRefused("it has no signature, and is no challenge with this app's key and token", forged=True)
+            raise DeliveryRefused("it has no signature and is no challenge with this app's key and token", forged=True)
         return
     if app.encrypt_key:
         check_signature(app.encrypt_key, delivery.headers, delivery.body, now)

@@ -174,11 +174,11 @@ def check_namespace(namespace: Sequence[Any]) -> None:
     """Refuse labels that LangGraph's stores refuse, so that items can move to another one.
 
     Raises:
-        InvalidNamespaceError: a label is empty, has a dot, or is no text.
+        InvalidNamespaceError: a label is empty, has a dot, or is not a text.
     """
     for label in namespace:
         if not isinstance(label, str) or not label or "." in label:
-            raise InvalidNamespaceError("a label of a namespace is empty, has a dot, or is no text")
+            raise InvalidNamespaceError("a label of a namespace is empty, has a dot, or is not a text")
 
 
 def matches(condition: MatchCondition, namespace: Namespace) -> bool:

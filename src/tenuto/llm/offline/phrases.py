@@ -71,16 +71,16 @@ PHRASES: Final = {
         help=(
             "I am tenuto's offline model, not a language model: I quote what was said in this conversation, and answer "
             "with what this assistant's tools find. Tell me something (“My favourite colour is green”), ask for it "
-            "later, or say “summarise”. For free answers connect a language model with the setting TENUTO_MODEL."
+            "later, or say “summarise”. For open-ended answers, connect a language model with the setting TENUTO_MODEL."
         ),
         noted="Noted.",
         nearest="I am the offline model, not a language model, and match words only. The closest match I have:",
         nothing_found=(
             "I am the offline model, not a language model. I match words only, and no sentence here shares a word with "
-            "your question. For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… "
-            "or ollama:…."
+            "your question. For open-ended answers, connect a language model with the setting TENUTO_MODEL, such as "
+            "openai:… or ollama:…."
         ),
-        nothing_said="There is nothing here yet that I could quote.",
+        nothing_said="There is nothing here yet for me to quote.",
         no_words="I need a few words to go on. What would you like to know?",
         stand_in="The language model cannot be reached right now, so the offline model answers.",
         tools_failed="That lookup failed just now ({tools}). Please try again in a moment.",
@@ -95,7 +95,7 @@ PHRASES: Final = {
             Speaker.MODEL: "I said: “{text}”",
             Speaker.NOTES: "The notes on this conversation say: “{text}”",
             Speaker.MEMORY: "You said {name}: “{text}”",
-            Speaker.NOTED: "It is noted: “{text}”",
+            Speaker.NOTED: "My notes say: “{text}”",
         },
     ),
     Language.CHINESE: Phrases(

@@ -100,7 +100,7 @@ def parse_receipt(raw: bytes) -> Receipt:
     try:
         said = msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Invalid("this is no receipt") from None
+        raise Invalid("this is not a receipt") from None
     return receipt_from_json(said)
 
 
@@ -109,9 +109,9 @@ def receipt_from_json(said: JsonObject) -> Receipt:
     try:
         receipt = msgspec.convert(said, Receipt)
     except (msgspec.MsgspecError, RecursionError):
-        raise Invalid("this is no receipt") from None
+        raise Invalid("this is not a receipt") from None
     if not said.keys() <= set(Receipt.__struct_encode_fields__):
-        raise Invalid("this is no receipt: it has fields that no receipt has")
+        raise Invalid("this is not a receipt: it has unknown fields")
     return receipt
 
 
@@ -140,7 +140,7 @@ def why_invalid(receipt: Receipt, public_key: str | None, user: str | None = Non
         Invalid: its key or signature cannot be decoded.
     """
     if public_key is None or receipt.public_key != public_key:
-        return "it was signed by another installation, or by none"
+        return "it was not signed by this installation"
     if not verify_receipt(receipt, public_key):
         return "it was changed since it was signed"
     if user is not None and receipt.user_digest != user_digest(receipt.tenant, user):

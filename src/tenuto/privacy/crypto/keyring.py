@@ -109,7 +109,7 @@ def create_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
     """
     name = clock().strftime("%Y-%m")
     secret = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-    text = f'# This file can decrypt all sealed data; without it the data is lost.\ncurrent = "{name}"\n\n'
+    text = f'# This file can decrypt all encrypted data; without it the data is lost.\ncurrent = "{name}"\n\n'
     try:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "w") as file:
@@ -117,7 +117,7 @@ def create_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise InvalidSetting(_FILE, "there is such a file already; it is left as it is") from None
+        raise InvalidSetting(_FILE, "the file already exists; it was left unchanged") from None
     except OSError as failed:
         raise InvalidSetting(_FILE, f"cannot be made: {failed.strerror}") from None
     return name
@@ -129,7 +129,7 @@ def _read_key_file(path: Path) -> KeyRing:
         if not stat.S_ISREG(found.st_mode):
             raise InvalidSetting(_FILE, "is not a file")
         if found.st_mode & _FORBIDDEN:
-            raise InvalidSetting(_FILE, f"can be read or changed by others; chmod 600 {path} mends that")
+            raise InvalidSetting(_FILE, f"can be read or changed by others; run chmod 600 {path}")
         if found.st_size > _LARGEST_FILE:
             raise InvalidSetting(_FILE, "is too large to be a key file")
         file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _KeyFile)
@@ -139,7 +139,7 @@ def _read_key_file(path: Path) -> KeyRing:
         raise InvalidSetting(_FILE, f"cannot be read: {failed.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         # Without the parser's message, which may quote the file.
-        raise InvalidSetting(_FILE, "is not sound TOML") from None
+        raise InvalidSetting(_FILE, "is not valid TOML") from None
     except msgspec.ValidationError as unfit:
         raise InvalidSetting(_FILE, f"is not a key file: {unfit}") from None
     tenants = {tenant: _to_master_keys(keys, f"[tenants.{tenant}]") for tenant, keys in file.tenants.items()}

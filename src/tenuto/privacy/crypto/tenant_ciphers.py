@@ -396,7 +396,7 @@ def _decrypt(key: AESGCM, text: str, bound: bytes) -> bytes:
         body = _decode_base64(text)
         return key.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound)
     except (InvalidTag, ValueError):
-        raise DecryptionFailed("does not open: it was changed, or stood elsewhere when it was sealed") from None
+        raise DecryptionFailed("does not open: it was changed, or moved after it was encrypted") from None
 
 
 def _missing_key_error(keys: _TenantKeys, name: str) -> DecryptionFailed:

@@ -67,7 +67,7 @@ class CustomPatterns:
         for name in self.names:
             _check_name(name)
             if self.names.count(name) > 1:
-                raise _invalid_pattern(name, "stands there twice")
+                raise _invalid_pattern(name, "appears twice")
         every = (*patterns, *forms)
         self._expressions = [(pattern.name, _compile_pattern(pattern)) for pattern in every]
         self._anywhere = _compile_re2("all of them together", "|".join(map(_source_without_boundaries, every)))
@@ -137,11 +137,13 @@ def max_match_length(expression: str) -> int | None:
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise _invalid_pattern(ascii(name[:32]), "is no name for a pattern: write capitals, digits and _, 32 at most")
+        raise _invalid_pattern(
+            ascii(name[:32]), "is not a name for a pattern: write capitals, digits and _, 32 at most"
+        )
     if name in BUILT_IN or name.startswith("REDACTED"):
-        raise _invalid_pattern(name, "is a name of ours; take another one")
+        raise _invalid_pattern(name, "is a built-in name; choose another one")
     if _NUMBERED.fullmatch(name):
-        raise _invalid_pattern(name, "ends in a number like a pseudonym's mark; take another name")
+        raise _invalid_pattern(name, "ends in a number like a pseudonym's mark; choose another name")
 
 
 def _compile_pattern(pattern: CustomPattern) -> Any:
@@ -151,7 +153,7 @@ def _compile_pattern(pattern: CustomPattern) -> Any:
     _compile_re2(name, pattern.pattern)
     if not _UNSUITABLE.isdisjoint([token[0] for token in _TOKEN.finditer(pattern.pattern)]):
         raise _invalid_pattern(
-            name, r"has ^, $, \A, \z, \B, \C or \Q in it; it is looked for anywhere in a text: write \b"
+            name, r"has ^, $, \A, \z, \B, \C or \Q in it; it is searched anywhere in a text: write \b"
         )
     longest = max_match_length(pattern.pattern)
     if longest is None:
@@ -176,10 +178,10 @@ def _compile_re2(name: str, source: str) -> Any:
         # The text after the colon quotes the expression.
         reason = exc.args[0].decode(errors="replace").partition(":")[0]
         raise _invalid_pattern(
-            name, f"is no expression of RE2, which has no look-around and no back-references: {reason}"
+            name, f"is not an expression of RE2, which has no look-around and no back-references: {reason}"
         ) from None
     except UnicodeEncodeError:
-        raise _invalid_pattern(name, "has half a character in it") from None
+        raise _invalid_pattern(name, "contains half a character (a lone surrogate)") from None
 
 
 def _folded_source(pattern: CustomPattern) -> str:

@@ -220,7 +220,7 @@ class ExternalDetector:
         self._breaker.record_success()
         self._counts["answered"] += 1
         if self._degraded:
-            log.info("the outside detector answers again")
+            log.info("the external detector answers again")
         self._degraded = False
         # Plain str: types, rules and names are counted in what is stored.
         return [
@@ -233,7 +233,7 @@ class ExternalDetector:
         self._counts[why] += 1
         if not self._degraded:
             log.warning(
-                "the outside detector does not answer; names and places may be missed: %s", _failure_reason(why, exc)
+                "the external detector does not answer; names and places may be missed: %s", _failure_reason(why, exc)
             )
         self._degraded = True
 

@@ -53,7 +53,7 @@ class PiiFinder:
         """Placeholders in a text, of built-in types and custom patterns; they are left unchanged."""
         for name in policy.unvaulted:
             if name not in _TYPES and name not in own:
-                raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
+                raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor a pattern of the policy")
 
     def find(self, text: str, work: Work | None = None) -> Sequence[PiiMatch]:
         """Every match, in order, none overlapping. The cost is linear in the length of the text.
@@ -226,7 +226,9 @@ def _policy_types(policy: PrivacyPolicy) -> frozenset[PiiType]:
     for setting, names in (("also", policy.also), ("never", policy.never)):
         for name in names:
             if name not in _TYPES:
-                raise InvalidSetting(setting, f"{name[:32]!a} is no type; there are {', '.join(sorted(_TYPES))}")
+                raise InvalidSetting(
+                    setting, f"{name[:32]!a} is not a type; expected one of {', '.join(sorted(_TYPES))}"
+                )
     both = sorted(set(policy.also) & set(policy.never))
     if both:
         raise InvalidSetting("never", f"{both[0]} is in also as well")
@@ -304,7 +306,7 @@ class Allowlist:
             hosts.add(host)
             return
         if "*" in entry or not any(map(str.isalnum, entry)):
-            raise InvalidSetting(SETTING, f"{what} is no value; only *.example.com may stand for several")
+            raise InvalidSetting(SETTING, f"{what} is not a value; only *.example.com may represent several")
         self._values.add(_comparison_key(entry))
         if _NUMBER.fullmatch(entry):
             self._phones.add(likeness(PiiType.PHONE, entry))

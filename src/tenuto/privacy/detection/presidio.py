@@ -17,7 +17,7 @@ from tenuto.model.privacy import PiiMatch
 from tenuto.model.scope import Scope
 from tenuto.privacy.rules.span import PiiType
 
-_WHAT: Final = "outside detector"
+_WHAT: Final = "external detector"
 _MOST_BYTES: Final = 1 << 20
 """An answer has about a hundred bytes for each match; a longer one is refused."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
@@ -132,8 +132,8 @@ def _check_options(url: str, types: Mapping[str, str], least_score: float) -> No
     except ValueError:
         sound = False
     if not sound:
-        raise InvalidSetting("privacy_detector", "is no address like http://127.0.0.1:5002")
+        raise InvalidSetting("privacy_detector", "is not an address like http://127.0.0.1:5002")
     if not types or any(kind not in PiiType.__members__ for kind in types.values()):
-        raise InvalidSetting("types", f"name no type of ours; there are {', '.join(PiiType)}")
+        raise InvalidSetting("types", f"names no type of tenuto; expected some of {', '.join(PiiType)}")
     if not 0 <= least_score <= 1:
         raise InvalidSetting("least_score", "lies between 0 and 1")

@@ -34,7 +34,7 @@ const actions = {
   trace: api.trace,
   state: store.get,
   find: {
-    sessions: async (query) => (await api.sessions({ query, limit: 8 })).sessions,
+    sessions: findSessions,
     tasks: async () => (await api.tasks({ limit: 100 })).tasks,
   },
   draft: { text: "" }, // what is written and not sent: it outlives the field, which is made anew with every view
@@ -46,6 +46,15 @@ const actions = {
   speak: switchTo,
   paint: repaint,
 };
+
+/** Sessions by a part of their title; and among the newest by the beginning or the end of their id. */
+async function findSessions(query) {
+  const titled = (await api.sessions({ query, limit: 8 })).sessions;
+  if (!/^(?:[a-z]+[-_])?[0-9a-f-]{4,}$/.test(query)) return titled;
+  const newest = (await api.sessions({ limit: 1000 })).sessions;
+  const named = newest.filter(({ id }) => id.startsWith(query) || id.endsWith(query));
+  return [...named, ...titled.filter(({ id }) => !named.some((one) => one.id === id))];
+}
 
 let forgetView = () => {};
 let find = () => {};

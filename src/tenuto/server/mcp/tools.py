@@ -52,7 +52,7 @@ RESOURCE_MESSAGES: Final = 200
 
 SessionId = Annotated[str, Field(description="The session's id, as you chose it or as list_sessions gave it.")]
 TaskId = Annotated[str, Field(description="The task's id, as open_task gave it.")]
-Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
+Limit = Annotated[int, Field(ge=1, le=1000, description="Maximum number of results.")]
 
 
 class Tools:
@@ -69,7 +69,7 @@ class Tools:
         self,
         ctx: Context[Any, Any],
         id: Annotated[str | None, Field(description="An id of your own; by default a new one.")] = None,  # noqa: A002
-        title: Annotated[str, Field(description="By default it is made from the first messages.")] = "",
+        title: Annotated[str, Field(description="By default made from the first messages.")] = "",
     ) -> SessionShape:
         """Create a session, which holds one conversation. Your own session of that id is returned as it is."""
         scope, new = self._scope_of(ctx), NewSession(title=title)
@@ -80,7 +80,7 @@ class Tools:
     async def list_sessions(
         self,
         ctx: Context[Any, Any],
-        title: Annotated[str, Field(description="Only sessions whose title has these words.")] = "",
+        title: Annotated[str, Field(description="Only sessions whose title contains this text.")] = "",
         limit: Annotated[int, Field(ge=1, le=100)] = 20,
         cursor: Annotated[str | None, Field(description="Continues an earlier listing.")] = None,
     ) -> SessionPageShape:
@@ -93,9 +93,9 @@ class Tools:
         self,
         ctx: Context[Any, Any],
         session_id: SessionId,
-        text: Annotated[str, Field(description="What is said.")] = "",
+        text: Annotated[str, Field(description="Text of the message.")] = "",
         content: Annotated[str, Field(description="Another name for text; give one of them.")] = "",
-        role: Annotated[Literal["user", "assistant", "system"], Field(description="Who says it.")] = "user",
+        role: Annotated[Literal["user", "assistant", "system"], Field(description="Role of the speaker.")] = "user",
         idempotency_key: Annotated[
             str | None, Field(description="With a key the message is stored once, however often the call is repeated.")
         ] = None,
@@ -150,7 +150,7 @@ class Tools:
         max_tokens: Annotated[
             int | None, Field(ge=64, description="What summary and messages may take; by default the server's budget.")
         ] = None,
-        memories: Annotated[int, Field(ge=0, le=MAX_HITS, description="At most so many memories.")] = 5,
+        memories: Annotated[int, Field(ge=0, le=MAX_HITS, description="Maximum number of memories.")] = 5,
     ) -> ContextShape:
         """Get what a model should see of a session now: a summary of older talk, the newest whole turns that fit the
         token budget, and the memories of the user that fit the question: what was remembered, not messages of other
@@ -199,7 +199,7 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = 5,
         kinds: Annotated[list[MemoryKind], Field(description="Only these kinds; by default all.")] = [],  # noqa: B006
         mmr_lambda: Annotated[
-            float, Field(ge=0, le=1, description="1 ranks by relevance alone; lower prefers what is different.")
+            float, Field(ge=0, le=1, description="1 ranks by relevance alone; lower values also favour variety.")
         ] = 0.7,
     ) -> HitsShape:
         """Search what is remembered of the user beyond single sessions, by words and by meaning, best first. It covers
@@ -216,7 +216,10 @@ class Tools:
         text: Annotated[str, Field(min_length=1, description="One fact or preference, as a sentence.")],
         kind: MemoryKind = MemoryKind.FACT,
         subject: Annotated[
-            str, Field(description="What it is about, such as 'home town': the later memory of a subject holds.")
+            str,
+            Field(
+                description="What it is about, such as 'home town'; a later memory of the subject replaces this one."
+            ),
         ] = "",
     ) -> MemoryShape:
         """Remember something of the user for later sessions, where search_memory and assemble_context find it. What is
@@ -274,7 +277,8 @@ class Tools:
         value: Annotated[Any, Field(description="Any JSON value.")],
         agent: Annotated[str, Field(description="The name of the agent that writes.")],
         if_version: Annotated[
-            int | None, Field(ge=0, description="Write only over this version; 0: only if the key has no value yet.")
+            int | None,
+            Field(ge=0, description="Write only if the key has this version; 0: only if it has no value yet."),
         ] = None,
     ) -> EntryShape:
         """Write a key of a task's board. With if_version, another agent's write in between is a version_conflict

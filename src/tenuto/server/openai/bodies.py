@@ -154,13 +154,13 @@ def _spec(tool: JsonObject) -> ToolSpec:
         raise Invalid("tools: a function has no name")
     about, parameters = function.get("description") or "", function.get("parameters") or _NO_PARAMETERS
     if not isinstance(about, str) or not isinstance(parameters, dict):
-        raise Invalid("tools: a function's description is no text, or its parameters are no schema")
+        raise Invalid("tools: a function's description is not a text, or its parameters are not a schema")
     return ToolSpec(name=name, description=about, parameters=parameters)
 
 
 def _answer_spec(name: str, form: JsonObject) -> ToolSpec:
     schema = form.get("schema") or {"type": "object"}
     if not isinstance(schema, dict):
-        raise Invalid("text: the format's schema is no object")
+        raise Invalid("text: the format's schema is not an object")
     about = form.get("description") or "Gives the answer to the user, in this form."
     return ToolSpec(name=name, description=about, parameters=schema)

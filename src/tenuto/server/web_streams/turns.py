@@ -117,7 +117,7 @@ async def chunk_response(request: Request, chunks: AsyncIterator[JsonObject | st
 def check_messages_given(messages: Sequence[object]) -> None:
     """Refuse a request that says nothing."""
     if not messages:
-        raise Invalid("messages: there is none to answer")
+        raise Invalid("messages: there is no message to answer")
 
 
 def interface_id(message: Message) -> str:

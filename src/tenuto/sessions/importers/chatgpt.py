@@ -33,7 +33,7 @@ def _conversation(item: Json, now: datetime) -> Iterator[Record]:
     tree = item.get("mapping") if isinstance(item, dict) else None
     session_id = (item.get("conversation_id") or item.get("id")) if isinstance(item, dict) else None
     if not isinstance(tree, dict) or not isinstance(session_id, str):
-        yield Skipped(kind="session", reason="no conversation of ChatGPT")
+        yield Skipped(kind="session", reason="not a conversation of ChatGPT")
         return
     began = instant(item.get("create_time"), now)
     branch = _branch(tree, item.get("current_node"))

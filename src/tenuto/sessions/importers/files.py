@@ -71,7 +71,7 @@ class _JsonSource:
                 value, end = self._parse(self._text, self._at)
             except (ValueError, RecursionError):
                 if self._ended or len(self._text) - self._at > _LARGEST_ITEM:
-                    raise InvalidJson("the file is not JSON that can be read, or ends in the middle") from None
+                    raise InvalidJson("the file is not valid JSON, or is cut off") from None
             else:
                 # A number at the end of what was read may go on.
                 if end < len(self._text) or self._ended:

@@ -34,5 +34,5 @@ def read_source(source: str, path: Path | str) -> Iterator[Record]:
         Invalid: there is no such source; or, when it is read, the file is none of that store.
     """
     if source not in SOURCES:
-        raise Invalid(f"there is no such source; there are {', '.join(SOURCES)}")
+        raise Invalid(f"there is no such source; available: {', '.join(SOURCES)}")
     return SOURCES[source](Path(path), utc_now())

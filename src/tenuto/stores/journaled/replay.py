@@ -378,7 +378,7 @@ class OutboxReplay:
         if await self.is_user_erased(raw):
             await self._withdraw_row(raw)
             return
-        _log.warning("a journaled turn of tenant %s was set aside: %s", raw.tenant, why.code)
+        _log.warning("a journaled turn of tenant %s was quarantined: %s", raw.tenant, why.code)
         await self._outbox.quarantine_row(raw, why.code, self._clock())
 
 

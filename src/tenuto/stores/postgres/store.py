@@ -99,7 +99,7 @@ async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
         return (
             _finding(says, "a crash of the server may take the last turns; set synchronous_commit on to keep them"),
         )
-    return (_finding(f"{says}: what was acknowledged has reached the disk"),)
+    return (_finding(f"{says}: every acknowledged turn is on disk"),)
 
 
 def _finding(says: str, advice: str | None = None) -> DurabilityFinding:

@@ -66,7 +66,7 @@ def check_backup(file: Path, copy: Path) -> None:
     if not file.is_file():
         raise InvalidSetting("store", f"there is no file {file.absolute()}")
     if copy.exists():
-        raise Invalid(f"{copy} exists already")
+        raise Invalid(f"{copy} already exists")
 
 
 def _vacuum_into(file: Path, part: Path) -> None:

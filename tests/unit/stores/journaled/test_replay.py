@@ -207,7 +207,7 @@ async def test_a_session_that_is_gone_is_not_revived(talked: Process, caplog: py
         await talked.memory.sessions.get(ANN, "s")
     assert (talked.store.status.quarantined, talked.store.status.waiting) == (2, 0)
     assert (count_journal(talked.folder).quarantined, "secret" in caplog.text) == (2, False)
-    assert sum("set aside: session_not_found" in line for line in caplog.messages) == 2
+    assert sum("quarantined: session_not_found" in line for line in caplog.messages) == 2
 
     talked.clock.advance(timedelta(days=31))
     talked.goes_away()

@@ -179,7 +179,7 @@ async def test_damaged_state_is_an_error_and_not_a_value(store: SqliteStore) -> 
 async def test_a_lease_beyond_reason_is_refused_and_damages_nothing(store: SqliteStore) -> None:
     await store.sessions.append(ANN, "s", batch("hello"))
 
-    with pytest.raises(Invalid, match="a lease lasts"):
+    with pytest.raises(Invalid, match="a lease is longer"):
         await begin(store, ANN, "s", "hi", lease=timedelta(days=3_000_000))
     turn = await begin(store, ANN, "s", "hi")
 

@@ -1,0 +1,133 @@
+"""The beginning or the end of an id that tenuto made is enough, where it fits one alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+
+import tenuto
+from tenuto.access import ApiKeys
+from tenuto.cli import short_ids
+from tenuto.model import NewSession
+from tenuto.model.memory import MemoryKind
+from tenuto.model.task import NewTask
+from tenuto.ports import utc_now
+from tests.journeys.desk import asked, typed
+
+pytestmark = pytest.mark.usefixtures("own_environment")
+
+# Six of one minute, and two that a caller chose.
+SESSIONS = [f"0198c0de-000{n}-7000-8000-0000000000a{n}" for n in range(6)]
+CHOSEN = ["user-00a1", "beef"]
+
+
+class Made(NamedTuple):
+    """Whole ids of what is in the store."""
+
+    session: str
+    task: str
+    memory: str
+    trace: str
+    key: str
+
+
+async def _made() -> Made:
+    async with tenuto.open() as app:
+        ann = app.scope(user="ann")
+        for session_id in (*SESSIONS, *CHOSEN):
+            await app.sessions.create(ann, NewSession(title=f"Talk {session_id[-1]}"), session_id)
+        reply = await app.ask(ann, "I live in Ulm.", session_id=SESSIONS[1])
+        task = await app.tasks.open(ann, NewTask(type="review", session_id=SESSIONS[1]))
+        memory = await (await app.memories()).add(ann, "I like tea.", kind=MemoryKind.FACT, subject="")
+        key, _ = await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="local")
+        return Made(SESSIONS[1], task.id, memory.id, reply.trace_id, key.id)
+
+
+@pytest.fixture
+def made() -> Made:
+    """A store with a few of everything."""
+    return asyncio.run(_made())
+
+
+READING = [
+    "sessions show {session} --json",
+    "sessions export {session} --json",
+    "traces list --session {session} --json",
+    "traces show {session} --json",
+    "traces show --turn 1 {session} --json",
+    "traces show {trace} --json",
+    "tasks list --user ann --session {session} --json",
+    "tasks show {task} --user ann --json",
+    "tasks log {task} --user ann --json",
+    "tasks log --user ann --session {session} --json",
+    "memories list --user ann --session {session} --json",
+]
+CHANGING = [
+    "sessions rename {session} New --json",
+    "sessions fork {session} --json",
+    "sessions reset {session} --json",
+    "chat --user ann --session {session} Hello. --json",
+    "memories edit {memory} --user ann --text Coffee. --json",
+    "memories forget {memory} --user ann --json",
+    "memories forget --session {session} --user ann --yes --json",
+    "tasks delete {task} --user ann --yes --json",
+    "sessions delete {session} --yes --json",
+    "keys revoke {key} --json",
+]
+
+
+def _line(command: str, ids: Made) -> list[str]:
+    return command.format(**ids._asdict()).split()
+
+
+def test_the_end_of_an_id_is_enough(made: Made) -> None:
+    short = Made("00a1", made.task[-8:], made.memory[-8:], made.trace[-12:], made.key[:6])
+
+    for command in READING:
+        assert typed(*_line(command, short)).stdout == typed(*_line(command, made)).stdout != "", command
+    for command in CHANGING:
+        done = typed(*_line(command, short))
+        assert done.exit_code == 0, (command, done.output)
+
+    left = {session["id"] for session in asked("sessions", "list", "--all")["sessions"]}
+    assert made.session not in left
+    assert {*SESSIONS, *CHOSEN} - left == {made.session}
+    assert asked("tasks", "list", "--user", "ann")["tasks"] == []
+    assert asked("keys", "list")["keys"][0]["revoked_at"] is not None
+
+
+FITTING = [
+    ("sessions show 0198c0de-0001", 0, "Talk 1"),
+    ("sessions show …00a1", 0, "Talk 1"),
+    ("sessions show 0198c0de", 1, "ambiguous_id: 6 sessions have an id that begins or ends with 0198c0de"),
+    ("sessions delete 0198 --yes", 1, "ambiguous_id: 6 sessions"),
+    ("chat --session 0198 Hello", 1, "ambiguous_id: 6 sessions"),
+    # Too little, and ids that a caller chose: exactly, or not at all.
+    ("sessions show 0a1", 1, "session_not_found"),
+    ("sessions show user", 1, "session_not_found"),
+    ("sessions show user-00", 1, "session_not_found"),
+    ("sessions delete user-00a --yes", 1, "session_not_found"),
+    ("sessions show beef", 0, "Talk f"),
+    ("sessions show ffff", 1, "session_not_found"),
+]
+
+
+def test_what_fits_none_or_several(made: Made) -> None:
+    for command, code, says in FITTING:
+        done = typed(*command.split())
+
+        assert (done.exit_code, says in done.output) == (code, True), (command, done.output)
+        if says.startswith("ambiguous"):
+            listed = [line for line in done.stderr.splitlines() if line.startswith("  ")]
+            assert (listed[0].split()[1:3], listed[5:]) == (["Talk", "1"], ["  and 1 more"])
+    assert len(asked("sessions", "list")["sessions"]) == len(SESSIONS) + len(CHOSEN)
+
+
+def test_a_search_that_ends_before_the_last_id_says_so(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_ids, "_SEARCHED", 3)
+
+    done = typed("sessions", "show", "00a2")
+
+    assert "(only the newest 3 sessions were searched for 00a2)" in done.stderr
