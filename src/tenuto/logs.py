@@ -14,7 +14,6 @@ from typing import Final
 
 _LONGEST: Final = 80
 _FRAMES: Final = 12
-_LONGEST_MESSAGE: Final = 500
 _OWN_CODE: Final = Path(__file__).parent
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxyType({}))
 
@@ -52,7 +51,8 @@ def explain_exception(error: BaseException | None) -> str:
     """An exception and its causes as their author reads them: type, message, and the places in their own code,
     innermost first, where runs of our own frames are folded.
 
-    The message may quote user text: this is for records behind the privacy policy, never for the log.
+    The message may quote user text: this is for records behind the privacy policy, never for the log. It is whole,
+    since half of a private value would not be found: what keeps it cuts it behind the policy.
     """
     parts: list[str] = []
     while error is not None and len(parts) < 5:
@@ -69,8 +69,7 @@ def _message(error: BaseException) -> str:
     except Exception:
         # Exceptions of others may fail at their own message.
         return ""
-    sound = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
-    return sound if len(sound) <= _LONGEST_MESSAGE else f"{sound[:_LONGEST_MESSAGE]}…"
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def _folded_places(error: BaseException) -> Iterator[str]:

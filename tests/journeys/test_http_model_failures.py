@@ -91,6 +91,18 @@ async def test_what_a_tool_raised_is_in_the_trace_under_the_privacy_policy() -> 
     assert "no order" not in reply.text
 
 
+@pytest.mark.parametrize("before", [485, 7_985])
+async def test_a_value_at_the_place_of_a_cut_is_redacted_whole(before: int) -> None:
+    tool = Adder(fault=ValueError("x " * (before // 2) + "4111 1111 1111 1111" + " x" * 8_000))
+    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as door:
+        reply = await door.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
+        trace = await door.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
+
+    [run] = trace.json()["tools"]
+    assert "4111" not in run["exception"]
+    assert 1_000 < len(run["exception"]) < 9_000
+
+
 async def test_what_code_raised_is_not_shown_to_a_user_with_a_key_of_their_own() -> None:
     tool = Adder(fault=ValueError("no route to db.internal"))
     async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,)), locked=True) as door:

@@ -417,13 +417,16 @@ class Turn:
             model=self._means.titles_by_model,
         )
 
-    async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
+    async def _shorten_for_trace(
+        self, answer: Completion, said: str, ended: BaseException | None = None
+    ) -> _TraceTexts:
         """The texts of the turn, shortened for its trace."""
         short = _TraceShortener(self._records, self._begun.scope, dict(answer.redacted))
         return _TraceTexts(
             request=await short.text(self._begun.tool_context.question),
             answer=await short.text(said),
             tools=tuple([await short.shorten_run(run) for run in self._toolbox.runs]),
+            error_message=await short.text(_error_message(ended)),
             redacted=short.taken,
         )
 
@@ -451,7 +454,7 @@ class Turn:
             cost_nanos=answer.cost_nanos,
             degraded=tuple(self._degraded),
             error=error,
-            error_message=_error_message(ended),
+            error_message=texts.error_message,
             reason=None if ended is None else failure_reason(ended),
             stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
@@ -482,7 +485,7 @@ class Turn:
             # The model may be ahead of its reader: only delivered text counts.
             said = self._audience.delivered_text
         with self._steps.step("trace"):
-            texts = await self._shorten_for_trace(answer, said)
+            texts = await self._shorten_for_trace(answer, said, ended)
         trace = self._build_trace(answer, texts, ended)
         # The user message stays, so a later retry must find the assistant it was addressed to.
         partner = self._assistant_changes(turn.session)
@@ -552,6 +555,7 @@ class _TraceTexts(NamedTuple):
     request: str
     answer: str
     tools: tuple[ToolRun, ...]
+    error_message: str
     redacted: dict[str, int]
 
 
@@ -571,7 +575,8 @@ class _TraceShortener:
         return truncate_text(clean, _TRACED, len)
 
     async def shorten_run(self, run: ToolRun) -> ToolRun:
-        output = to_text(run.output)
+        output, exception = to_text(run.output), await self.text(run.exception)
+        run = run if exception == run.exception else replace(run, exception=exception)
         return run if len(output) <= _TRACED else replace(run, output=await self.text(output))
 
 

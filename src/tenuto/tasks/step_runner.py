@@ -55,6 +55,7 @@ Redact: TypeAlias = Callable[[Scope, str], Awaitable[str]]
 # The time that a cancelled agent has to clean up; one that does not end then is left behind.
 _GRACE: Final = 1.0
 _FIRST_PAUSE: Final = 0.1
+_LONGEST_MESSAGE: Final = 2_000
 _LONGEST_PAUSE: Final = 5.0
 _LONGEST_WAIT: Final = timedelta(days=366)
 # A repetition cannot mend these.
@@ -257,9 +258,10 @@ class StepRunner:
     async def _explain(self, scope: Scope, failed: Exception, step: Step) -> TaskError:
         """A failure with what the agent raised, as far as the privacy policy of traces lets it pass."""
         error = _error_of(failed, step)
-        if error.code != AGENT_FAILED or self._redact is None:
+        if error.code != AGENT_FAILED:
             return error
-        return replace(error, message=await self._redact(scope, error.message))
+        message = error.message if self._redact is None else await self._redact(scope, error.message)
+        return replace(error, message=message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…")
 
     async def _call(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> Any:
         """One call of the agent, within the time of the step and of the task."""
