@@ -39,6 +39,16 @@ _PROMPT: Final = "> "
 _SHOWN: Final = 2
 _RECALLED: Final = 100
 _LISTED: Final = 20
+_REMARKS: Final = {
+    "store": "the store does not answer, and this turn is not stored",
+    "journal": "the store does not answer; the journal keeps this turn until it does",
+    "fallback_model": "answered by the fallback model",
+    "tools": "a tool failed",
+    "lookup": "nothing was looked up for this answer",
+    "detector": "the external detector of private data does not answer; the built-in one alone ran",
+    "embedder": "the embedder does not answer; words alone decided whether earlier messages matter",
+    "recall": "memories were searched by words alone, or not at all",
+}
 
 
 class ChatOptions(Value, frozen=True, kw_only=True):
@@ -394,9 +404,5 @@ def _print_work(name: str, milliseconds: float | None, failed: str | None) -> No
 
 
 def remarks(degraded: Sequence[str]) -> list[str]:
-    """What an answer had to do without, and what keeps it, for those who read it."""
-    missing = [what for what in degraded if what != "journal"]
-    lines = [f"(degraded: answered without {', '.join(missing)})"] if missing else []
-    if "journal" in degraded:
-        lines.append("(degraded: the store does not answer; the journal keeps this turn until it does)")
-    return lines
+    """What an answer had to do without, in sentences, for those who read it; an assistant may name more."""
+    return [f"(degraded: {_REMARKS.get(what, f'answered without {visible(what)}')})" for what in degraded]
