@@ -199,10 +199,11 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
     for module in ("dbos", "tenuto.llm.pydantic_ai", "tenuto.stores.redis"):
         monkeypatch.setitem(sys.modules, module, None)
 
-    plans = examined()[1]["assistants"]
+    tasks, plans = (examined()[1][name] for name in ("tasks", "assistants"))
     model = examined(env={"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "x"})[1]["chat"]
     driver = examined("--store", "redis://127.0.0.1:1/0")[1]["store"]
 
+    assert (tasks["status"], tasks["advice"]) == ("warning", "pip install 'tenuto[tasks]'")
     assert (plans["status"], plans["message"]) == ("warning", "general (default), goods, npc, legal (not installed)")
     assert plans["advice"] == "legal: pip install 'tenuto[tasks]'"
     assert (model["status"], model["advice"]) == ("error", "pip install 'tenuto[models]'")
