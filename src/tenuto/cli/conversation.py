@@ -23,7 +23,7 @@ from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.errors import AssistantNotFound, FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
@@ -130,7 +130,10 @@ class Conversation:
 
     def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        assistants, last = self._aside.chat.assistants, active_assistant_of(session)
+        assistants, last, named = self._aside.chat.assistants, active_assistant_of(session), self._manner.assistant
+        if named is not None and named not in assistants.names and self._app.settings.assistants is None:
+            shipped = ", ".join([each.name for each in assistants])
+            raise AssistantNotFound("assistant", f"{shipped}; TENUTO_ASSISTANTS, the folder of your own, is not set")
         self._assistant, self._persona = resolve_assistant(
             assistants, self._manner.assistant, self._manner.persona, last
         )

@@ -108,7 +108,7 @@ def test_settings_are_shown_on_request_after_the_checks() -> None:
     brief, whole = (CliRunner().invoke(program, ["doctor", *args]).stdout for args in ([], ["--settings"]))
 
     assert "breaker_failures" not in brief
-    assert whole.index("Nothing is broken; look at 1 warning above.") < whole.index("breaker_failures")
+    assert whole.index("No errors, 1 warning.") < whole.index("breaker_failures")
     assert "500  (preset platform; " in whole
 
 
@@ -190,7 +190,7 @@ def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines() if "  model  " in line]
     assert [line[0] for line in lines] == ["warning", "ok"]
     assert "the provider says: Wrong key: sk-1" in result.stdout
-    assert result.stdout.endswith("\nNothing is broken; look at 2 warnings above.\n")
+    assert result.stdout.endswith("\nNo errors, 2 warnings.\n")
     assert result.exit_code == 0
 
 
