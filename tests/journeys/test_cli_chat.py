@@ -280,11 +280,14 @@ def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provide
     assert [session["title"] for session in desk.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
 
 
+NOBODY = "there is no such assistant; available: general, goods, npc, legal; TENUTO_ASSISTANTS, the folder of"
+
+
 @pytest.mark.parametrize(
     ("args", "piped", "says"),
     [
         (("--session", "nowhere", "Hi"), b"", "session_not_found: "),
-        (("--assistant", "nobody", "Hi"), b"", "assistant_not_found: there is no such assistant; available: general"),
+        (("--assistant", "nobody", "Hi"), b"", f"assistant_not_found: {NOBODY}"),
         (("--model", "openai:gpt-5", "Hi"), b"", "invalid_setting: model: openai:gpt-5 needs OPENAI_API_KEY"),
         (("--store", "mysql://x", "Hi"), b"", "invalid_setting: store: "),
         ((), b"", "invalid: the message is empty"),

@@ -89,7 +89,7 @@ def test_the_doctor_finds_a_new_installation_well(desk: Desk) -> None:
     assert re.search(r"^ok +round trip +written, read and deleted in [\d.]+ ms$", well.stdout, re.MULTILINE)
     assert re.search(r"^ok +store +sqlite:///data/tenuto.db answers", well.stdout, re.MULTILINE)
     # Without credentials there is a warning, and with one all is not simply well.
-    assert well.stdout.endswith("\nNothing is broken; look at 1 warning above.\n")
+    assert well.stdout.endswith("\nNo errors, 1 warning.\n")
 
 
 def test_the_doctor_finds_what_is_wrong(desk: Desk) -> None:

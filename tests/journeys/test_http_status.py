@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,16 @@ async def test_the_status_counts_what_happened_and_names_no_one(tmp_path: Path) 
         assert secret not in text
 
 
+async def test_a_server_that_can_run_no_plan_says_which_line_changes_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    # None stands for a module that cannot be found.
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    async with served() as door:
+        shown = await status(door)
+
+    assert (shown.level, shown.tasks.status) == (Level.WARNING, "unavailable")
+    assert shown.findings[0].advice == "Run: pip install 'tenuto[tasks]'"
+
+
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics"])
 async def test_what_covers_every_tenant_is_for_operators(path: str) -> None:
     """A7: not for an admin, whose reach is a tenant; nor may an admin make a key for it."""
@@ -116,6 +127,7 @@ FAILING = TurnsStatus(live=0, answered=99, failed=50, failed_in_a_row=3, per_min
 JOBS = JobsStatus(waiting=1, running=4, done=90, failed=30, failed_in_a_row=0)
 BEHIND = JobsStatus(waiting=300, running=4, done=1, failed=9, failed_in_a_row=9)
 IDLE, HINDERED = WorkerStatus(status="idle", error=None), WorkerStatus(status="unavailable", error="engine_failed")
+ABSENT = WorkerStatus(status="unavailable", error="extra_missing")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +136,7 @@ IDLE, HINDERED = WorkerStatus(status="idle", error=None), WorkerStatus(status="u
         (STORE, CLOSED, EMPTY, TURNS, JOBS, IDLE, []),
         (STORE, None, None, TURNS, JOBS, IDLE, []),
         (FILE, None, None, TURNS, JOBS, IDLE, []),
+        (STORE, None, None, TURNS, JOBS, ABSENT, ["tasks_extra"]),
         (LOGGED, None, None, TURNS, JOBS, IDLE, ["log_large"]),
         (LARGE, None, None, TURNS, JOBS, IDLE, ["log_large"]),
         (GONE, HALF, WAITING, FAILING, BEHIND, IDLE, ["store_unavailable", "journal_quarantined", "journal_waiting"]),

@@ -96,7 +96,10 @@ class TurnRecall:
         asked = _Question(question, self._memories.now())
         hits = [hit for hit in found.hits if asked.is_about(hit) and not _is_shown(hit.memory, turn)]
         return Recalled(
-            hits=tuple(hits[:_SHOWN]), preferences=tuple(prepared.preferences(persona)), degraded=found.degraded
+            hits=tuple(hits[:_SHOWN]),
+            preferences=tuple(prepared.preferences(persona)),
+            # Nothing is missing where the search would have found no vector to compare the question with.
+            degraded=found.degraded and prepared.has_vectors,
         )
 
 

@@ -63,7 +63,7 @@ def topics(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics that three or more users, or sessions without a user, raised."""
+    """Show topics that three or more users raised."""
     scope = caller(tenant, site, None)
     report = run_command(lambda app: app.analytics.topics(scope, days=days, limit=limit), store=store, read_only=True)
     if as_json:

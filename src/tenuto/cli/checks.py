@@ -36,7 +36,7 @@ from tenuto.errors import (
     failure_reason,
     install_line,
 )
-from tenuto.llm import OFFLINE, ModelCallLog, ModelCalls, complete, model_names
+from tenuto.llm import OFFLINE, ModelCallLog, ModelCalls, complete, model_names, provider_of
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
@@ -74,6 +74,9 @@ _MODEL_ADVICE: Final = {
     FailureReason.CONTENT_FILTER: "look at the filter that is set for this model with its provider",
     FailureReason.OTHER: "look at the provider's status, or whether this address is that of a model",
 }
+_UNSENT_KEY: Final = (
+    "set TENUTO_MODEL_API_KEY: OPENAI_API_KEY is not sent to TENUTO_MODEL_BASE_URL; or check the model's name"
+)
 _REASONS: Final = {
     FailureReason.UNREACHABLE: "unreachable",
     FailureReason.REFUSED: "refused",
@@ -86,6 +89,7 @@ _ONE_WORD: Final = "Answer with one word: ready"
 # More than a word: some models think first.
 _WORD_TOKENS: Final = 64
 _CLOCK_SLACK: Final = timedelta(minutes=5)
+_ASSISTANTS: Final = "assistants"
 # No clock that is right shows a time before this release was made.
 _MADE_IN: Final = 2026
 
@@ -317,6 +321,9 @@ async def talking(app: Tenuto) -> list[Finding]:
     except PackageMissing as missing:
         return [fail("chat", str(missing), missing.install)]
     except InvalidSetting as refused:
+        if refused.setting == _ASSISTANTS:
+            advice = "correct the file, or point TENUTO_ASSISTANTS at another folder"
+            return [fail(_ASSISTANTS, str(refused).removeprefix(f"{_ASSISTANTS}: "), advice)]
         return [
             fail("chat", str(refused), "correct the setting it names, or unset it: the offline model needs no settings")
         ]
@@ -349,9 +356,9 @@ def _check_assistants(chat: Chat) -> Finding:
     marks = {chat.assistants.default: " (default)", **dict.fromkeys(lacking, " (not installed)")}
     says = ", ".join(f"{each.name}{marks.get(each.name, '')}" for each in chat.assistants)
     if not lacking:
-        return ok("assistants", says)
+        return ok(_ASSISTANTS, says)
     advice = "; ".join(f"{name}: {install}" for name, install in lacking.items())
-    return warn("assistants", says, advice)
+    return warn(_ASSISTANTS, says, advice)
 
 
 async def _check_models(
@@ -377,7 +384,7 @@ async def _check_models(
     for chain, failure in zip(asked, failures, strict=True):
         for name in model_names(chain):
             if name != OFFLINE:
-                found.setdefault(name, _model_finding(calls.of(name), where, failure))
+                found.setdefault(name, _model_finding(calls.of(name), where, failure, _refused_advice(settings, name)))
     return list(found.values())
 
 
@@ -394,7 +401,15 @@ async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | Non
     return None
 
 
-def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None) -> Finding:
+def _refused_advice(settings: Settings, name: str) -> str:
+    """What helps where a provider refuses: an address of its own gets its own key alone."""
+    own = settings.model_base_url is not None and provider_of(name) == provider_of(settings.model)
+    if own and settings.model_api_key is None and provider_of(name) in ("", "openai", "openai-chat"):
+        return _UNSENT_KEY
+    return _MODEL_ADVICE[FailureReason.REFUSED]
+
+
+def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None, refused: str) -> Finding:
     """One model of a chain that answered, or failed as a whole."""
     last, p50 = calls.status.last_failure, calls.status.p50_ms
     if p50 is not None:
@@ -407,7 +422,8 @@ def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None) -
     said = f"; the provider says: {calls.provider_message}" if calls.provider_message else ""
     # Behind one that fails stands another one that answers.
     level = fail if failure is not None else warn
-    return level("model", f"{_REASONS[reason]}: {message}{where}{said}", _MODEL_ADVICE[reason])
+    advice = refused if reason is FailureReason.REFUSED else _MODEL_ADVICE[reason]
+    return level("model", f"{_REASONS[reason]}: {message}{where}{said}", advice)
 
 
 def _check_embedder(settings: Settings, chat: Chat) -> Finding:

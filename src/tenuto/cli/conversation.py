@@ -23,7 +23,7 @@ from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.errors import AssistantNotFound, FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
@@ -39,6 +39,16 @@ _PROMPT: Final = "> "
 _SHOWN: Final = 2
 _RECALLED: Final = 100
 _LISTED: Final = 20
+_REMARKS: Final = {
+    "store": "the store does not answer, and this turn is not stored",
+    "journal": "the store does not answer; the journal keeps this turn until it does",
+    "fallback_model": "answered by the fallback model",
+    "tools": "a tool failed",
+    "lookup": "nothing was looked up for this answer",
+    "detector": "the external detector of private data does not answer; the built-in one alone ran",
+    "embedder": "the embedder does not answer; words alone decided whether earlier messages matter",
+    "recall": "memories were searched by words alone, or not at all",
+}
 
 
 class ChatOptions(Value, frozen=True, kw_only=True):
@@ -120,7 +130,10 @@ class Conversation:
 
     def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        assistants, last = self._aside.chat.assistants, active_assistant_of(session)
+        assistants, last, named = self._aside.chat.assistants, active_assistant_of(session), self._manner.assistant
+        if named is not None and named not in assistants.names and self._app.settings.assistants is None:
+            shipped = ", ".join([each.name for each in assistants])
+            raise AssistantNotFound("assistant", f"{shipped}; TENUTO_ASSISTANTS, the folder of your own, is not set")
         self._assistant, self._persona = resolve_assistant(
             assistants, self._manner.assistant, self._manner.persona, last
         )
@@ -394,9 +407,5 @@ def _print_work(name: str, milliseconds: float | None, failed: str | None) -> No
 
 
 def remarks(degraded: Sequence[str]) -> list[str]:
-    """What an answer had to do without, and what keeps it, for those who read it."""
-    missing = [what for what in degraded if what != "journal"]
-    lines = [f"(degraded: answered without {', '.join(missing)})"] if missing else []
-    if "journal" in degraded:
-        lines.append("(degraded: the store does not answer; the journal keeps this turn until it does)")
-    return lines
+    """What an answer had to do without, in sentences, for those who read it; an assistant may name more."""
+    return [f"(degraded: {_REMARKS.get(what, f'answered without {visible(what)}')})" for what in degraded]

@@ -82,7 +82,7 @@ def backup(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Back up a SQLite store while it is in use, with the queue of its tasks beside it."""
+    """Back up a SQLite store while it is in use."""
     # The engine first: a run whose end the store knows is harmless, one whose end it does not know is lost.
     settings = read_settings(store=store)
     kept, queue = sqlite_file(settings.store), sqlite_file(engine_database(settings))

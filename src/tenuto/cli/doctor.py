@@ -67,8 +67,8 @@ def doctor(
 def _verdict(findings: Sequence[Finding]) -> str:
     warnings = sum(finding.status is CheckStatus.WARNING for finding in findings)
     if any(finding.status is CheckStatus.ERROR for finding in findings):
-        return "Something is wrong; the red lines say what to do."
-    return f"Nothing is broken; look at {pluralize(warnings, 'warning')} above." if warnings else "All is well."
+        return "Something is wrong; the lines marked error say what to do."
+    return f"No errors, {pluralize(warnings, 'warning')}." if warnings else "All is well."
 
 
 def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[Finding]]:

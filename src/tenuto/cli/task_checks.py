@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from tenuto.app import Tenuto
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import mask_password
-from tenuto.errors import InvalidSetting, PackageMissing, Unavailable
+from tenuto.errors import InvalidSetting, PackageMissing, Unavailable, install_line
 from tenuto.llm.reach import why_unreachable
 from tenuto.settings import Settings
-from tenuto.wiring.tasks import engine_database, one_machine_notice
+from tenuto.wiring.tasks import EXTRA, can_run_plans, engine_database, one_machine_notice
 
 _CORRECT: Final = "correct the setting it names: no plan runs without it"
 
@@ -36,6 +36,9 @@ async def _webhook_findings(settings: Settings) -> list[Finding]:
 async def _engine_findings(app: Tenuto) -> list[Finding]:
     """The engine is opened only where plans run, since it takes long to import."""
     if app.settings.agents is None and not await app.tasks.has_runs():
+        if not can_run_plans():
+            says = f"the extra {EXTRA} is not installed, so no plan can run"
+            return [_finding(CheckStatus.WARNING, says, install_line(EXTRA))]
         return [_finding(CheckStatus.OK, "no plan was run, and no agents are set; TENUTO_AGENTS names their folder")]
     database = "the engine's database"
     try:

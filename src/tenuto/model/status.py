@@ -159,6 +159,10 @@ class SessionsStatus(View, frozen=True, kw_only=True):
     created_per_minute: float
 
 
+EXTRA_MISSING: Final = "extra_missing"
+"""The error of the work on tasks where nothing needs it yet and the extra is not installed."""
+
+
 class WorkerStatus(View, frozen=True, kw_only=True):
     """The work on tasks: `ready`, `idle` (no task needs it yet) or `unavailable` with the code of the `error`."""
 
@@ -260,7 +264,11 @@ def _store_findings(
 def _work_findings(
     turns: TurnsStatus, jobs: JobsStatus, tasks: WorkerStatus, store_answers: bool, model_fails: bool
 ) -> Iterator[StatusFinding]:
-    if tasks.status == "unavailable":
+    if tasks.error == EXTRA_MISSING:
+        yield _warning(
+            "tasks_extra", "Plans cannot run: the extra tasks is not installed.", "Run: pip install 'tenuto[tasks]'"
+        )
+    elif tasks.status == "unavailable":
         yield _error("task_worker", "This server does not work on tasks.", "Run `tenuto doctor` to see why.")
     if not store_answers:
         return  # What else fails meanwhile fails for that reason.

@@ -106,6 +106,11 @@ class Copies:
 
         task.add_done_callback(end)
 
+    async def wait(self, subject: bytes, seconds: float) -> None:
+        """Wait for such work, which goes on when the time is over."""
+        if (task := self._tasks.get(subject)) is not None:
+            await asyncio.wait({task}, timeout=seconds)
+
     async def drain(self) -> None:
         """Wait for what runs in the background."""
         while self._tasks:

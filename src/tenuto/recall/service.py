@@ -43,6 +43,10 @@ MAX_PAGE: Final = 500
 # Memories that are embedded at a time: a turn that needs the embedder waits no longer than for these.
 _BATCH: Final = 8
 _TRIES: Final = 5
+# How long a search waits for weights that are being loaded: less than a turn waits for its memories, so that the words
+# still find some where this is not enough.
+_LOADING_SECONDS: Final = 1.8
+_WARM: Final = b"warm"
 _NO_OWNER: Final = (
     "memories belong to a user: name one by X-User-ID over HTTP, by --user at a terminal, by the scope in Python. "
     "Without one a conversation stays in its own session, unless memories_without_user is set, for one person alone"
@@ -91,7 +95,8 @@ class Memories:
     async def search(self, scope: Scope, query: MemoryQuery) -> RecallResult:
         """The memories that fit a query best, best first.
 
-        Without its embedder the search goes by words alone, and the result says so.
+        It waits a moment for an embedder that loads. Without its embedder the search goes by words alone, and the
+        result says so.
         """
         check_type(query, MemoryQuery, "the query")
         prepared = await self.prepare(scope, query.text)
@@ -106,9 +111,11 @@ class Memories:
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                return PreparedSearch(self._copies, owner, None, self._clock, degraded=True)
-            asked = await self._redact(scope, text) if self.embedder.remote else text
-            vectors = await self.embedder.embed(scope, [asked or ""])
+                await self._copies.wait(_WARM, _LOADING_SECONDS)
+                self._index(scope, owner)
+            if self.embedder.ready:
+                asked = await self._redact(scope, text) if self.embedder.remote else text
+                vectors = await self.embedder.embed(scope, [asked or ""])
             missed = vectors is None or len(owner.embedded) < len(owner.memories)
         return PreparedSearch(self._copies, owner, vectors[0] if vectors else None, self._clock, degraded=missed)
 
@@ -395,14 +402,18 @@ class Memories:
 
     async def _load(self, scope: Scope) -> OwnerMemories:
         owner = await self._copies.load(scope)
+        self._index(scope, owner)
+        return owner
+
+    def _index(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Have memories without a vector embedded, as soon as the embedder is ready."""
         if self.embedder is not None and self.embedder.ready and len(owner.embedded) < len(owner.memories):
             self._copies.run(b"index" + owner_key(scope), self.index_missing(scope))
-        return owner
 
     def _warm(self) -> None:
         """Have the embedder load its weights; memories without a vector get theirs when they are loaded next."""
         if self.embedder is not None:
-            self._copies.run(b"warm", self.embedder.warm())
+            self._copies.run(_WARM, self.embedder.warm())
 
     # One memory at a time
 
@@ -488,6 +499,11 @@ class PreparedSearch:
         self._vector = vector
         self._clock = clock
         self._degraded = degraded
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether there is anything to compare the question's vector with."""
+        return bool(self._owner.embedded)
 
     def preferences(self, persona: str | None) -> list[Memory]:
         """The preferences that hold, the oldest first; of personas that keep to themselves, this one's alone."""

@@ -54,7 +54,7 @@ _RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
 _RETRY_BUSY: Final = timedelta(seconds=5)
 _HTTP: Final = {
     404: ("not_found", "there is nothing at this address"),
-    405: ("method_not_allowed", "this address does not support the method"),
+    405: ("method_not_allowed", "this route does not support that method"),
 }
 
 

@@ -17,6 +17,7 @@ from tenuto.chat import LiveTurns
 from tenuto.errors import Unavailable
 from tenuto.llm import ModelCallLog
 from tenuto.model.status import (
+    EXTRA_MISSING,
     BreakerStatus,
     CacheStatus,
     JobsStatus,
@@ -39,6 +40,7 @@ from tenuto.server.openapi import Router, describe
 from tenuto.server.task_worker import TaskWorker
 from tenuto.sessions.events import EventKind
 from tenuto.stores.factory import place_of, sqlite_path
+from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health", prefix="/v1")
 
@@ -207,7 +209,11 @@ class ServerStatus:
 
     def _tasks(self) -> WorkerStatus:
         view = self._worker.view
-        return WorkerStatus.of(view) if view is not None else WorkerStatus(status="idle", error=None)
+        if view is not None:
+            return WorkerStatus.of(view)
+        if not can_run_plans():
+            return WorkerStatus(status="unavailable", error=EXTRA_MISSING)
+        return WorkerStatus(status="idle", error=None)
 
     def _process(self) -> ProcessStatus:
         return ProcessStatus(

@@ -143,15 +143,18 @@ async def test_a_failing_recall_means_no_memories_and_degraded() -> None:
     assert BOLOGNA not in shown(t)
 
 
-async def test_without_its_embedder_words_alone_recall_and_the_reply_says_so() -> None:
-    letters = Letters()
+@pytest.mark.parametrize(("embedded", "degraded"), [(True, ("recall",)), (False, ())])
+async def test_without_its_embedder_words_alone_recall_and_the_reply_says_so_of_vectors(
+    embedded: bool, degraded: tuple[str, ...]
+) -> None:
+    letters = Letters(away=not embedded)
     t, memories, _ = chatting(letters)
     await memories.add(ANN, BOLOGNA)
     letters.away = True
 
     reply = await t.chat.take_turn(ANN, ask("Where do I live in Bologna?"))
 
-    assert reply.degraded == ("recall",)
+    assert reply.degraded == degraded
     assert BOLOGNA in shown(t)
 
 

@@ -108,7 +108,7 @@ def test_settings_are_shown_on_request_after_the_checks() -> None:
     brief, whole = (CliRunner().invoke(program, ["doctor", *args]).stdout for args in ([], ["--settings"]))
 
     assert "breaker_failures" not in brief
-    assert whole.index("Nothing is broken; look at 1 warning above.") < whole.index("breaker_failures")
+    assert whole.index("No errors, 1 warning.") < whole.index("breaker_failures")
     assert "500  (preset platform; " in whole
 
 
@@ -135,7 +135,7 @@ def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "says", "advice"),
     [
-        (refusal(401, "Wrong key: sk-1", "invalid_api_key"), "refused: {} refuses our key", "check the key"),
+        (refusal(401, "Wrong key: sk-1", "invalid_api_key"), "refused: {} refuses our key", "is not sent to"),
         (refusal(404, "No such model", "model_not_found"), "refused: {} is not known", "the model's name"),
         (refusal(429, "No money left", "insufficient_quota"), "over a limit: {} has no quota left", "quota"),
         (words(finish="content_filter"), "declined by a content filter: {} declined", "filter"),
@@ -190,7 +190,7 @@ def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines() if "  model  " in line]
     assert [line[0] for line in lines] == ["warning", "ok"]
     assert "the provider says: Wrong key: sk-1" in result.stdout
-    assert result.stdout.endswith("\nNothing is broken; look at 2 warnings above.\n")
+    assert result.stdout.endswith("\nNo errors, 2 warnings.\n")
     assert result.exit_code == 0
 
 
@@ -199,10 +199,11 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
     for module in ("dbos", "tenuto.llm.pydantic_ai", "tenuto.stores.redis"):
         monkeypatch.setitem(sys.modules, module, None)
 
-    plans = examined()[1]["assistants"]
+    tasks, plans = (examined()[1][name] for name in ("tasks", "assistants"))
     model = examined(env={"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "x"})[1]["chat"]
     driver = examined("--store", "redis://127.0.0.1:1/0")[1]["store"]
 
+    assert (tasks["status"], tasks["advice"]) == ("warning", "pip install 'tenuto[tasks]'")
     assert (plans["status"], plans["message"]) == ("warning", "general (default), goods, npc, legal (not installed)")
     assert plans["advice"] == "legal: pip install 'tenuto[tasks]'"
     assert (model["status"], model["advice"]) == ("error", "pip install 'tenuto[models]'")
@@ -265,7 +266,6 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
         ({"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": ""}, "openai:gpt-5 needs OPENAI_API_KEY"),
         ({"TENUTO_MODEL": "nobody:gpt-5"}, "nobody"),
         ({"TENUTO_ASSISTANT": "butler"}, "there is no 'butler'"),
-        ({"TENUTO_ASSISTANTS": "nowhere"}, "there is no folder nowhere"),
         ({"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"}, "(assistant general)"),
     ],
 )
@@ -275,6 +275,25 @@ def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None
     assert (code, checks["chat"]["status"]) == (1, "error")
     assert says in checks["chat"]["message"]
     assert checks["store"]["status"] == "ok"
+
+
+def test_what_is_wrong_with_an_assistants_file_is_said_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("persona = [")
+    for folder, says in ((str(tmp_path), "bad.toml: "), ("nowhere", "there is no folder nowhere")):
+        code, checks, _ = examined(env={"TENUTO_ASSISTANTS": folder})
+
+        assert (code, "chat" in checks, checks["assistants"]["status"]) == (1, False, "error")
+        assert checks["assistants"]["message"].startswith(says)
+        assert checks["assistants"]["advice"] == "correct the file, or point TENUTO_ASSISTANTS at another folder"
+
+
+def test_a_refused_key_is_advised_on_by_what_was_sent() -> None:
+    chain = "openai:local"
+    for more, advice in (({}, "set TENUTO_MODEL_API_KEY"), ({"TENUTO_MODEL_API_KEY": "x"}, "check the key")):
+        with start_model_server() as provider:
+            provider.answers(refusal(401, "Wrong key: sk-1", "invalid_api_key"))
+            env = {"TENUTO_MODEL": chain, "TENUTO_MODEL_BASE_URL": provider.url, "OPENAI_API_KEY": "sk-1", **more}
+            assert examined(env=env)[1]["model"]["advice"].startswith(advice)
 
 
 def test_a_task_webhook_that_cannot_be_reached_is_told() -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tenuto.cli.conversation import remarks
 
 
-def test_what_was_missing_and_what_keeps_the_answer_are_two_things() -> None:
-    """Promise 8: an answer in the journal is not one without a journal."""
-    assert remarks(()) == []
-    assert remarks(("store", "tools")) == ["(degraded: answered without store, tools)"]
-    assert remarks(("tools", "journal")) == [
-        "(degraded: answered without tools)",
-        "(degraded: the store does not answer; the journal keeps this turn until it does)",
-    ]
+@pytest.mark.parametrize(
+    ("degraded", "lines"),
+    [
+        ((), []),
+        # Promise 8: an answer in the journal is not one without a journal.
+        (("journal",), ["the store does not answer; the journal keeps this turn until it does"]),
+        (("store",), ["the store does not answer, and this turn is not stored"]),
+        (("fallback_model",), ["answered by the fallback model"]),
+        (("tools", "lookup"), ["a tool failed", "nothing was looked up for this answer"]),
+        (("detector",), ["the external detector of private data does not answer; the built-in one alone ran"]),
+        (("embedder",), ["the embedder does not answer; words alone decided whether earlier messages matter"]),
+        (("recall",), ["memories were searched by words alone, or not at all"]),
+        (("weather\x1b[2J",), ["answered without weather\\x1b[2J"]),
+    ],
+)
+def test_what_was_degraded_is_said_in_true_sentences(degraded: tuple[str, ...], lines: list[str]) -> None:
+    assert remarks(degraded) == [f"(degraded: {line})" for line in lines]

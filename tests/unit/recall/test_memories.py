@@ -13,7 +13,8 @@ from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.ports import Store
-from tenuto.recall import copies
+from tenuto.recall import copies, service
+from tenuto.recall.service import RecallResult
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.remembering import Letters, found, memories_over, texts
@@ -35,8 +36,8 @@ def clock() -> FakeClock:
 class Held(Letters):
     """An embedder that waits for the test."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, remote: bool = True) -> None:
+        super().__init__(remote=remote)
         self.asked_for, self.go = asyncio.Event(), asyncio.Event()
         self.waits = False
 
@@ -281,18 +282,24 @@ async def test_work_that_is_ended_before_it_began_leaves_nothing_behind(store: S
     gc.collect()
 
 
-async def test_a_search_says_that_words_decide_while_the_embedder_loads(store: Store, clock: FakeClock) -> None:
-    memories = memories_over(store, clock, Letters(remote=False))
-    nothing = await memories.search(ANN, MemoryQuery(text="Where do I live?"))
-    await memories.add(ANN, HOME)
+async def test_a_search_waits_for_an_embedder_that_loads_and_then_says_that_words_decide(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def search(seconds: float) -> RecallResult:
+        held = Held(remote=False)
+        held.waits = not seconds
+        monkeypatch.setattr(service, "_LOADING_SECONDS", seconds)
+        opened = memories_over(store, clock, held)
+        found = await opened.search(ANN, MemoryQuery(text="Where do I live?"))
+        # What was stored before the weights were there is embedded beside the search.
+        await (opened.drain() if seconds else opened.close())
+        return found
 
-    loading = await memories.search(ANN, MemoryQuery(text="Where do I live?"))
-    await memories.drain()
-    # What was stored before the weights were there is embedded beside the next search.
-    await memories.search(ANN, MemoryQuery(text="Where do I live?"))
-    await memories.drain()
-    ready = await memories.search(ANN, MemoryQuery(text="Where do I live?"))
+    nothing = await search(0)
+    await memories_over(store, clock).add(ANN, HOME)
+    loading, _, ready, late = await search(0), await search(60), await search(60), await search(0)
 
-    assert [result.degraded for result in (nothing, loading, ready)] == [False, True, False]
+    assert [result.degraded for result in (nothing, loading, ready, late)] == [False, True, False, True]
     assert [hit.memory.text for hit in loading.hits] == [HOME]
     assert ready.hits[0].scores.cosine > 0
+    assert late.hits[0].scores.cosine == 0
