@@ -20,7 +20,8 @@ from tests.journeys.door import ANN, Door, at, code, says, served
 async def test_health_tells_store_and_mode_and_needs_no_key(locked: Door) -> None:
     health, ready = await locked.http.get("/healthz"), await locked.http.get("/readyz")
 
-    assert health.json() == {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
+    told = {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
+    assert health.json() == {**told, "memories_without_user": False}
     assert ready.json() == {"status": "ready"}
 
 

@@ -26,12 +26,13 @@ _VERSION: Final = version("tenuto")
 
 
 class HealthView(View, frozen=True, kw_only=True):
-    """The process lives."""
+    """The process lives. `memories_without_user`: what callers say who name no user is remembered all the same."""
 
     status: str
     version: str
     store: str
     auth: str
+    memories_without_user: bool
 
 
 class JournalView(View, frozen=True, kw_only=True):
@@ -60,7 +61,8 @@ async def get_health(request: Request) -> Response:
     except (TimeoutError, Unavailable):
         auth = "unknown: the store does not answer"
     store = here.settings.store.split(":", 1)[0]
-    return answer(HealthView(status="ok", version=_VERSION, store=store, auth=auth))
+    shared = here.settings.memory_policy().without_user
+    return answer(HealthView(status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared))
 
 
 @routes.get("/readyz", describe(ReadinessView, public=True, problems=(503,)))

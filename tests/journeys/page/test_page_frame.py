@@ -89,7 +89,7 @@ async def test_a_first_visit_transfers_little_and_a_reload_almost_nothing(
 async def _settled(visit: Visit) -> list[tuple[str, int]]:
     """What was transferred until the page had all it asks for by itself."""
     await expect(visit.page.get_by_role("radio", name="Shop")).to_be_visible()
-    await expect(visit.page.get_by_text("None yet.")).to_be_visible()
+    await expect(visit.page.get_by_text("No sessions yet.")).to_be_visible()
     return [(path, size) for path, size in await visit.page.evaluate(TRANSFERRED)]
 
 
@@ -149,7 +149,7 @@ async def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(chromium
 
 async def test_every_page_is_reached_by_keyboard_alone(chromium: Browser) -> None:
     async with offline(chromium) as (visit, _):
-        await expect(visit.page.get_by_text("None yet.")).to_be_visible()
+        await expect(visit.page.get_by_text("No sessions yet.")).to_be_visible()
         for number, name in enumerate(PAGES):
             await visit.page.locator(".wordmark").focus()
             for _ in range(number + 3):  # Past what opens anything by name, and the link to a new conversation.

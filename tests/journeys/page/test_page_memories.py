@@ -142,11 +142,14 @@ async def test_a_key_of_a_tenant_is_asked_for_a_user(chromium: Browser) -> None:
             await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
             notice = visit.page.get_by_text("Memories belong to a user")
             await expect(notice).to_be_visible()
-            await notice.get_by_role("button", name="Credentials").click()
+            await expect(visit.page.get_by_role("textbox", name="Something to remember")).to_be_disabled()
+            await expect(visit.page.get_by_role("button", name="Remember")).to_be_disabled()
+            await notice.get_by_role("button", name="Name a user").click()
             await visit.page.get_by_label("User (optional)").fill("ann")
             await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 
             await expect(texts(visit)).to_have_text([HOME])
+            await expect(visit.page.get_by_role("button", name="Remember")).to_be_enabled()
 
 
 async def test_the_view_fits_a_narrow_screen_in_chinese(chromium: Browser) -> None:

@@ -36,3 +36,9 @@ async def test_a_route_is_tried_on_the_page(chromium: Browser) -> None:
         await page.set_viewport_size(PHONE)
         assert await page.evaluate(AXE, ["html", {}]) == []
         assert await page.evaluate(WIDE) == []
+
+        await page.evaluate("localStorage.setItem('tenuto.language', 'zh')")
+        await page.reload()
+        await expect(page.get_by_role("heading", name="接口", exact=True)).to_be_visible()
+        await expect(route.get_by_label("请求体")).to_be_visible()
+        await expect(route.get_by_role("button", name="发送")).to_be_visible()

@@ -259,6 +259,37 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
 
 
+async def test_without_a_user_the_pages_say_that_one_has_to_be_named(chromium: Browser) -> None:
+    """A session of another user is listed, its task is not; nothing that is said is remembered."""
+    async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
+        visit.allow("404")
+        body = {"message": "My landlord keeps the deposit", "assistant": "legal"}
+        told = (await door.http.post("/v1/chat", json=body, headers={"X-User-ID": "ann"})).json()
+        await visit.open()
+        await expect(visit.page.get_by_title("Credentials")).to_have_text("no user")
+        await expect(visit.page.get_by_text("Nothing is remembered beyond this session")).to_be_visible()
+        await visit.page.get_by_role("link", name="Tasks", exact=True).click()
+        await expect(visit.page.get_by_text("name one to see theirs")).to_be_visible()
+        await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_hidden()
+        await visit.page.get_by_role("navigation").get_by_text("My landlord").click()
+        await visit.page.get_by_role("link", name="The task behind this answer").click()
+        await expect(visit.page.get_by_text("name the user of this session")).to_be_visible()
+
+        # The style of a task's page, which stays, is not for others.
+        await visit.page.evaluate("trace => { location.hash = `#/traces/${trace}`; }", told["trace_id"])
+        head = visit.page.get_by_role("columnheader", name="Step")
+        assert await head.evaluate("one => getComputedStyle(one).borderRadius") == "0px"
+
+        await visit.page.go_back()
+        await visit.page.get_by_role("main").get_by_role("button", name="Name a user").click()
+        await visit.page.get_by_label("User (optional)").fill("ann")
+        await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+
+        await expect(step(visit, "decision")).to_be_visible()
+        await visit.page.get_by_role("link", name="New session").click()
+        await expect(visit.page.get_by_text("Nothing is remembered beyond this session")).to_be_hidden()
+
+
 async def test_an_answer_of_several_agents_shows_its_steps_and_leads_to_its_task(chromium: Browser) -> None:
     gate = asyncio.Event()
 

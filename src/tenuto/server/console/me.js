@@ -17,6 +17,11 @@ export function becomeMe({ key, user }) {
   }
 }
 
+/** Whether a server that lets everyone in has no user to go by: what belongs to users is neither kept nor found. */
+export function isNameless({ house }) {
+  return Boolean(house?.auth.startsWith("open")) && !house.memories_without_user && !me().user;
+}
+
 /** The headers that say it. Header values are bytes: a name of any language travels as UTF-8. */
 export function identity() {
   const { key, user } = me();

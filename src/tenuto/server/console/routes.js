@@ -1,10 +1,25 @@
 /** The page of routes: sends what one tries, and shows what comes back. Nothing that is shown becomes markup. */
 
+import { currentLanguage } from "./i18n.js";
 import { paint } from "./theme.js";
 
 const LONGEST = 20_000; // characters of an answer that are shown
+// The page's own words. What the API says of itself stays as it is.
+const ZH = {
+  Routes: "接口",
+  "Any OpenAPI tool reads": "任何 OpenAPI 工具都可读取",
+  ", which this page is made of.": "，本页即由它生成。",
+  "API key": "API 密钥",
+  User: "用户",
+  Parameters: "参数",
+  Body: "请求体",
+  Answers: "响应",
+  Fields: "字段",
+  Send: "发送",
+};
 
 paint();
+if (currentLanguage() === "zh") translate();
 for (const form of document.querySelectorAll("form")) {
   form.hidden = false;
   form.addEventListener("submit", (event) => {
@@ -21,6 +36,16 @@ function unfold() {
   if (!named?.matches("details")) return;
   named.open = true;
   named.scrollIntoView();
+}
+
+function translate() {
+  for (const one of document.querySelectorAll("h1, h3, .lead, .caller label, .try label, .try button"))
+    for (const text of one.childNodes) {
+      const phrase = text.nodeType === Node.TEXT_NODE && ZH[text.data.trim()];
+      if (!phrase) continue;
+      text.data = text.data.replace(text.data.trim(), phrase);
+      one.lang = "zh-Hans";
+    }
 }
 
 async function send(form) {

@@ -15,7 +15,8 @@ export function badges({ model, offline, degraded, stopped }) {
 
 /** The model of a turn and what it had to do without; the badge alone says that it was the offline model. */
 export function modelOf(turn) {
-  return [turn.model !== "offline" && `${turn.model} `, badges({ ...turn, model: "", stopped: false })];
+  const remarks = badges({ ...turn, model: "", stopped: false }).filter(Boolean);
+  return [turn.model !== "offline" && turn.model, ...remarks].filter(Boolean).flatMap((part) => [part, " "]);
 }
 
 function remark(what) {

@@ -2,7 +2,9 @@
 
 import { fill, h, set } from "../dom.js";
 import { called, has, phrases, t, told } from "../i18n.js";
+import { isNameless } from "../me.js";
 import { assistantOf } from "../state.js";
+import { textButton } from "./buttons.js";
 import { commandView } from "./command.js";
 
 export function beginningView(actions) {
@@ -10,6 +12,8 @@ export function beginningView(actions) {
   const examples = h("div", { class: "examples" });
   const first = h("ul", { class: "first" });
   const needed = h("div", { class: "notice needed", role: "status" });
+  const name = textButton(t("me.name"), () => actions.house.want(true));
+  const unnamed = h("p", { class: "notice" }, t("me.unnamed"), name);
   const node = h(
     "section",
     { class: "beginning" },
@@ -22,12 +26,14 @@ export function beginningView(actions) {
       choices,
       needed,
       examples,
+      unnamed,
     ),
   );
   let shown = [];
 
   function draw(state, talk) {
     const assistant = assistantOf(state, talk);
+    set(unnamed, "hidden", !isNameless(state));
     const { items, loading, query } = state.sessions;
     set(first, "hidden", loading || query !== "" || items.length > 0);
     if (shown[0] === state.assistants && shown[1] === assistant) return;
@@ -74,6 +80,7 @@ function choice(assistant, actions) {
       assistant.missing && [" ", h("span", { class: "badge grave" }, t("missing.label"))],
     ),
     h("span", { class: "about" }, about(assistant)),
+    assistant.missing && h("code", { class: "about" }, assistant.missing.install),
   );
 }
 

@@ -48,6 +48,7 @@ export function memoriesView(actions, ask) {
     const { preferences, items, hits, cursor, kind, query, loading, problem } = now;
     const seen = !problem && !loading;
     seeking.draw(query);
+    for (const each of adding.elements) each.disabled = asksForUser(problem);
     fill(notice, problem ? trouble(problem, actions) : loading && t("app.loading"));
     set(notice, "hidden", seen);
     fill(refused, now.refused && sentence(now.refused));
@@ -87,10 +88,13 @@ function section(name, actions, ask) {
   };
 }
 
+function asksForUser(problem) {
+  return problem?.code === "invalid" && problem.status === 400 && problem.detail.includes("X-User-ID");
+}
+
 /** Where no user is named, say so; else what went wrong, and try again. */
 function trouble(problem, actions) {
-  if (problem.code === "invalid" && problem.status === 400 && problem.detail.includes("X-User-ID"))
-    return [t("memories.no_user"), " ", textButton(t("me.title"), () => actions.house.want(true))];
+  if (asksForUser(problem)) return [t("memories.no_user"), " ", textButton(t("me.name"), () => actions.house.want(true))];
   return [sentence(problem), " ", textButton(t("again"), () => actions.page.refresh())];
 }
 

@@ -68,7 +68,7 @@ export function sidebarView(actions) {
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
     for (const each of places) set(each, "aria-current", each.dataset.page === state.page && "page");
-    write(who, me().user || t("me.button"));
+    write(who, called(state));
     paint.draw();
     if (state.house && last?.house !== state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
@@ -95,6 +95,12 @@ export function sidebarView(actions) {
   }
 
   return { node, draw, focus: () => close.focus() };
+}
+
+/** The user that is named or that the key is bound to; a key may be bound to one that the page has not asked for. */
+function called({ scope }) {
+  const { key, user } = me();
+  return user || scope?.user || t(key ? "mark.API_KEY" : "me.button");
 }
 
 function place({ name, icon: picture }) {

@@ -3,6 +3,7 @@
 import { fill, h, set, write } from "../dom.js";
 import { instant, moment } from "../format.js";
 import { t } from "../i18n.js";
+import { isNameless } from "../me.js";
 import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
 import { textButton } from "./buttons.js";
@@ -37,7 +38,7 @@ export function taskView(actions, ask) {
     const { detail, problem, refused } = now;
     const seen = detail !== null && problem?.code !== "task_not_found";
     writeMarked(header.heading, seen ? titleOf(detail) : t("tasks.task"));
-    fill(notice, said(now, actions));
+    fill(notice, said(state, now, actions));
     set(notice, "hidden", seen && !problem && !refused);
     set(facts.node, "hidden", !seen);
     set(body, "hidden", !seen);
@@ -54,7 +55,9 @@ function titleOf({ goal, type }) {
 }
 
 /** What went wrong, with bringing the task or with doing something about it. */
-function said({ detail, problem, refused }, actions) {
+function said(state, { detail, problem, refused }, actions) {
+  if (problem?.code === "task_not_found" && isNameless(state))
+    return [t("tasks.no_user.one"), " ", textButton(t("me.name"), () => actions.house.want(true))];
   if (problem) return [sentence(problem), " ", textButton(t("again"), () => actions.page.task.refresh())];
   return refused ? sentence(refused) : detail === null && t("app.loading");
 }

@@ -4,7 +4,7 @@ import { fill, h, set, write } from "../dom.js";
 import { instant, moment } from "../format.js";
 import { t } from "../i18n.js";
 import { keyed } from "../keyed.js";
-import { me } from "../me.js";
+import { isNameless, me } from "../me.js";
 import { sentence } from "../problem.js";
 import { addressOfTask } from "../route.js";
 import { textButton } from "./buttons.js";
@@ -40,7 +40,7 @@ export function tasksView(actions) {
     set(section, "hidden", empty);
     set(more, "hidden", !now.more);
     set(none, "hidden", !empty || loading || Boolean(problem));
-    fill(none, beginning());
+    fill(none, beginning(state, actions));
     rows(items.map((task) => ({ key: task.id, task })));
   }
 
@@ -81,10 +81,13 @@ function taskRow() {
   return { node, draw };
 }
 
-function beginning() {
+/** How to start one. Without a user there may be tasks, which are not seen. */
+function beginning(state, actions) {
   const { user } = me();
   return [
-    h("h2", {}, t("tasks.none")),
+    isNameless(state)
+      ? h("p", {}, t("tasks.no_user"), " ", textButton(t("me.name"), () => actions.house.want(true)))
+      : h("h2", {}, t("tasks.none")),
     h("p", {}, t("tasks.none.terminal")),
     command(`TENUTO_AGENTS=agents tenuto tasks run plan.toml${user && ` --user ${quoted(user)}`}`),
     h("p", {}, t("tasks.none.http")),

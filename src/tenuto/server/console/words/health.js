@@ -66,7 +66,7 @@ export const en = {
   "health.fact.bytes": "Memory",
   "health.fact.live": "Running now",
   "health.fact.rate": "Per minute",
-  "health.fact.per_minute": "On average",
+  "health.fact.per_minute": "Average per minute",
   "health.fact.answered": "Answered",
   "health.fact.failed": "Failed",
   "health.fact.created": "Created",

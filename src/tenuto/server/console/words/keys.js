@@ -54,7 +54,7 @@ export const en = {
 };
 
 export const zh = {
-  "keys.lead": "调用本服务器的程序和用户所用的凭证。",
+  "keys.lead": "调用本服务器的程序和用户所用的凭据。",
   "keys.list": "API 密钥",
   "keys.none": "还没有密钥。没有密钥时，服务器只响应本机上的程序。",
   "keys.forbidden": "API 密钥由管理员管理，因此需要角色为 admin 的密钥：",
@@ -65,8 +65,8 @@ export const zh = {
   "keys.role.member.hint": "代表租户的用户，或仅代表所绑定的用户或智能体。",
   "keys.role.admin.hint": "代表租户的任何用户，管理密钥，并可查看用量。",
   "keys.role.operator": "运维",
-  "keys.role.operator.hint": "可查看整个安装的健康状况和指标的成员。只有具备此角色的凭证或终端才能创建。",
-  "keys.role.privacy.reveal.hint": "可查看化名背后原值的成员。只有具备此角色的凭证或终端才能创建。",
+  "keys.role.operator.hint": "可查看整个安装的健康状况和指标的成员。只有具备此角色的凭据或终端才能创建。",
+  "keys.role.privacy.reveal.hint": "可查看化名背后原值的成员。只有具备此角色的凭据或终端才能创建。",
   "keys.for.any": "任何用户",
   "keys.for.user": "用户 {name}",
   "keys.for.site": "站点 {name}",

@@ -40,7 +40,7 @@ export const zh = {
   "usage.cost": "费用",
   "usage.input": "输入 token",
   "usage.output": "输出 token",
-  "usage.by_day": "每日{measure}",
+  "usage.by_day": "按日统计：{measure}",
   "usage.chart": "{first} 至 {last} 按日期和助手统计的{measure}；具体数字见下表",
   "usage.table": "显示每日数字",
   "usage.day": "日期",
