@@ -279,12 +279,16 @@ def test_the_plan_that_the_docs_write_runs(tmp_path: Path) -> None:
     command = ("-m", "tenuto", *shown[0].split())
     with open_program(*command, cwd=tmp_path, env=env, stdout=PIPE, text=True) as running:
         assert running.stdout is not None
-        for line in running.stdout:
-            lines.append(line)
-            if told := re.search(r"\(tenuto (tasks answer .*)\)", line):
-                answer = ("-m", "tenuto", *told[1].replace("VALUE", "yes").split())
-                with open_program(*answer, cwd=tmp_path, env=env, stdout=DEVNULL) as answering:
-                    assert answering.wait(timeout=120) == 0
+        try:
+            for line in running.stdout:
+                lines.append(line)
+                if told := re.search(r"\(tenuto (tasks answer .*)\)", line):
+                    answer = ("-m", "tenuto", *told[1].replace("VALUE", "yes").split())
+                    with open_program(*answer, cwd=tmp_path, env=env, stdout=DEVNULL) as answering:
+                        assert answering.wait(timeout=120) == 0
+        except BaseException:
+            running.kill()  # Else the end of the block waits for it.
+            raise
 
     assert re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "TASK", "".join(lines)) == shown[1]
 
