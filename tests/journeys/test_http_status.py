@@ -10,7 +10,9 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from tenuto.access import KeyRole
+from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, PromptTooLong
 from tenuto.llm import ScriptedModel
+from tenuto.llm.calls import ModelCalls
 from tenuto.llm.scripted import Fail
 from tenuto.model.status import (
     BreakerStatus,
@@ -159,3 +161,24 @@ def test_findings_say_what_to_look_at_the_worst_first(
     assert [finding.code for finding in findings] == found
     assert all(f'"health.finding.{finding.code}"' in WORDS.read_text() for finding in findings)
     assert worst_level(findings) is (findings[0].level if findings else Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "advice"),
+    [
+        (ModelKeyRefused("m", "refuses our key", FailureReason.REFUSED), Level.ERROR, "Check the key"),
+        (PromptTooLong("m", "cannot take a prompt this long", FailureReason.REFUSED), Level.WARNING, "PROMPT_TOKENS"),
+        (ModelFailed("m", "declined to answer", FailureReason.CONTENT_FILTER), Level.WARNING, "filter"),
+    ],
+)
+def test_what_questions_cause_is_no_broken_model(error: ModelFailed, level: Level, advice: str) -> None:
+    calls = ModelCalls("m")
+    for _ in range(3):
+        with pytest.raises(ModelFailed), calls.call():
+            raise error
+
+    [finding] = find_problems(
+        store=STORE, breaker=None, journal=None, turns=TURNS, jobs=JOBS, tasks=IDLE, models=[calls.status]
+    )
+
+    assert (finding.level, advice in finding.advice) == (level, True)

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from tenuto.errors import FailureReason
+from tenuto.errors import FailureReason, PromptTooLong
 from tenuto.model.values import View
 
 _SLOW_MS: Final = 250.0
@@ -28,6 +28,7 @@ _MODEL_ADVICE: Final = {
     FailureReason.CONTENT_FILTER: "The provider's filter declined the question or the answer: look at the trace.",
     FailureReason.OTHER: "Run `tenuto doctor`: it asks the provider and shows what comes back. The log says more.",
 }
+_PROMPT_ADVICE: Final = "Lower TENUTO_PROMPT_TOKENS to what the model reads."
 # SQLite keeps a log of 64 MiB for the next writes. One that is larger for long is one that cannot be emptied.
 _LEAST_LARGE_LOG: Final = 128 * 1024 * 1024
 _MOST_LOG: Final = 512 * 1024 * 1024
@@ -283,11 +284,12 @@ def _work_findings(
 
 
 def _model_finding(model: ModelStatus, failure: ModelFailure) -> StatusFinding:
-    """By its reason: what to do is another thing for each."""
-    level = Level.WARNING if model.failed_in_a_row < _FAILING_TURNS else Level.ERROR
+    """By its reason: what to do is another thing for each. What the questions themselves caused is no error."""
+    by_questions = failure.reason is FailureReason.CONTENT_FILTER or failure.code == PromptTooLong.code
+    level = Level.WARNING if by_questions or model.failed_in_a_row < _FAILING_TURNS else Level.ERROR
     lead = "" if model.failed_in_a_row else "Half of the last calls of a model failed. "
     message = f"{lead}{failure.message[:1].upper()}{failure.message[1:]}."
-    advice = _MODEL_ADVICE[failure.reason]
+    advice = _PROMPT_ADVICE if failure.code == PromptTooLong.code else _MODEL_ADVICE[failure.reason]
     return StatusFinding(
         code=f"model_{failure.reason}", level=level, message=message, advice=advice, subject=model.name
     )
