@@ -8,6 +8,7 @@ from html import escape
 from typing import Final
 
 import msgspec
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -87,11 +88,19 @@ async def routes_page(request: Request) -> Response:
 <script type="module" src="console/routes.js"></script></head><body class="routes"><main><h1>Routes</h1>
 <p class="lead">Any OpenAPI tool reads <a href="openapi.json">openapi.json</a>, which this page is made of.</p>
 {await _first_step(request)}
-{render_routes(document(request.app))}</main></body></html>"""
+{_rendered_routes(request.app)}</main></body></html>"""
     headers = {"Content-Security-Policy": _ROUTES_POLICY, "Referrer-Policy": "no-referrer", "Vary": "Accept-Encoding"}
     if _accepts_gzip(request):
         return HTMLResponse(gzip.compress(body.encode(), mtime=0), headers=headers | {"Content-Encoding": "gzip"})
     return HTMLResponse(body, headers=headers)
+
+
+def _rendered_routes(app: Starlette) -> str:
+    """The routes as HTML, made once: they do not change while the server runs."""
+    if not hasattr(app.state, "rendered_routes"):
+        app.state.rendered_routes = render_routes(document(app))
+    html: str = app.state.rendered_routes
+    return html
 
 
 async def _first_step(request: Request) -> str:
