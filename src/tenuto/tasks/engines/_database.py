@@ -31,8 +31,8 @@ def make_database(url: str) -> sa.Engine:
         return sa.create_engine(f"postgresql+psycopg://{rest}", **pool)
     engine = sa.create_engine(url, **pool)
     if engine.url.database:
-        # It holds ids of users; the store beside it is its owner's alone, too. A file that exists is left alone: closing
-        # it here would release the locks of all connections of this process, and another one could remove its log.
+        # It holds ids of users; the store beside it is its owner's alone, too. A file that exists is left alone:
+        # closing it would release the locks of all connections of this process, and another could remove its log.
         with suppress(FileExistsError):
             os.close(os.open(engine.url.database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
