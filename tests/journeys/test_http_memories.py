@@ -327,7 +327,7 @@ BAD: list[tuple[str, str, Any, str]] = [
     ("GET", "?cursor=%E2%98%83", None, "cursor"),
     ("GET", "?cursor=MjAyNi0wMS0wMSB4", None, "cursor"),
     ("DELETE", "", None, "all=true"),
-    ("DELETE", "?ids=a&all=true", None, "one of them"),
+    ("DELETE", "?ids=a&all=true", None, "exactly one of"),
 ]
 
 

@@ -341,7 +341,7 @@ async def test_an_output_that_a_conversation_has_may_come_again_with_others() ->
         await ann.responses.create(**asked, input=[red])
         last = await ann.responses.create(**asked, input=[red, blue])
         for again in ([red], [{**red, "output": "grey"}, and_then]):
-            with pytest.raises(openai.BadRequestError, match="waits for it"):
+            with pytest.raises(openai.BadRequestError, match="matches no pending tool call"):
                 await ann.responses.create(**asked, input=again)
         kept = [item.type async for item in ann.conversations.items.list(conversation, order="asc")]
         # A model may give two calls the same id: then the output is that of the second.
