@@ -53,7 +53,7 @@ _INSTRUCTIONS: Final = (
 
 
 def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter = lambda *_: None) -> MCPServer[Any]:
-    """The server for one installation; `scope_of` tells whom each call acts for, and `check_writer` whether it may
+    """The server for one installation; `scope_of` gives the scope of each call, and `check_writer` whether it may
     write a key of a board in an agent's name."""
     server = _Server(
         "tenuto",

@@ -1,7 +1,7 @@
 """Outages: commands acknowledged into a journal that all processes of a folder share, and submitted again afterwards.
 
 The folder decides for all its processes whether the store is away. A session with rows in the journal is *fenced*: no
-process of the folder reads or changes it in the store before its rows are there, whoever wrote them. So the order of
+process of the folder reads or changes it in the store before its rows are there, its own or not. So the order of
 what was acknowledged is kept wherever a client goes, and a killed process leaves nothing that others cannot go on with.
 
 - The store is taken for away only when every living process of the folder says so. One that alone lost it refuses.

@@ -46,7 +46,7 @@ export function houseActions(store) {
     store.change({ privacy });
   }
 
-  /** Learn for whom the caller acts: a key may be bound to a user that nobody has typed here. */
+  /** Learn for whom the caller acts: a key may be bound to a user that was not typed here. */
   async function place() {
     if (store.get().scope !== null) return;
     const number = begun;
