@@ -11,9 +11,7 @@ hold it: both would take the same turn, by its idempotency key, and send the sam
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -21,7 +19,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import QueueFull, StateCorrupt, VersionConflict
+from tenuto.compare_and_set import retry_on_conflict, update
+from tenuto.errors import QueueFull, StateCorrupt
 from tenuto.holder import is_holder_gone
 from tenuto.model import Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, IncomingMessage
@@ -117,7 +116,9 @@ class Inbox:
             id=message.id, event_id=message.event_id, sender=message.sender, received_at=self._clock(), resets=resets
         )
         stored = False
-        while True:
+
+        async def attempt() -> bool:
+            nonlocal stored
             queue, version = await self._read(place)
             if any(one.id == entry.id or one.event_id == entry.event_id for one in queue.waiting):
                 # The process that accepted it may have died before it could say so.
@@ -134,10 +135,12 @@ class Inbox:
                 value = msgspec.to_builtins(message)
                 await self._state.write_state(place.scope, _MESSAGES, self._message_key(entry.id), value)
                 stored = True
-            entry = replace(entry, epoch=queue.epoch)
-            if await self._replace(place, replace(queue, waiting=(*queue.waiting, entry)), version):
-                await self._mark_busy(place)
-                return True
+            waiting = (*queue.waiting, replace(entry, epoch=queue.epoch))
+            await self._replace(place, replace(queue, waiting=waiting), version)
+            await self._mark_busy(place)
+            return True
+
+        return await retry_on_conflict(attempt)
 
     async def read(self, place: QueuePlace, entry: Waiting) -> IncomingMessage | None:
         """The message of an entry; `None` if it is done, and only its place is left."""
@@ -146,11 +149,12 @@ class Inbox:
 
     async def change(self, place: QueuePlace, change: Callable[[Queue], Queue]) -> Queue:
         """Replace a queue by what `change` makes of it; called again if another process was faster."""
-        while True:
-            queue, version = await self._read(place)
-            changed = change(queue)
-            if changed == queue or await self._replace(place, changed, version):
-                return changed
+        made = await update(
+            lambda: self._read(place),
+            lambda read: changed if (changed := change(read[0])) != read[0] else None,
+            lambda read, changed: self._replace(place, changed, read[1]),
+        )
+        return made.after[0]
 
     async def hold(self, place: QueuePlace, worker: str) -> Queue | None:
         """Hold a queue, or go on holding it; `None` if another worker does, or if nothing waits: then it is let go."""
@@ -246,14 +250,10 @@ class Inbox:
         entry = await self._state.read_state(place.scope, _QUEUES, place.key)
         return (Queue(), 0) if entry is None else (_decode(entry.value, Queue), entry.version)
 
-    async def _replace(self, place: QueuePlace, queue: Queue, version: int) -> bool:
-        """Store a queue if it is still as it was read; each failure is another process' success."""
-        try:
-            await self._state.write_state(place.scope, _QUEUES, place.key, msgspec.to_builtins(queue), version)
-        except VersionConflict:
-            await asyncio.sleep(random.uniform(0, 0.01))
-            return False
-        return True
+    async def _replace(self, place: QueuePlace, queue: Queue, version: int) -> tuple[Queue, int]:
+        """Store a queue in place of the one that was read."""
+        value = msgspec.to_builtins(queue)
+        return queue, (await self._state.write_state(place.scope, _QUEUES, place.key, value, version)).version
 
 
 async def erase_waiting(state: StateStore, scope: Scope, clock: Clock) -> int:
