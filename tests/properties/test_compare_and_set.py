@@ -247,12 +247,15 @@ def test_others_who_are_always_first_end_an_update_and_what_a_change_raises_ends
         for raised in (VersionConflict(3, 4), Invalid("no")):
             store.calls.clear()
             with pytest.raises(type(raised)) as told:
-                await update_state(store, *PLACE, lambda entry, error=raised: _fail(error))
+                await update_state(store, *PLACE, failing(raised))
             assert told.value is raised
             assert store.calls == ["read_state"]
 
     run(story, 0)
 
 
-def _fail(error: Exception) -> None:
-    raise error
+def failing(error: Exception) -> Callable[[Entry], None]:
+    def change(_: Entry) -> None:
+        raise error
+
+    return change
