@@ -13,9 +13,10 @@ from enum import Enum
 from types import EllipsisType
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from tenuto.errors import Unavailable, VersionConflict
 from tenuto.model import Scope, StateChange, StateEntry
-from tenuto.model.values import Json
 from tenuto.ports import StateStore
 
 _T = TypeVar("_T")
@@ -37,15 +38,11 @@ Entry: TypeAlias = StateEntry | None
 
 
 class Update(NamedTuple, Generic[_T]):
-    """What was stored before and after a change; the same object if it was left."""
+    """What was stored before and after a change, and whether it changed anything."""
 
     before: _T
     after: _T
-
-    @property
-    def changed(self) -> bool:
-        """Whether something was stored or removed."""
-        return self.after is not self.before
+    changed: bool
 
 
 async def update_state(
@@ -53,19 +50,27 @@ async def update_state(
     scope: Scope,
     namespace: str,
     key: str,
-    change: Callable[[Entry], Json | Removal],
-    guess: Entry | EllipsisType = ...,
-) -> Update[Entry]:
-    """Change a value of the state, creating or removing it as `change` says; see `update`."""
+    decode: Callable[[Entry], _T],
+    change: Callable[[_T], object | Removal | None],
+) -> Update[_T]:
+    """Change a value of the state, creating or removing it as `change` says; see `update`.
 
-    async def write(before: Entry, value: Json | Removal) -> Entry:
-        version = 0 if before is None else before.version
-        if value is REMOVE:
-            await state.delete_state(scope, namespace, key, version)
-            return None
-        return await state.write_state(scope, namespace, key, value, version)
+    `change` gets what `decode` makes of the stored entry, and what it returns is stored as JSON.
+    """
 
-    return await update(lambda: state.read_state(scope, namespace, key), change, write, guess)
+    async def read() -> tuple[_T, int]:
+        entry = await state.read_state(scope, namespace, key)
+        return decode(entry), 0 if entry is None else entry.version
+
+    async def write(before: tuple[_T, int], new: object | Removal) -> tuple[_T, int]:
+        if new is REMOVE:
+            await state.delete_state(scope, namespace, key, before[1])
+            return decode(None), 0
+        entry = await state.write_state(scope, namespace, key, msgspec.to_builtins(new), before[1])
+        return decode(entry), entry.version
+
+    made = await update(read, lambda before: change(before[0]), write)
+    return Update(made.before[0], made.after[0], made.changed)
 
 
 async def update_states(
@@ -104,12 +109,12 @@ async def update(
     failures = 0
     while (new := change(before)) is not None:
         try:
-            return Update(before, await write(before, new))
+            return Update(before, await write(before, new), changed=True)
         except VersionConflict:
             failures += 1
             await _pause_after(failures)
         before = await read()
-    return Update(before, before)
+    return Update(before, before, changed=False)
 
 
 async def retry_on_conflict(attempt: Callable[[], Awaitable[_T]]) -> _T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from tenuto.compare_and_set import (
     write_if_unchanged,
 )
 from tenuto.errors import Invalid, StoreUnavailable, Unavailable, VersionConflict
-from tenuto.model import StateChange
+from tenuto.model import StateChange, StateEntry
 from tenuto.ports import StateStore
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
@@ -92,19 +93,22 @@ def number(entry: Entry) -> int:
     return 0 if entry is None else int(entry.value)
 
 
-@given(st.integers(0, 2**32), st.integers(1, 24), st.integers(1, 4), st.booleans())
-def test_writers_of_one_value_lose_nothing(seed: int, writers: int, times: int, wrong_guess: bool) -> None:
+def marks(entry: Entry) -> list[str]:
+    return [] if entry is None else list(entry.value)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 24), st.integers(1, 4))
+def test_writers_of_one_value_lose_nothing(seed: int, writers: int, times: int) -> None:
     """Each change is made of what stands: no two are made of the same value."""
     store: Any = Distant(random.Random(seed))
     made_of: list[int] = []
 
     async def write(_: int) -> None:
         for _ in range(times):
-            guess: Any = None if wrong_guess else ...
-            made = await update_state(store, *PLACE, lambda entry: number(entry) + 1, guess)
+            made = await update_state(store, *PLACE, number, lambda stands: stands + 1)
             assert made.changed
-            assert number(made.after) == number(made.before) + 1
-            made_of.append(number(made.before))
+            assert made.after == made.before + 1
+            made_of.append(made.before)
 
     async def read_and_write(_: int) -> None:
         async def attempt() -> None:
@@ -131,16 +135,14 @@ def test_a_write_whose_answer_is_lost_is_made_once(seed: int, writers: int, time
     """Where the value tells which writes are in it, as the rows of usage and the steps of tasks do."""
     store: Any = Distant(random.Random(seed), lost)
 
+    async def add(mark: str) -> Update[list[str]]:
+        return await update_state(store, *PLACE, marks, lambda held: None if mark in held else [*held, mark])
+
     async def write(writer: int) -> None:
         for n in range(times):
-
-            def add(entry: Entry, mark: str = f"{writer}.{n}") -> Any:
-                marks = [] if entry is None else entry.value
-                return None if mark in marks else [*marks, mark]
-
-            made = await until_answered(lambda change=add: update_state(store, *PLACE, change))  # type: ignore[misc]
-            assert made.after is not None
-            assert f"{writer}.{n}" in made.after.value
+            mark = f"{writer}.{n}"
+            made = await until_answered(partial(add, mark))
+            assert mark in made.after
 
     async def story() -> Entry:
         await asyncio.gather(*map(write, range(writers)))
@@ -188,38 +190,60 @@ def test_several_values_change_together(seed: int, transfers: list[tuple[str, st
 
 
 @pytest.mark.parametrize(
-    ("stored", "guess", "change", "stands", "calls"),
+    ("stored", "change", "stands", "calls"),
     [
-        (None, ..., lambda entry: 1, 1, ["read_state", "write_state"]),
-        (None, None, lambda entry: 1, 1, ["write_state"]),
-        (None, ..., lambda entry: None, None, ["read_state"]),
-        (None, ..., lambda entry: REMOVE, None, ["read_state", "delete_state"]),
-        (7, ..., lambda entry: number(entry) + 1, 8, ["read_state", "write_state"]),
-        (7, ..., lambda entry: None, 7, ["read_state"]),
-        (7, ..., lambda entry: REMOVE, None, ["read_state", "delete_state"]),
-        (7, None, lambda entry: number(entry) + 1, 8, ["write_state", "read_state", "write_state"]),
-        (7, None, lambda entry: None if entry else 1, 7, ["write_state", "read_state"]),
+        (None, lambda value: 1, 1, ["read_state", "write_state"]),
+        (None, lambda value: None, None, ["read_state"]),
+        (None, lambda value: REMOVE, None, ["read_state", "delete_state"]),
+        (7, lambda value: value + 1, 8, ["read_state", "write_state"]),
+        (7, lambda value: 7, 7, ["read_state", "write_state"]),
+        (7, lambda value: None, 7, ["read_state"]),
+        (7, lambda value: REMOVE, None, ["read_state", "delete_state"]),
     ],
 )
 def test_a_change_creates_replaces_removes_or_leaves(
-    stored: int | None, guess: Any, change: Callable[[Entry], Any], stands: int | None, calls: list[str]
+    stored: int | None, change: Callable[[Any], Any], stands: int | None, calls: list[str]
 ) -> None:
     store: Any = Distant(random.Random(0))
 
-    async def story() -> tuple[Update[Entry], Entry]:
+    async def story() -> tuple[Update[Any], Entry]:
         if stored is not None:
             await store.write_state(*PLACE, stored)
         store.calls.clear()
-        made = await update_state(store, *PLACE, change, guess)
+        made = await update_state(store, *PLACE, lambda entry: entry and entry.value, change)
         assert store.calls == calls
         return made, await store.read_state(*PLACE)
 
     made, after = run(story, 0)
 
-    assert made.changed == (stored != stands)
-    assert made.after == after
+    assert made == Update(stored, stands, changed=len(calls) > 1)
     assert (after.value if after is not None else None) == stands
-    assert (made.before.value if made.before is not None else None) == stored
+
+
+@pytest.mark.parametrize(
+    ("guess", "calls"),
+    [
+        ([None, None], ["change_states"]),
+        ([None, StateEntry(key="b", value=0, version=3)], ["change_states", "read_states", "change_states"]),
+        (..., ["read_states", "change_states"]),
+    ],
+)
+def test_a_right_guess_saves_the_reading_and_a_wrong_one_does_no_harm(guess: Any, calls: list[str]) -> None:
+    store: Any = Distant(random.Random(0))
+
+    def add_one(entries: Sequence[Entry]) -> Sequence[StateChange]:
+        versions = [0 if entry is None else entry.version for entry in entries]
+        return [
+            StateChange(key=key, value=number(entry) + 1, if_version=version)
+            for key, entry, version in zip(("a", "b"), entries, versions, strict=True)
+        ]
+
+    async def story() -> list[int]:
+        await update_states(store, *PLACE[:2], ("a", "b"), add_one, guess)
+        assert store.calls == calls
+        return [number(entry) for entry in await store.read_states(*PLACE[:2], ("a", "b"))]
+
+    assert run(story, 0) == [1, 1]
 
 
 def test_others_who_are_always_first_end_an_update_and_what_a_change_raises_ends_it_at_once() -> None:
@@ -233,7 +257,7 @@ def test_others_who_are_always_first_end_an_update_and_what_a_change_raises_ends
             tried.append(loop.time())
             await store.write_state(*PLACE, 1, 0)
 
-        for call in (lambda: update_state(store, *PLACE, lambda entry: 1), lambda: retry_on_conflict(attempt)):
+        for call in (lambda: update_state(store, *PLACE, number, lambda stands: 1), lambda: retry_on_conflict(attempt)):
             began = loop.time()
             with pytest.raises(Unavailable, match="changed by others") as ended:
                 await call()
@@ -247,15 +271,15 @@ def test_others_who_are_always_first_end_an_update_and_what_a_change_raises_ends
         for raised in (VersionConflict(3, 4), Invalid("no")):
             store.calls.clear()
             with pytest.raises(type(raised)) as told:
-                await update_state(store, *PLACE, failing(raised))
+                await update_state(store, *PLACE, number, failing(raised))
             assert told.value is raised
             assert store.calls == ["read_state"]
 
     run(story, 0)
 
 
-def failing(error: Exception) -> Callable[[Entry], None]:
-    def change(_: Entry) -> None:
+def failing(error: Exception) -> Callable[[int], None]:
+    def change(_: int) -> None:
         raise error
 
     return change

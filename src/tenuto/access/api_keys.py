@@ -187,14 +187,13 @@ class ApiKeys:
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
         """Change a stored key; `None` where there is no such key."""
 
-        def change_entry(entry: StateEntry | None) -> Json:
-            record = _decode_record(entry)
+        def change_record(record: _ApiKeyRecord | None) -> _ApiKeyRecord | None:
             if record is None or (changed := change(record.key)) == record.key:
                 return None
-            return msgspec.to_builtins(replace(record, key=changed))
+            return replace(record, key=changed)
 
-        record = _decode_record((await update_state(self._store, SYSTEM, _NAMESPACE, key_id, change_entry)).after)
-        return None if record is None else record.key
+        made = await update_state(self._store, SYSTEM, _NAMESPACE, key_id, _decode_record, change_record)
+        return None if made.after is None else made.after.key
 
     async def list(self, tenant: str | None = None, site: str | None = None) -> tuple[ApiKey, ...]:
         """All keys, of one tenant or site if given, oldest first, revoked ones included."""

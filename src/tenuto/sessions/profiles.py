@@ -33,8 +33,7 @@ class Profiles:
         if not _is_one_user(scope):
             return {}
 
-        def merge(entry: StateEntry | None) -> JsonObject | None:
-            known = _to_profile(entry)
+        def merge(known: JsonObject) -> JsonObject | None:
             profile = {name: value for name, value in {**known, **told}.items() if value is not None}
             if profile == known:
                 return None
@@ -43,7 +42,7 @@ class Profiles:
                 return None
             return profile
 
-        return _to_profile((await update_state(self._state, scope, _NAMESPACE, _KEY, merge)).after)
+        return (await update_state(self._state, scope, _NAMESPACE, _KEY, _to_profile, merge)).after
 
 
 def _to_profile(entry: StateEntry | None) -> JsonObject:

@@ -98,10 +98,9 @@ class Drawer(Generic[_Record]):
 
     async def revert(self, made: Update[VersionedRecord[_Record] | None], empty: _Record) -> None:
         """Undo an update, unless the record has changed since; in place of a new record an empty one is stored."""
-        before, after = made
-        if made.changed and after is not None:
-            put = self.put_record(after.key, empty if before is None else before.record, after.version)
-            await write_if_unchanged(put)
+        if made.changed and made.after is not None:
+            before = empty if made.before is None else made.before.record
+            await write_if_unchanged(self.put_record(made.after.key, before, made.after.version))
 
     async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[VersionedRecord[_Record]]:
         """All undamaged records after a key whose keys have a prefix, in order of their keys."""

@@ -321,7 +321,7 @@ class Board:
             except (TaskFinished, StepLost):
                 await self._room.board.revert(made, _EMPTY)  # A later writer sees the end of the task as well.
                 raise
-        return Update(_record_or_empty(made.before), _record_or_empty(made.after))
+        return Update(_record_or_empty(made.before), _record_or_empty(made.after), made.changed)
 
     async def _check_capacity(self, before: VersionedRecord[BoardRecord] | None) -> None:
         """Refuse a new key on a full board. Concurrent calls do not see each other's keys."""

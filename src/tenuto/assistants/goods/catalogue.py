@@ -124,16 +124,14 @@ class Catalogue:
             Invalid: the scope names no user.
         """
 
-        def open_one(entry: StateEntry | None) -> Json:
-            book = _case_book(entry)
-            if any(_is_open(case, order) for case in book.cases):
+        def open_one(book: CaseBook) -> CaseBook | None:
+            if _find_open(book, order) is not None:
                 return None
             case = Case(id=f"C{len(book.cases) + 1}", opened_on=today, order=order)
-            return _encode(CaseBook(cases=(*book.cases, case)))
+            return CaseBook(cases=(*book.cases, case))
 
-        made = await update_state(self._store, user_scope(scope), NAMESPACE, _CASES, open_one)
-        cases = _case_book(made.after).cases
-        return cases[-1] if made.changed else next(case for case in cases if _is_open(case, order))
+        made = await update_state(self._store, user_scope(scope), NAMESPACE, _CASES, _case_book, open_one)
+        return _find_open(made.after, order) or made.after.cases[-1]
 
     async def _head(self, owner: Scope) -> Head:
         _, head = await self._read_head(owner)
@@ -270,8 +268,10 @@ def _case_book(entry: StateEntry | None) -> CaseBook:
     return CaseBook() if entry is None else _decode(entry.value, CaseBook, "cases")
 
 
-def _is_open(case: Case, order: str | None) -> bool:
-    return case.status is CaseStatus.OPEN and order in (None, case.order)
+def _find_open(book: CaseBook, order: str | None) -> Case | None:
+    """The open case about an order, or any open one where no order is named."""
+    cases = (case for case in book.cases if case.status is CaseStatus.OPEN and order in (None, case.order))
+    return next(cases, None)
 
 
 def _readable_head(entry: StateEntry) -> Head | None:

@@ -267,8 +267,7 @@ async def _read_shared(app: TenutoApi, scope: Scope) -> JsonObject:
     shared: JsonObject = {}
     for prefix, owner in _shared_places(scope):
         entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY) if isinstance(app, Tenuto) else None
-        if entry is not None:
-            shared |= {prefix + name: value for name, value in entry.value.items()}
+        shared |= {prefix + name: value for name, value in _shared_values(entry).items()}
     return shared
 
 
@@ -283,8 +282,12 @@ async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> No
     for prefix, owner in _shared_places(scope):
         delta = {name.removeprefix(prefix): value for name, value in changes.items() if name.startswith(prefix)}
         if delta and isinstance(app, Tenuto):
-            await update_state(app.store.state, owner, _NAME, _STATE_KEY, partial(_merge, delta))
+            await update_state(app.store.state, owner, _NAME, _STATE_KEY, _shared_values, partial(_merge, delta))
 
 
-def _merge(delta: JsonObject, entry: StateEntry | None) -> JsonObject:
-    return {**(entry.value if entry is not None else {}), **delta}
+def _shared_values(entry: StateEntry | None) -> JsonObject:
+    return entry.value if entry is not None else {}
+
+
+def _merge(delta: JsonObject, old: JsonObject) -> JsonObject:
+    return {**old, **delta}

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -38,7 +39,7 @@ from tenuto.model.privacy import (
     is_sealed,
 )
 from tenuto.model.scope import SYSTEM
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Value
 from tenuto.ports import Clock, Place, StateStore, utc_now
 from tenuto.privacy.crypto.keyring import KEY_BYTES, KeyRing
 
@@ -315,18 +316,11 @@ class TenantCiphers:
         self, scope: Scope, change: Callable[[_StoredKeys], _StoredKeys | None]
     ) -> Update[_StoredKeys]:
         """Change the stored keys, and cache those that were written."""
-
-        def change_entry(entry: StateEntry | None) -> Json:
-            stored = change(_decode_keys(entry, scope.tenant))
-            return None if stored is None else msgspec.to_builtins(stored)
-
-        made = await update_state(self._store, _tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY, change_entry)
-        before = _decode_keys(made.before, scope.tenant)
-        if not made.changed:
-            return Update(before, before)
-        after = _decode_keys(made.after, scope.tenant)
-        self._cache_keys(scope, after)
-        return Update(before, after)
+        decode = partial(_decode_keys, tenant=scope.tenant)
+        made = await update_state(self._store, _tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY, decode, change)
+        if made.changed:
+            self._cache_keys(scope, made.after)
+        return made
 
     def _cache_keys(self, scope: Scope, stored: _StoredKeys | None) -> _TenantKeys:
         known = self._known.pop(scope.tenant, None)

@@ -11,6 +11,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from tenuto.compare_and_set import retry_on_conflict, update_state
 from tenuto.errors import DecryptionFailed, SessionNotFound
 from tenuto.model import Scope, Session, StateEntry
 from tenuto.model.scope import site_scope
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
 
 VAULT: Final = "privacy.vault"
@@ -144,16 +145,14 @@ class Vault:
         if not lost:
             return 0
 
-        def without_lost(entry: StateEntry | None) -> Json:
-            record = _decode_record(entry, session)
+        def drop_lost(record: _VaultRecord | None) -> _VaultRecord | None:
             if record is None:
                 return None
-            held = {mark: one for mark, one in record.held.items() if mark not in lost}
-            return msgspec.to_builtins(replace(record, held=held))
+            return replace(record, held={mark: one for mark, one in record.held.items() if mark not in lost})
 
-        made = await update_state(self._state, site_scope(session.scope), VAULT, session.id, without_lost)
-        before, after = _decode_record(made.before, session), _decode_record(made.after, session)
-        return len(before.held) - len(after.held) if before is not None and after is not None else 0
+        decode = partial(_decode_record, session=session)
+        made = await update_state(self._state, site_scope(session.scope), VAULT, session.id, decode, drop_lost)
+        return len(made.before.held) - len(made.after.held) if made.before is not None and made.after is not None else 0
 
     async def delete_values(self, scope: Scope, session_id: str) -> bool:
         """Remove a session's values; returns whether there were any."""
