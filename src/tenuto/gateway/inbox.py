@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.compare_and_set import retry_on_conflict, update
+from tenuto.compare_and_set import retry_on_conflict, update_state
 from tenuto.errors import QueueFull, StateCorrupt
 from tenuto.holder import is_holder_gone
 from tenuto.model import Scope, StateEntry
@@ -135,8 +135,8 @@ class Inbox:
                 value = msgspec.to_builtins(message)
                 await self._state.write_state(place.scope, _MESSAGES, self._message_key(entry.id), value)
                 stored = True
-            waiting = (*queue.waiting, replace(entry, epoch=queue.epoch))
-            await self._replace(place, replace(queue, waiting=waiting), version)
+            longer = replace(queue, waiting=(*queue.waiting, replace(entry, epoch=queue.epoch)))
+            await self._state.write_state(place.scope, _QUEUES, place.key, msgspec.to_builtins(longer), version)
             await self._mark_busy(place)
             return True
 
@@ -149,12 +149,11 @@ class Inbox:
 
     async def change(self, place: QueuePlace, change: Callable[[Queue], Queue]) -> Queue:
         """Replace a queue by what `change` makes of it; called again if another process was faster."""
-        made = await update(
-            lambda: self._read(place),
-            lambda read: changed if (changed := change(read[0])) != read[0] else None,
-            lambda read, changed: self._replace(place, changed, read[1]),
+        made = await update_state(
+            *(self._state, place.scope, _QUEUES, place.key, _decode_queue),
+            lambda queue: changed if (changed := change(queue)) != queue else None,
         )
-        return made.after[0]
+        return made.after
 
     async def hold(self, place: QueuePlace, worker: str) -> Queue | None:
         """Hold a queue, or go on holding it; `None` if another worker does, or if nothing waits: then it is let go."""
@@ -248,12 +247,7 @@ class Inbox:
 
     async def _read(self, place: QueuePlace) -> tuple[Queue, int]:
         entry = await self._state.read_state(place.scope, _QUEUES, place.key)
-        return (Queue(), 0) if entry is None else (_decode(entry.value, Queue), entry.version)
-
-    async def _replace(self, place: QueuePlace, queue: Queue, version: int) -> tuple[Queue, int]:
-        """Store a queue in place of the one that was read."""
-        value = msgspec.to_builtins(queue)
-        return queue, (await self._state.write_state(place.scope, _QUEUES, place.key, value, version)).version
+        return _decode_queue(entry), 0 if entry is None else entry.version
 
 
 async def erase_waiting(state: StateStore, scope: Scope, clock: Clock) -> int:
@@ -281,6 +275,10 @@ async def _list(state: StateStore, scope: Scope, namespace: str) -> AsyncIterato
         for entry in page:
             yield entry
         after = page[-1].key
+
+
+def _decode_queue(entry: StateEntry | None) -> Queue:
+    return Queue() if entry is None else _decode(entry.value, Queue)
 
 
 def _decode(value: Json, kind: type[_T]) -> _T:
