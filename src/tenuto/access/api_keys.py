@@ -18,7 +18,8 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import ApiKeyNotFound, Invalid, Unavailable, VersionConflict
+from tenuto.compare_and_set import update_state, write_if_unchanged
+from tenuto.errors import ApiKeyNotFound, Invalid, Unavailable
 from tenuto.model import Scope, StateEntry
 from tenuto.model.plan import HUMAN
 from tenuto.model.scope import SYSTEM, check_tenant_id
@@ -124,7 +125,7 @@ class ApiKeys:
         if len(parts) != 3 or parts[0] != _MARK or not parts[1].isalnum() or not parts[2]:
             return None
         entry = await self._store.read_state(SYSTEM, _NAMESPACE, parts[1])
-        record = _decode_record(entry) if entry is not None else None
+        record = _decode_record(entry)
         # Compare for an unknown id, too, so that both take the same time.
         right = hmac.compare_digest(_hash(secret), record.hash if record is not None else _NO_HASH)
         if entry is None or record is None or not right or record.key.revoked:
@@ -137,8 +138,9 @@ class ApiKeys:
         if last is not None and now - last < _USE_NOTED_EVERY:
             return
         # Another process has just noted it, or the key was just revoked, or the store is read-only now: the key holds.
-        with suppress(VersionConflict, Unavailable):
-            await self._write(replace(record, key=replace(record.key, last_used_at=now)), if_version=version)
+        with suppress(Unavailable):
+            used = replace(record, key=replace(record.key, last_used_at=now))
+            await write_if_unchanged(self._write(used, if_version=version))
 
     async def revoke(self, key_id: str, *, tenant: str | None = None, site: str | None = None) -> ApiKey:
         """Revoke a key for good; repeating it has no effect. With a tenant or a site, keys of others do not exist.
@@ -183,18 +185,15 @@ class ApiKeys:
         return len(ended), sum(key not in ended for key in there)
 
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
-        """Change a stored key; after a concurrent write, start again. `None` where there is no such key."""
-        while True:
-            entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id)
-            record = _decode_record(entry) if entry is not None else None
-            if entry is None or record is None:
+        """Change a stored key; `None` where there is no such key."""
+
+        def change_record(record: _ApiKeyRecord | None) -> _ApiKeyRecord | None:
+            if record is None or (changed := change(record.key)) == record.key:
                 return None
-            changed = change(record.key)
-            if changed == record.key:
-                return changed
-            with suppress(VersionConflict):
-                await self._write(replace(record, key=changed), if_version=entry.version)
-                return changed
+            return replace(record, key=changed)
+
+        made = await update_state(self._store, SYSTEM, _NAMESPACE, key_id, _decode_record, change_record)
+        return None if made.after is None else made.after.key
 
     async def list(self, tenant: str | None = None, site: str | None = None) -> tuple[ApiKey, ...]:
         """All keys, of one tenant or site if given, oldest first, revoked ones included."""
@@ -246,7 +245,9 @@ def _hash(secret: str) -> str:
     return sha256(secret.encode(errors="replace")).hexdigest()
 
 
-def _decode_record(entry: StateEntry) -> _ApiKeyRecord | None:
+def _decode_record(entry: StateEntry | None) -> _ApiKeyRecord | None:
+    if entry is None:
+        return None
     try:
         return msgspec.convert(entry.value, _ApiKeyRecord)
     except msgspec.ValidationError:

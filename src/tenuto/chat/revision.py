@@ -23,6 +23,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.chat.request import ChatRequest
+from tenuto.compare_and_set import write_if_unchanged
 from tenuto.context import last_input
 from tenuto.context.compression import conversation_in, outliving
 from tenuto.errors import MessageNotFound, SessionBusy, Superseded, TooLarge, VersionConflict
@@ -221,12 +222,11 @@ class Revision:
             return session.version
         try:
             changes = Changes(metadata=note, if_version=session.version)
-            return (await self._sessions.patch(scope, session.id, changes)).version
+            patched = await write_if_unchanged(self._sessions.patch(scope, session.id, changes))
         except TooLarge:
             _log.warning("session metadata over max_head_bytes; superseded keys are not recorded")
             return session.version
-        except VersionConflict:
-            return None
+        return None if patched is None else patched.version
 
 
 async def _truncate(
@@ -238,10 +238,7 @@ async def _truncate(
     """
     sparing = outliving(page.messages, cut)
     truncating = Truncation(after=cut, if_version=version, keep_seqs=sparing, within_turn=within)
-    try:
-        return await sessions.truncate(scope, page.session.id, truncating)
-    except VersionConflict:
-        return None
+    return await write_if_unchanged(sessions.truncate(scope, page.session.id, truncating))
 
 
 def _last_input_seq(messages: Sequence[Message]) -> int | None:

@@ -11,9 +11,7 @@ hold it: both would take the same turn, by its idempotency key, and send the sam
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -21,7 +19,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import QueueFull, StateCorrupt, VersionConflict
+from tenuto.compare_and_set import retry_on_conflict, update_state
+from tenuto.errors import QueueFull, StateCorrupt
 from tenuto.holder import is_holder_gone
 from tenuto.model import Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, IncomingMessage
@@ -117,7 +116,9 @@ class Inbox:
             id=message.id, event_id=message.event_id, sender=message.sender, received_at=self._clock(), resets=resets
         )
         stored = False
-        while True:
+
+        async def attempt() -> bool:
+            nonlocal stored
             queue, version = await self._read(place)
             if any(one.id == entry.id or one.event_id == entry.event_id for one in queue.waiting):
                 # The process that accepted it may have died before it could say so.
@@ -134,10 +135,12 @@ class Inbox:
                 value = msgspec.to_builtins(message)
                 await self._state.write_state(place.scope, _MESSAGES, self._message_key(entry.id), value)
                 stored = True
-            entry = replace(entry, epoch=queue.epoch)
-            if await self._replace(place, replace(queue, waiting=(*queue.waiting, entry)), version):
-                await self._mark_busy(place)
-                return True
+            longer = replace(queue, waiting=(*queue.waiting, replace(entry, epoch=queue.epoch)))
+            await self._state.write_state(place.scope, _QUEUES, place.key, msgspec.to_builtins(longer), version)
+            await self._mark_busy(place)
+            return True
+
+        return await retry_on_conflict(attempt)
 
     async def read(self, place: QueuePlace, entry: Waiting) -> IncomingMessage | None:
         """The message of an entry; `None` if it is done, and only its place is left."""
@@ -146,11 +149,11 @@ class Inbox:
 
     async def change(self, place: QueuePlace, change: Callable[[Queue], Queue]) -> Queue:
         """Replace a queue by what `change` makes of it; called again if another process was faster."""
-        while True:
-            queue, version = await self._read(place)
-            changed = change(queue)
-            if changed == queue or await self._replace(place, changed, version):
-                return changed
+        made = await update_state(
+            *(self._state, place.scope, _QUEUES, place.key, _decode_queue),
+            lambda queue: changed if (changed := change(queue)) != queue else None,
+        )
+        return made.after
 
     async def hold(self, place: QueuePlace, worker: str) -> Queue | None:
         """Hold a queue, or go on holding it; `None` if another worker does, or if nothing waits: then it is let go."""
@@ -244,16 +247,7 @@ class Inbox:
 
     async def _read(self, place: QueuePlace) -> tuple[Queue, int]:
         entry = await self._state.read_state(place.scope, _QUEUES, place.key)
-        return (Queue(), 0) if entry is None else (_decode(entry.value, Queue), entry.version)
-
-    async def _replace(self, place: QueuePlace, queue: Queue, version: int) -> bool:
-        """Store a queue if it is still as it was read; each failure is another process' success."""
-        try:
-            await self._state.write_state(place.scope, _QUEUES, place.key, msgspec.to_builtins(queue), version)
-        except VersionConflict:
-            await asyncio.sleep(random.uniform(0, 0.01))
-            return False
-        return True
+        return _decode_queue(entry), 0 if entry is None else entry.version
 
 
 async def erase_waiting(state: StateStore, scope: Scope, clock: Clock) -> int:
@@ -281,6 +275,10 @@ async def _list(state: StateStore, scope: Scope, namespace: str) -> AsyncIterato
         for entry in page:
             yield entry
         after = page[-1].key
+
+
+def _decode_queue(entry: StateEntry | None) -> Queue:
+    return Queue() if entry is None else _decode(entry.value, Queue)
 
 
 def _decode(value: Json, kind: type[_T]) -> _T:

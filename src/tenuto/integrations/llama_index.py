@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from tenuto.client.api import TenutoApi
-from tenuto.errors import VersionConflict
+from tenuto.compare_and_set import retry_on_conflict
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
@@ -160,19 +160,15 @@ class TenutoChatStore(AsyncDBChatStore):
         """Archive the oldest active messages and return them: the session's window begins behind them."""
 
         async def archive(app: TenutoApi) -> list[Message]:
-            while True:
-                head, log = await self._keys.read(app, key, in_window=True)
-                going = _active(head, log)[:n] if head is not None else []
-                if head is None or not going:
-                    return []
+            head, log = await self._keys.read(app, key, in_window=True)
+            going = _active(head, log)[:n] if head is not None else []
+            if head is not None and going:
                 changes = Changes(window_start=going[-1].seq + 1, if_version=head.version)
-                try:
-                    await self._keys.log(app, key).on_session(app.sessions.patch, changes)
-                except VersionConflict:
-                    continue
-                return going
+                await self._keys.log(app, key).on_session(app.sessions.patch, changes)
+            return going
 
-        return [_message(one) for one in await self._keys.home.write(archive)]
+        archiving = self._keys.home.write(lambda app: retry_on_conflict(lambda: archive(app)))
+        return [_message(one) for one in await archiving]
 
     async def get_keys(self) -> list[str]:
         """The keys of conversations with messages, the latest change first."""

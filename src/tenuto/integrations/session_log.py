@@ -9,7 +9,8 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from tenuto.client.api import TenutoApi
-from tenuto.errors import SessionNotFound, VersionConflict
+from tenuto.compare_and_set import retry_on_conflict
+from tenuto.errors import SessionNotFound
 from tenuto.model import (
     AppendResult,
     Changes,
@@ -170,23 +171,20 @@ class SessionLog:
 
         Summaries of what is removed are removed with it.
         """
-        while True:
+
+        async def attempt() -> Sequence[Message]:
             head, log = await self.messages(newest, in_window=in_window)
-            if head is None:
-                return ()
-            chosen = choose(head, [message for message in log if not is_summary(message)])
-            if not chosen:
+            chosen = choose(head, [message for message in log if not is_summary(message)]) if head is not None else ()
+            if head is None or not chosen:
                 return ()
             gone = {message.seq for message in chosen}
             after = min(gone) - 1
             stay = tuple(one.seq for one in log if one.seq > after and one.seq not in gone and not _covers(one, after))
-            try:
-                await self.on_session(
-                    self.sessions.truncate, Truncation(after=after, if_version=head.version, keep_seqs=stay)
-                )
-            except VersionConflict:
-                continue
+            truncation = Truncation(after=after, if_version=head.version, keep_seqs=stay)
+            await self.on_session(self.sessions.truncate, truncation)
             return chosen
+
+        return await retry_on_conflict(attempt)
 
     async def begin(self) -> OpenTurn:
         """Begin a turn without messages: until it is finished, no other turn changes the session.

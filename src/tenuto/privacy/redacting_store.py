@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, TurnLost, Unavailable, VersionConflict
+from tenuto.compare_and_set import write_if_unchanged
+from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, TurnLost, Unavailable
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -214,10 +215,9 @@ class _RedactingSessions:
                 if changed:
                     session = await self._inner.rewrite(scope, session.id, Rewrite(traces=changed))
             while (changes := await redact_title(self._screen, session)) != Changes():
-                try:
-                    session = await self._inner.patch(scope, session.id, replace(changes, if_version=session.version))
-                except VersionConflict:
-                    session = await self._inner.get(scope, session.id)
+                changes = replace(changes, if_version=session.version)
+                patched = await write_if_unchanged(self._inner.patch(scope, session.id, changes))
+                session = patched or await self._inner.get(scope, session.id)
         except (SessionNotFound, Unavailable) as away:
             _log.warning("title and traces of session %s were not redacted again: %s", session.id, away.code)
         return session

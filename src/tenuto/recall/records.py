@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import StateCorrupt, VersionConflict
+from tenuto.compare_and_set import update, write_if_unchanged
+from tenuto.errors import StateCorrupt
 from tenuto.model import Scope, StateChange, StateEntry
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory
 from tenuto.model.values import Json
@@ -29,7 +30,6 @@ _NAMED: Final = 32
 # Sessions whose last captured message the log knows.
 _CAPTURED: Final = 100
 _PAGE: Final = 500
-_TRIES: Final = 20
 _log = logging.getLogger(__name__)
 
 
@@ -108,11 +108,8 @@ class MemoryRecords:
         `None` if its row has another version by now: with `if_version` 0, that there is one already.
         """
         value = msgspec.to_builtins(memory)
-        try:
-            entry = await self._state.write_state(scope, MEMORIES, memory.id, value, if_version)
-        except VersionConflict:
-            return None
-        return msgspec.convert(entry.value, Memory)
+        entry = await write_if_unchanged(self._state.write_state(scope, MEMORIES, memory.id, value, if_version))
+        return None if entry is None else msgspec.convert(entry.value, Memory)
 
     async def add(self, scope: Scope, memory: Memory, vector: Vector | None) -> Memory | None:
         """Store a new memory with its vector, as `write` says."""
@@ -170,19 +167,22 @@ class MemoryRecords:
 
         `known` is the log as it was last seen, `captured` the last message of a session that was read for memories.
         """
-        log = known
-        for _ in range(_TRIES):
-            longer = MemoryLog(
+
+        def lengthen(log: MemoryLog) -> MemoryLog:
+            return MemoryLog(
                 # In a new epoch every process loads everything: there was no log, or too many names for it.
                 epoch=log.epoch if log.epoch and len(memory_ids) <= _NAMED else self._new_id(),
                 changes=_newest([*log.changes, memory_ids]),
                 captured=_with_captured(log.captured, captured),
             )
-            try:
-                return await self._write_log(scope, longer, log.version)
-            except VersionConflict:
-                log = await self._read_log(scope)
-        return await self.restart_log(scope)
+
+        made = await update(
+            lambda: self._read_log(scope),
+            lengthen,
+            lambda log, longer: self._write_log(scope, longer, log.version),
+            guess=known,
+        )
+        return made.after
 
     async def restart_log(self, scope: Scope) -> MemoryLog:
         """Begin the log anew: every process loads everything, which is right at any time, and no id stays in it."""

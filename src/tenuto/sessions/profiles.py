@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import VersionConflict
-from tenuto.model import Scope
+from tenuto.compare_and_set import update_state
+from tenuto.model import Scope, StateEntry
 from tenuto.model.values import JsonObject
 from tenuto.ports import StateStore
 
@@ -26,31 +26,27 @@ class Profiles:
 
     async def read(self, scope: Scope) -> JsonObject:
         """The profile of the scope's user; empty if there is none."""
-        return (await self._read(scope))[0] if _is_one_user(scope) else {}
+        return _to_profile(await self._state.read_state(scope, _NAMESPACE, _KEY)) if _is_one_user(scope) else {}
 
     async def update(self, scope: Scope, told: JsonObject) -> JsonObject:
         """Add to the profile and return it; a field that is null is removed. One above 16 KiB stays as it is."""
         if not _is_one_user(scope):
             return {}
-        while True:
-            known, version = await self._read(scope)
+
+        def merge(known: JsonObject) -> JsonObject | None:
             profile = {name: value for name, value in {**known, **told}.items() if value is not None}
             if profile == known:
-                return known
+                return None
             if len(msgspec.json.encode(profile)) > _MOST_BYTES:
                 _log.warning("a profile above %s bytes is not stored", _MOST_BYTES)
-                return known
-            try:
-                entry = await self._state.write_state(scope, _NAMESPACE, _KEY, profile, if_version=version)
-            except VersionConflict:
-                continue
-            return entry.value if isinstance(entry.value, dict) else {}
+                return None
+            return profile
 
-    async def _read(self, scope: Scope) -> tuple[JsonObject, int]:
-        entry = await self._state.read_state(scope, _NAMESPACE, _KEY)
-        if entry is None:
-            return {}, 0
-        return entry.value if isinstance(entry.value, dict) else {}, entry.version
+        return (await update_state(self._state, scope, _NAMESPACE, _KEY, _to_profile, merge)).after
+
+
+def _to_profile(entry: StateEntry | None) -> JsonObject:
+    return entry.value if entry is not None and isinstance(entry.value, dict) else {}
 
 
 def _is_one_user(scope: Scope) -> bool:

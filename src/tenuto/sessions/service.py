@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import (
     Invalid,
     SessionBusy,
@@ -23,7 +24,6 @@ from tenuto.errors import (
     SessionNotFound,
     TenutoError,
     Unavailable,
-    VersionConflict,
 )
 from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import (
@@ -535,15 +535,14 @@ class Sessions:
         """Patch the head if it stays within its size, judged on the version that was read; a changed one is retried."""
         if not changes.sets_values:
             return await self._store.patch(scope, session_id, changes)
-        while True:
+
+        async def attempt() -> Session:
             head = await self._store.get(scope, session_id)
             check_head_size(head, changes, self.policy)
             expected = head.version if changes.if_version is None else changes.if_version
-            try:
-                return await self._store.patch(scope, session_id, replace(changes, if_version=expected))
-            except VersionConflict:
-                if changes.if_version is not None:
-                    raise
+            return await self._store.patch(scope, session_id, replace(changes, if_version=expected))
+
+        return await (attempt() if changes.if_version is not None else retry_on_conflict(attempt))
 
     async def _check_growth(self, turn: OpenTurn, changes: Changes, policy: SessionPolicy) -> None:
         """Refuse a turn's changes that would make the head too large, judged by the head that the turn began with.

@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from tenuto.errors import StateCorrupt, TenutoError, VersionConflict
+from tenuto.compare_and_set import retry_on_conflict
+from tenuto.errors import StateCorrupt, TenutoError
 from tenuto.model import Scope, StateEntry
 from tenuto.model.analytics import USAGE_DAYS, UsageCounts, UsageRow, sum_counts
 from tenuto.model.scope import SYSTEM, site_key
@@ -34,7 +35,6 @@ _ROWS: Final = "usage"
 # The rows of all tenants, in order of days, so that old ones are found without a list of tenants.
 _INDEX: Final = "usage-rows"
 _PAGE: Final = 100
-_TRIES: Final = 20
 # More than there are processes that write between two attempts of one.
 _REMEMBERED: Final = 16
 _log = logging.getLogger(__name__)
@@ -136,21 +136,19 @@ class UsageLedger:
 
     async def _store_sealed(self, place: _Place) -> None:
         batch, scope = self._sealed[place], Scope(tenant=place.tenant)
-        for attempt in range(1, _TRIES + 1):
+
+        async def attempt() -> None:
             entry = await self._state.read_state(scope, _ROWS, place.key)
             row = _decode(entry)
             if batch.id in row.batches:
-                break
+                return
             if entry is None:
                 # First: a row that is not in the index would stay for ever.
                 await self._state.write_state(SYSTEM, _INDEX, place.key, place.tenant)
             version, value = entry.version if entry is not None else 0, msgspec.to_builtins(row.with_batch(batch))
-            try:
-                await self._state.write_state(scope, _ROWS, place.key, value, if_version=version)
-                break
-            except VersionConflict:
-                if attempt == _TRIES:
-                    raise
+            await self._state.write_state(scope, _ROWS, place.key, value, if_version=version)
+
+        await retry_on_conflict(attempt)
         del self._sealed[place]
 
     # Read

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, SessionCorrupt, SessionNotFound, TenutoError, VersionConflict
+from tenuto.compare_and_set import write_if_unchanged
+from tenuto.errors import DecryptionFailed, SessionCorrupt, SessionNotFound, TenutoError
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -76,10 +77,7 @@ async def has_sealed_records(store: StateStore) -> bool:
 
 async def mark_sealed(store: StateStore) -> None:
     """Mark the store as one that holds sealed records."""
-    try:
-        await store.write_state(SYSTEM, _NAMESPACE, _MARK, True, if_version=0)
-    except VersionConflict:
-        return  # Marked before.
+    await write_if_unchanged(store.write_state(SYSTEM, _NAMESPACE, _MARK, True, if_version=0))
 
 
 class EncryptedStore:

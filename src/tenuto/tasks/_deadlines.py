@@ -44,7 +44,9 @@ class Deadlines:
 
     async def keep(self, scope: Scope, task_id: str, at: datetime) -> None:
         """Add an entry again if it was removed."""
-        await self._entries.swap(_key(scope, task_id, at), lambda filed: owner_scope(scope) if filed is None else None)
+        await self._entries.update(
+            _key(scope, task_id, at), lambda filed: owner_scope(scope) if filed is None else None
+        )
 
     async def due(self, now: datetime, limit: int) -> tuple[list[Due], bool]:
         """Those of the oldest `limit` entries that are due, and whether there may be more."""

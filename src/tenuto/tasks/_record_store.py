@@ -9,6 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from tenuto.compare_and_set import Update, update, write_if_unchanged
 from tenuto.errors import DecryptionFailed, Invalid, StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry
 from tenuto.model.values import check_int, deep_copy
@@ -79,29 +80,27 @@ class Drawer(Generic[_Record]):
         value = msgspec.to_builtins(record)
         return self._decode(await self._state.write_state(self._scope, self._namespace, key, value, if_version))
 
-    async def swap(
+    async def update(
         self,
         key: str,
         change: Callable[[VersionedRecord[_Record] | None], _Record | None],
         room: Callable[[VersionedRecord[_Record] | None], Awaitable[None]] | None = None,
         guess: VersionedRecord[_Record] | EllipsisType | None = ...,
-    ) -> VersionedRecord[_Record] | None:
-        """Change a record, again after each conflicting write, and return it.
+    ) -> Update[VersionedRecord[_Record] | None]:
+        """Change a record, as `compare_and_set.update` does; `room` may refuse a new one."""
 
-        `change` gets the record and returns its replacement, or `None` to leave it. `room` may refuse a new record. A
-        `guess` of what is stored, with which `change` must succeed, saves the reading if it is right.
-        """
-        while True:
-            before = await self.read_record(key) if guess is ... else guess
-            after = change(before)
-            if after is None:
-                return before
+        async def write(before: VersionedRecord[_Record] | None, after: _Record) -> VersionedRecord[_Record] | None:
             if room is not None:
                 await room(before)
-            try:
-                return await self.put_record(key, after, 0 if before is None else before.version)
-            except VersionConflict:
-                guess = ...
+            return await self.put_record(key, after, 0 if before is None else before.version)
+
+        return await update(lambda: self.read_record(key), change, write, guess)
+
+    async def revert(self, made: Update[VersionedRecord[_Record] | None], empty: _Record) -> None:
+        """Undo an update, unless the record has changed since; in place of a new record an empty one is stored."""
+        if made.changed and made.after is not None:
+            before = empty if made.before is None else made.before.record
+            await write_if_unchanged(self.put_record(made.after.key, before, made.after.version))
 
     async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[VersionedRecord[_Record]]:
         """All undamaged records after a key whose keys have a prefix, in order of their keys."""

@@ -29,14 +29,16 @@ class TaskTable:
         self._state = state
         self._clock = clock
 
-    async def add(self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None = None) -> Task:
+    async def add(
+        self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None = None
+    ) -> VersionedRecord[Head]:
         """Store a new task, in the place of an expired one if there is one.
 
         Raises:
             VersionConflict: another task is there.
         """
         version = 0 if over is None else over.version
-        return _to_task(await self._records_of(scope).put_record(place, head, if_version=version))
+        return await self._records_of(scope).put_record(place, head, if_version=version)
 
     async def at(self, scope: Scope, place: str) -> VersionedRecord[Head] | None:
         """The task at a place, expired or not; a damaged one is removed."""
@@ -86,9 +88,9 @@ class TaskTable:
 
         check_id(task_id, "the task id")
         with _corrupt_as_missing(task_id):
-            filed = await self._records_of(scope).swap(parse_task_id(task_id)[0], apply_change)
-        assert filed is not None
-        return _to_task(filed)
+            made = await self._records_of(scope).update(parse_task_id(task_id)[0], apply_change)
+        assert made.after is not None
+        return _to_task(made.after)
 
     async def retire(self, scope: Scope, task_id: str, if_version: int | None = None) -> None:
         """Mark a task as expired before its removal, so that a concurrent change fails.
@@ -109,7 +111,7 @@ class TaskTable:
             return replace(_RETIRED, life=filed.record.life)
 
         try:
-            filed = await self._records_of(scope).swap(place, retire_if_expired)
+            filed = (await self._records_of(scope).update(place, retire_if_expired)).after
         except StateCorrupt:
             return True
         return filed is None or filed.record.life != life or not self.lasts(filed.record)

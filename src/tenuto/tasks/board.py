@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.compare_and_set import Update
 from tenuto.errors import (
     BoardFull,
     Invalid,
@@ -25,7 +25,6 @@ from tenuto.errors import (
     TaskFinished,
     TooLarge,
     ValueMismatch,
-    VersionConflict,
 )
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import BoardChange, BoardEntry, BoardLock, BoardView
@@ -203,14 +202,11 @@ class Board:
         if isinstance(idempotency_key, str):
             check_id(idempotency_key, "the idempotency key")
         mark = None if idempotency_key is None else write_mark(idempotency_key)
-        before = _EMPTY
 
         def write_record(kept: BoardRecord) -> BoardRecord | None:
-            nonlocal before
             if mark is not None and kept.value and is_applied(mark, kept.applied):
                 return None
             self._check_writable(kept, key, writer, if_version, token)
-            before = kept
             # An agent that overwrites its own value keeps the name of the previous agent.
             own = kept.by is not None and kept.by.same(writer)
             return replace(
@@ -221,26 +217,24 @@ class Board:
                 applied=kept.applied if mark is None else (*kept.applied, mark)[-_REMEMBERED:],
             )
 
-        after = await self._change(key, write_record)
-        entry = after.entry(key)
+        made = await self._change(key, write_record)
+        entry = made.after.entry(key)
         assert entry is not None
-        self._log_overwriting(key, before, writer, entry.writer, "overwritten")
+        if made.changed:
+            self._log_overwriting(key, made.before, writer, entry.writer, "overwritten")
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
         """Delete the value of a key, under the rules of `write`; returns whether there was one."""
         writer = await self._authorize(key, agent)
-        before = _EMPTY
 
         def empty_record(kept: BoardRecord) -> BoardRecord | None:
-            nonlocal before
             self._check_writable(kept, key, writer, if_version, token)
-            before = kept
             if kept.value:
                 return replace(self._count_write(kept, writer, token, deleted=True), value={})
             return replace(kept, lock=None) if token is None and kept.lock is not None else None
 
-        await self._change(key, empty_record)
+        before = (await self._change(key, empty_record)).before
         if before.value:
             self._log_overwriting(key, before, writer, writer.name, "deleted")
         return bool(before.value)
@@ -271,7 +265,7 @@ class Board:
             held = Held(by=holder, token=number, until_at=micros(self._clock() + lease))
             return replace(kept, token=max(kept.token, number), lock=held)
 
-        lock = (await self._change(key, lock_record)).to_lock(key)
+        lock = (await self._change(key, lock_record)).after.to_lock(key)
         assert lock is not None
         return lock
 
@@ -318,25 +312,16 @@ class Board:
             raise KeyProtected(key)
         return writer
 
-    async def _change(self, key: str, change: Callable[[BoardRecord], BoardRecord | None]) -> BoardRecord:
-        """Change the record of a key and return it; undone if the task ended, or its step was lost, meanwhile."""
-        before: VersionedRecord[BoardRecord] | None = None
-
-        def apply_change(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord | None:
-            nonlocal before
-            before = filed
-            return change(_record_or_empty(filed))
-
-        after = await self._room.board.swap(key, apply_change, self._check_capacity)
-        if after is None or after is before:
-            return _record_or_empty(after)
-        try:
-            await self._room.recheck_open()
-        except (TaskFinished, StepLost):
-            with suppress(VersionConflict):  # A later writer sees the end of the task as well.
-                await self._room.board.put_record(after.key, _record_or_empty(before), if_version=after.version)
-            raise
-        return after.record
+    async def _change(self, key: str, change: Callable[[BoardRecord], BoardRecord | None]) -> Update[BoardRecord]:
+        """Change the record of a key; undone if the task ended, or its step was lost, meanwhile."""
+        made = await self._room.board.update(key, lambda filed: change(_record_or_empty(filed)), self._check_capacity)
+        if made.changed:
+            try:
+                await self._room.recheck_open()
+            except (TaskFinished, StepLost):
+                await self._room.board.revert(made, _EMPTY)  # A later writer sees the end of the task as well.
+                raise
+        return Update(_record_or_empty(made.before), _record_or_empty(made.after), made.changed)
 
     async def _check_capacity(self, before: VersionedRecord[BoardRecord] | None) -> None:
         """Refuse a new key on a full board. Concurrent calls do not see each other's keys."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import BoardFull, StepLost, TaskFinished, VersionConflict
+from tenuto.errors import BoardFull, StepLost, TaskFinished
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Note
 from tenuto.model.values import Json, check_id
@@ -31,7 +30,7 @@ async def drop_expired_notes(notes: Drawer[NoteRecord], now: datetime) -> None:
 
     over = [filed.key async for filed in notes.every() if filed.record.value and empty_if_expired(filed)]
     for key in over:
-        await notes.swap(key, empty_if_expired)
+        await notes.update(key, empty_if_expired)
 
 
 class Notes:
@@ -113,25 +112,18 @@ class Notes:
         await self._room.open()
 
     async def _change(self, key: str, change: Callable[[NoteRecord], NoteRecord | None]) -> NoteRecord:
-        before: VersionedRecord[NoteRecord] | None = None
-
-        def apply_change(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord | None:
-            nonlocal before
-            before = filed
-            return change(_record_or_empty(filed))
-
-        after = await self._room.notes.swap(self._whose + key, apply_change, self._check_capacity)
+        made = await self._room.notes.update(
+            self._whose + key, lambda filed: change(_record_or_empty(filed)), self._check_capacity
+        )
         try:
             await self._room.recheck_open()
         except TaskFinished:
             await self._room.notes.clear()
             raise
         except StepLost:
-            if after is not None and after is not before:
-                with suppress(VersionConflict):
-                    await self._room.notes.put_record(after.key, _record_or_empty(before), if_version=after.version)
+            await self._room.notes.revert(made, _NOTHING)
             raise
-        return _record_or_empty(after)
+        return _record_or_empty(made.after)
 
     async def _check_capacity(self, before: VersionedRecord[NoteRecord] | None) -> None:
         """Refuse a new note above the limit. Concurrent calls do not see each other's notes."""

@@ -101,11 +101,13 @@ class Runs:
             TaskFinished: it has ended.
         """
         await self._room.open()
-        await self._room.runs.swap(step, lambda filed: _add(_NEW if filed is None else filed.record, made))
+        await self._room.runs.update(step, lambda filed: _add(_NEW if filed is None else filed.record, made))
         if made.tool_calls or made.messages:
             expires = self._clock() + self._policy.agent_retention
             await self._room.schedule_sweep(expires)
-            await self._room.notes.swap(_PRIVATE + step, lambda filed: self._add_private(filed, made, micros(expires)))
+            await self._room.notes.update(
+                _PRIVATE + step, lambda filed: self._add_private(filed, made, micros(expires))
+            )
         try:
             await self._room.recheck_open()
         except TaskFinished:

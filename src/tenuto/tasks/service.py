@@ -6,13 +6,13 @@ import heapq
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.compare_and_set import update, write_if_unchanged
 from tenuto.errors import (
     DecryptionFailed,
     IdempotencyKeyReused,
@@ -89,16 +89,22 @@ class Tasks:
             if idempotency_key is None
             else record_key_for(owner_key(scope), check_id(idempotency_key, "the idempotency key"))
         )
-        before = None if idempotency_key is None else await self._heads.at(scope, place)
-        while before is None or not self._heads.lasts(before.record):
-            head = self._new_record(new, () if idempotency_key is None else new_incarnation(self._new_id()))
-            try:
-                return await self._add(scope, place, head, before)
-            except VersionConflict:
-                before = await self._heads.at(scope, place)
-        if before.record.asked != _request_digest(new):
+
+        def open_unless_there(before: VersionedRecord[Head] | None) -> Head | None:
+            if before is not None and self._heads.lasts(before.record):
+                return None
+            return self._new_record(new, () if idempotency_key is None else new_incarnation(self._new_id()))
+
+        made = await update(
+            lambda: self._heads.at(scope, place),
+            open_unless_there,
+            lambda before, head: self._add(scope, place, head, before),
+            None if idempotency_key is None else ...,
+        )
+        assert made.after is not None
+        if not made.changed and made.after.record.asked != _request_digest(new):
             raise IdempotencyKeyReused
-        return before.record.task(before.key, before.version)
+        return made.after.record.task(made.after.key, made.after.version)
 
     def _new_record(self, new: NewTask, life: tuple[int, ...]) -> Head:
         now = self._clock()
@@ -116,15 +122,17 @@ class Tasks:
             expires_at=micros(now + self._policy.task_retention),
         )
 
-    async def _add(self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None) -> Task:
+    async def _add(
+        self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None
+    ) -> VersionedRecord[Head]:
         task_id, expires = head.task_id(place), instant(head.expires_at)
         await self._deadlines.add(scope, task_id, expires)
-        task = await self._heads.add(scope, place, head, over)
+        filed = await self._heads.add(scope, place, head, over)
         # A concurrent erasure of this owner finds no task and removes its deadline.
         await self._deadlines.keep(scope, task_id, expires)
         if over is not None:
             await self._workspace(scope, over.record.task_id(place)).clear()
-        return task
+        return filed
 
     async def get(self, scope: Scope, task_id: str) -> Task:
         """One task, without its board.
@@ -209,18 +217,11 @@ class Tasks:
         self._check_size(fields, "plan")
         room = self._workspace(scope, task_id)
         await room.open()
-        written = False
-
-        def write_once(kept: VersionedRecord[PlanRecord] | None) -> PlanRecord | None:
-            nonlocal written
-            written = kept is None
-            return PlanRecord(plan=fields) if written else None
-
-        filed = await room.plan.swap(_PLAN, write_once)
+        made = await room.plan.update(_PLAN, lambda kept: PlanRecord(plan=fields) if kept is None else None)
         await room.recheck_open()
-        assert filed is not None
-        stored = parse_plan(filed.record.plan)
-        if written and stored != plan:
+        assert made.after is not None
+        stored = parse_plan(made.after.record.plan)
+        if made.changed and stored != plan:
             await room.plan.remove(_PLAN)
             raise PlanInvalid(None, "holds what the privacy policy replaces; put that into the goal or on the board")
         return stored
@@ -390,8 +391,8 @@ class Tasks:
 
     async def note_runs(self) -> None:
         """Note in the store that plans are run here."""
-        with suppress(VersionConflict):
-            await self._state.write_state(SYSTEM, _ENGINE, _USED, {"since_at": micros(self._clock())}, if_version=0)
+        used = {"since_at": micros(self._clock())}
+        await write_if_unchanged(self._state.write_state(SYSTEM, _ENGINE, _USED, used, if_version=0))
 
     async def has_runs(self) -> bool:
         """Whether plans were ever run in this store: some may be unfinished, and an engine knows of some."""

@@ -238,7 +238,7 @@ class Steps:
         def apply_change(filed: VersionedRecord[StepRecord] | None) -> StepRecord | None:
             return change(_NEW if filed is None else filed.record)
 
-        after = await self._room.steps.swap(step_id, apply_change, guess=guess)
+        after = (await self._room.steps.update(step_id, apply_change, guess=guess)).after
         if check:
             await self._room.recheck_open()
         if after is None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from tenuto.errors import VersionConflict
+from tenuto.compare_and_set import write_if_unchanged
 from tenuto.model.privacy import Sink
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore
@@ -28,11 +28,8 @@ async def claim_round(state: StateStore, place: tuple[str, str], now: datetime, 
     # A clock that was set back must not defer it for longer.
     if entry is not None and timedelta(0) <= now - datetime.fromisoformat(entry.value) < every:
         return False
-    try:
-        await state.write_state(SYSTEM, *place, now.isoformat(), 0 if entry is None else entry.version)
-    except VersionConflict:
-        return False  # Another process has begun it.
-    return True
+    claim = state.write_state(SYSTEM, *place, now.isoformat(), 0 if entry is None else entry.version)
+    return await write_if_unchanged(claim) is not None
 
 
 class ScheduledScan:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import suppress
 from typing import Final
 
-from tenuto.errors import SessionNotFound, Unavailable, VersionConflict
+from tenuto.compare_and_set import retry_on_conflict
+from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Session
 from tenuto.model.generation import TurnEnded
 from tenuto.privacy.turn_redaction import UpkeepRedaction
@@ -15,7 +16,6 @@ from tenuto.sessions.titles import TitleSource, fallback_title, generated_title,
 from tenuto.upkeep.jobs import Small
 
 _TITLE_TOKENS: Final = 64
-_PAUSE_SECONDS: Final = 0.1
 
 
 class Titler:
@@ -68,22 +68,17 @@ class Titler:
     async def _store(self, ended: TurnEnded, text: str | None) -> None:
         question, limit = ended.question, ended.policies.sessions.fallback_title_characters
         replacement = fallback_title(await self._redaction.for_title(ended.session, question), ended.language, limit)
-        while True:
-            try:
-                session = await self._sessions.get(ended.scope, ended.session.id)
-                if session.incarnation != ended.session.incarnation or _is_superseded(session, ended.session):
-                    return
-                changes = title_changes(session, text, TitleSource.MODEL, replacement)
-                if changes is not None:
-                    await self._sessions.patch(ended.scope, session.id, changes)
-            except VersionConflict:
-                # The session changed since it was read: check again whether the title may still be set. Not at once:
-                # turns that follow each other without a pause change it each time.
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            except SessionNotFound:
+
+        async def attempt() -> None:
+            session = await self._sessions.get(ended.scope, ended.session.id)
+            if session.incarnation != ended.session.incarnation or _is_superseded(session, ended.session):
                 return
-            return
+            changes = title_changes(session, text, TitleSource.MODEL, replacement)
+            if changes is not None:
+                await self._sessions.patch(ended.scope, session.id, changes)
+
+        with suppress(SessionNotFound):
+            await retry_on_conflict(attempt)
 
 
 def _is_superseded(session: Session, before: Session) -> bool:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -21,7 +20,7 @@ from tenuto.gateway.addresses import address_of
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.service import Gateway
 from tenuto.llm import Echo, Fail, Hang, Say, ScriptedModel
-from tenuto.model import Changes, Page, Role, Scope
+from tenuto.model import Changes, Page, Role, Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, ChatLine, Delivery, GroupScope, MessageKind, ResetBy, SessionMode
 from tenuto.model.session import CONTEXT_SINCE
 from tenuto.ports import utc_now
@@ -242,9 +241,16 @@ async def test_what_could_not_be_stored_is_delivered_again_and_answered_once(mon
     """The platform keeps what is not acknowledged: nothing is lost, and nothing answered twice."""
     channel, model = RoomChannel(), ScriptedModel("ok.")
     one = message("hello")
-    async with at_work(channel, model) as (_, gateway):
+    async with at_work(channel, model) as (t, gateway):
+        write = t.store.state.write_state
+
+        async def write_no_queue(scope: Scope, namespace: str, *rest: Any) -> StateEntry:
+            if namespace == "channel-queues":
+                raise Unavailable("session store")
+            return await write(scope, namespace, *rest)
+
         with monkeypatch.context() as away:
-            away.setattr(Inbox, "_replace", AsyncMock(side_effect=Unavailable("session store")))
+            away.setattr(t.store.state, "write_state", write_no_queue)
             with pytest.raises(Unavailable):
                 await gateway.accept(one)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from tenuto.assistants.goods.item import EDITION, Case, CaseStatus, Item, Order, shipped_items, shipped_orders
 from tenuto.assistants.goods.shelf import Shelf
+from tenuto.compare_and_set import retry_on_conflict, update_state, write_if_unchanged
 from tenuto.errors import Invalid, StateCorrupt, Unavailable, VersionConflict
 from tenuto.model.privacy import SHOP
 from tenuto.model.scope import Scope, user_scope
@@ -112,7 +113,9 @@ class Catalogue:
 
     async def cases(self, scope: Scope) -> tuple[Case, ...]:
         """The complaint cases of the scope's user, oldest first."""
-        return () if scope.user is None else (await self._read_cases(scope))[1].cases
+        if scope.user is None:
+            return ()
+        return _case_book(await self._store.read_state(user_scope(scope), NAMESPACE, _CASES)).cases
 
     async def open_case(self, scope: Scope, order: str | None, today: date) -> Case:
         """The open case about the order, or any open one where no order is named; a new one when there is none.
@@ -120,23 +123,15 @@ class Catalogue:
         Raises:
             Invalid: the scope names no user.
         """
-        for _ in range(_ATTEMPTS):
-            version, book = await self._read_cases(scope)
-            for case in book.cases:
-                if case.status is CaseStatus.OPEN and order in (None, case.order):
-                    return case
-            case = Case(id=f"C{len(book.cases) + 1}", opened_on=today, order=order)
-            value = _encode(CaseBook(cases=(*book.cases, case)))
-            try:
-                await self._store.write_state(user_scope(scope), NAMESPACE, _CASES, value, if_version=version)
-            except VersionConflict:
-                continue
-            return case
-        raise Unavailable("goods cases", "are being changed concurrently")
 
-    async def _read_cases(self, scope: Scope) -> tuple[int, CaseBook]:
-        entry = await self._store.read_state(user_scope(scope), NAMESPACE, _CASES)
-        return (0, CaseBook()) if entry is None else (entry.version, _decode(entry.value, CaseBook, "cases"))
+        def open_one(book: CaseBook) -> CaseBook | None:
+            if _find_open(book, order) is not None:
+                return None
+            case = Case(id=f"C{len(book.cases) + 1}", opened_on=today, order=order)
+            return CaseBook(cases=(*book.cases, case))
+
+        made = await update_state(self._store, user_scope(scope), NAMESPACE, _CASES, _case_book, open_one)
+        return _find_open(made.after, order) or made.after.cases[-1]
 
     async def _head(self, owner: Scope) -> Head:
         _, head = await self._read_head(owner)
@@ -158,22 +153,19 @@ class Catalogue:
 
     async def _ensure_head(self, owner: Scope) -> Head:
         """The head; stores the shipped catalogue and its orders first where there is none. The head is written last."""
-        for _ in range(_ATTEMPTS):
+
+        async def attempt() -> Head:
             before, head = await self._read_head(owner)
             if head is not None:
                 return head
             for user, orders in shipped_orders().items():
                 book = _encode(OrderBook(orders=orders, demo=True))
                 buyer = Scope(tenant=owner.tenant, site=owner.site, user=user)
-                try:
-                    await self._store.write_state(buyer, NAMESPACE, _ORDERS, book, if_version=0)
-                except VersionConflict:
-                    pass  # written before, or the user has orders of their own
-            try:
-                return await _write_catalogue(self._store, owner, shipped_items(), before, EDITION)
-            except VersionConflict:
-                pass  # another process was faster
-        raise Unavailable("goods catalogue", "is being replaced concurrently")
+                # Nothing, where it was written before, or the user has orders of their own.
+                await write_if_unchanged(self._store.write_state(buyer, NAMESPACE, _ORDERS, book, if_version=0))
+            return await _write_catalogue(self._store, owner, shipped_items(), before, EDITION)
+
+        return await retry_on_conflict(attempt)
 
     def _cached(self, owner: Scope, head: Head) -> Shelf | None:
         place = (owner.tenant, owner.site)
@@ -213,14 +205,11 @@ async def replace_catalogue(store: StateStore, scope: Scope, items: Iterable[Ite
     if len(goods) > MAX_ITEMS:
         raise Invalid(f"a catalogue holds at most {MAX_ITEMS} items")
     owner = _owner(scope)
-    for _ in range(_ATTEMPTS):
-        before = await store.read_state(owner, NAMESPACE, _HEAD)
-        try:
-            await _write_catalogue(store, owner, goods, before)
-        except VersionConflict:
-            continue
-        return
-    raise Unavailable("goods catalogue", "is being replaced concurrently")
+
+    async def attempt() -> None:
+        await _write_catalogue(store, owner, goods, await store.read_state(owner, NAMESPACE, _HEAD))
+
+    await retry_on_conflict(attempt)
 
 
 async def replace_orders(store: StateStore, scope: Scope, orders: Iterable[Order]) -> None:
@@ -273,6 +262,16 @@ async def _write_catalogue(
     if replaced is not None:
         await _delete_chunks(store, owner, replaced)
     return head
+
+
+def _case_book(entry: StateEntry | None) -> CaseBook:
+    return CaseBook() if entry is None else _decode(entry.value, CaseBook, "cases")
+
+
+def _find_open(book: CaseBook, order: str | None) -> Case | None:
+    """The open case about an order, or any open one where no order is named."""
+    cases = (case for case in book.cases if case.status is CaseStatus.OPEN and order in (None, case.order))
+    return next(cases, None)
 
 
 def _readable_head(entry: StateEntry) -> Head | None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
-from tenuto.errors import IdempotencyKeyReused, Invalid, SessionBusy, SessionNotFound, TurnLost, VersionConflict
+from tenuto.compare_and_set import update_state
+from tenuto.errors import IdempotencyKeyReused, Invalid, SessionBusy, SessionNotFound, TurnLost
 from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form
 from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
-from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery
+from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery, StateEntry
 from tenuto.model import Session as Head
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject, deep_copy
@@ -265,8 +267,7 @@ async def _read_shared(app: TenutoApi, scope: Scope) -> JsonObject:
     shared: JsonObject = {}
     for prefix, owner in _shared_places(scope):
         entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY) if isinstance(app, Tenuto) else None
-        if entry is not None:
-            shared |= {prefix + name: value for name, value in entry.value.items()}
+        shared |= {prefix + name: value for name, value in _shared_values(entry).items()}
     return shared
 
 
@@ -280,11 +281,13 @@ async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> No
     _check_shared(app, changes)
     for prefix, owner in _shared_places(scope):
         delta = {name.removeprefix(prefix): value for name, value in changes.items() if name.startswith(prefix)}
-        while delta and isinstance(app, Tenuto):
-            entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY)
-            old, version = (entry.value, entry.version) if entry is not None else ({}, 0)
-            try:
-                await app.store.state.write_state(owner, _NAME, _STATE_KEY, {**old, **delta}, version)
-            except VersionConflict:
-                continue
-            break
+        if delta and isinstance(app, Tenuto):
+            await update_state(app.store.state, owner, _NAME, _STATE_KEY, _shared_values, partial(_merge, delta))
+
+
+def _shared_values(entry: StateEntry | None) -> JsonObject:
+    return entry.value if entry is not None else {}
+
+
+def _merge(delta: JsonObject, old: JsonObject) -> JsonObject:
+    return {**old, **delta}

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
-from tenuto.errors import Invalid, SessionNotFound, VersionConflict
+from tenuto.compare_and_set import write_if_unchanged
+from tenuto.errors import Invalid, SessionNotFound
 from tenuto.integrations.langgraph.cache import CachedFold, FoldCache
 from tenuto.integrations.langgraph.fold import Dump, Fold, Load, State
 from tenuto.integrations.langgraph.records import Put, Record, Snapshot, Writes, from_message, to_draft, to_part
@@ -212,16 +213,15 @@ class ThreadLogs:
             for message, _ in history.entries
             if (new := kept.get(message.seq)) is not None
         )
-        try:
-            if changed:
-                # They say the same as before, so a failure of the next step does no harm.
-                change = Rewrite(messages=changed, if_version=session.version)
-                session = await self._sessions.rewrite(self._scope, session.id, change)
-            truncation = Truncation(after=0, keep_seqs=tuple(kept), if_version=session.version)
-            await self._sessions.truncate(self._scope, session.id, truncation)
-        except VersionConflict:
-            return False
-        return True
+        if changed:
+            # They say the same as before, so a failure of the next step does no harm.
+            change = Rewrite(messages=changed, if_version=session.version)
+            rewritten = await write_if_unchanged(self._sessions.rewrite(self._scope, session.id, change))
+            if rewritten is None:
+                return False
+            session = rewritten
+        truncation = Truncation(after=0, keep_seqs=tuple(kept), if_version=session.version)
+        return await write_if_unchanged(self._sessions.truncate(self._scope, session.id, truncation)) is not None
 
     async def delete(self, thread_id: str) -> None:
         """Remove the session of a thread, if there is one."""

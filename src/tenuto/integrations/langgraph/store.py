@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +24,7 @@ from langgraph.store.base import (
 )
 
 from tenuto.client.api import TenutoApi
-from tenuto.errors import VersionConflict
+from tenuto.compare_and_set import update_states, write_if_unchanged
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.langgraph.gathering import OpGatherer
 from tenuto.integrations.langgraph.items import (
@@ -126,8 +125,9 @@ class TenutoStore(BaseStore):
         now, removed = micros(self._clock()), 0
         async for found in self._scan(()):
             if is_expired(found.value, now):
-                with suppress(VersionConflict):  # It was put again since its page was read.
-                    removed += await self._state.delete_state(self.scope, ITEMS, found.key, found.version)
+                # Unless it was put again since its page was read.
+                expired = self._state.delete_state(self.scope, ITEMS, found.key, found.version)
+                removed += await write_if_unchanged(expired) or 0
         return removed
 
     def close(self) -> None:
@@ -205,9 +205,8 @@ class TenutoStore(BaseStore):
             entry = msgspec.convert(stored.value, Entry)
             if entry.ttl is not None:
                 entry.extend(self._clock())
-                with suppress(VersionConflict):
-                    value = msgspec.to_builtins(entry)
-                    await self._state.write_state(self.scope, ITEMS, stored.key, value, stored.version)
+                value = msgspec.to_builtins(entry)
+                await write_if_unchanged(self._state.write_state(self.scope, ITEMS, stored.key, value, stored.version))
 
     # Writing
 
@@ -218,15 +217,14 @@ class TenutoStore(BaseStore):
         vectors = await self._embed(puts)
         keys = [state_key(op.namespace, op.key) for op in puts]
         entries = [self._new_entry(op, vectors.get(place, {})) for place, op in enumerate(puts)]
-        stored: Sequence[StateEntry | None] = [None] * len(keys)
-        while True:
-            changes = [_change(*one) for one in zip(keys, entries, stored, strict=True)]
-            try:
-                await self._state.change_states(self.scope, ITEMS, changes)
-            except VersionConflict:
-                stored = await self._state.read_states(self.scope, ITEMS, keys)
-            else:
-                return
+        await update_states(
+            self._state,
+            self.scope,
+            ITEMS,
+            keys,
+            lambda stored: [_change(*one) for one in zip(keys, entries, stored, strict=True)],
+            guess=[None] * len(keys),
+        )
 
     def _new_entry(self, op: PutOp, vectors: dict[str, str]) -> Entry | None:
         """What an operation stores; `None` if it removes."""

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from tenuto.errors import Unavailable, VersionConflict
+from tenuto.compare_and_set import write_if_unchanged
+from tenuto.errors import Unavailable
 from tenuto.model import CompactionResult
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore, StoreUpkeep
@@ -87,8 +88,7 @@ class Compactor:
             _log.warning("deleted bytes were not cleared: %s", busy)
             return CompactionStatus.LATER, ""
         if entry is not None:
-            try:
-                await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
-            except VersionConflict:
-                pass  # Another erasure was recorded meanwhile.
+            # Unless another erasure was recorded meanwhile.
+            cleared = self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
+            await write_if_unchanged(cleared)
         return (CompactionStatus.DONE, "") if told.cleared else (CompactionStatus.PARTLY, told.remaining_reason)

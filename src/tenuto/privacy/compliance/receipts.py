@@ -15,7 +15,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, VersionConflict
+from tenuto.compare_and_set import update_state
+from tenuto.errors import Invalid
 from tenuto.model import StateEntry
 from tenuto.model.scope import SYSTEM, user_digest
 from tenuto.model.values import JsonObject, Value
@@ -69,26 +70,20 @@ class ReceiptSigner:
 
     async def public_key(self) -> str | None:
         """The installation's public key; `None` while it has signed nothing."""
-        entry = await self._state.read_state(SYSTEM, SIGNING, _KEY)
-        return None if entry is None else _encode_base64(_decode_private_key(entry).public_key().public_bytes_raw())
+        key = _decode_private_key(await self._state.read_state(SYSTEM, SIGNING, _KEY))
+        return None if key is None else _encode_base64(key.public_key().public_bytes_raw())
 
     async def _load_or_create_key(self) -> Ed25519PrivateKey:
-        entry = await self._state.read_state(SYSTEM, SIGNING, _KEY)
-        if entry is None:
-            made = Ed25519PrivateKey.generate()
-            try:
-                await self._state.write_state(
-                    SYSTEM, SIGNING, _KEY, _encode_base64(made.private_bytes_raw()), if_version=0
-                )
-            except VersionConflict:
-                # Another process has just created one: use that.
-                return await self._load_or_create_key()
-            return made
-        return _decode_private_key(entry)
+        def create(key: Ed25519PrivateKey | None) -> str | None:
+            return _encode_base64(Ed25519PrivateKey.generate().private_bytes_raw()) if key is None else None
+
+        key = (await update_state(self._state, SYSTEM, SIGNING, _KEY, _decode_private_key, create)).after
+        assert key is not None
+        return key
 
 
-def _decode_private_key(entry: StateEntry) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(base64.b64decode(entry.value))
+def _decode_private_key(entry: StateEntry | None) -> Ed25519PrivateKey | None:
+    return None if entry is None else Ed25519PrivateKey.from_private_bytes(base64.b64decode(entry.value))
 
 
 def parse_receipt(raw: bytes) -> Receipt:

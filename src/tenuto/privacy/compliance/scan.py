@@ -14,8 +14,9 @@ from typing import Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt, VersionConflict
-from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateEntry, StateLocation
+from tenuto.compare_and_set import retry_on_conflict, write_if_unchanged
+from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt
+from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateLocation
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink, state_sink
@@ -177,31 +178,28 @@ class Scanner:
         report.sessions += 1
 
     async def _scan_memory(self, name: StateLocation, report: Report, fix: bool) -> None:
-        """Count and fix the matches in a state value; after a concurrent write, start again."""
+        """Count and fix the matches in a state value."""
         entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
         if entry is None:
             return  # Deleted meanwhile.
         sink = state_sink(name.scope, name.namespace) or Sink.MEMORY
         report.add(sink, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
         report.memories += 1
-        while fix and entry is not None and not await self._fix_memory(sink, name, entry, report):
-            entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
+        if fix:
+            report.fixed += await retry_on_conflict(lambda: self._fix_memory(sink, name))
 
-    async def _fix_memory(self, sink: Sink, name: StateLocation, entry: StateEntry, report: Report) -> bool:
-        """Apply the policy to a state value; false after a concurrent write."""
-        mended = await redact_state(self._screen, sink, name.scope, name.key, entry.value)
-        if mended is entry.value:
-            return True
-        try:
-            await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
-        except VersionConflict:
+    async def _fix_memory(self, sink: Sink, name: StateLocation) -> bool:
+        """Apply the policy to a state value; returns whether it changed."""
+        entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
+        mended = None if entry is None else await redact_state(self._screen, sink, name.scope, name.key, entry.value)
+        if entry is None or mended is entry.value:
             return False
+        await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
         if name.namespace == MEMORIES:
             # The vector is of the text as it was, and copies of other processes are, too: a log without its beginning
             # has them load everything.
             await self._store.state.delete_state(name.scope, VECTORS, name.key)
             await self._store.state.delete_state(name.scope, MEMORY_CHANGES, MEMORY_LOG)
-        report.fixed += 1
         return True
 
     async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
@@ -270,13 +268,10 @@ class Scanner:
                 changes = replace(changes, title=retitled.title, metadata=changes.metadata | retitled.metadata)
             if changes == Changes(if_version=session.version):
                 return
-            try:
-                await self._store.sessions.patch(scope, session.id, changes)
-            except VersionConflict:
-                session = await self._store.sessions.get(scope, session.id)
-                continue
-            report.fixed += 1
-            return
+            if await write_if_unchanged(self._store.sessions.patch(scope, session.id, changes)) is not None:
+                report.fixed += 1
+                return
+            session = await self._store.sessions.get(scope, session.id)
 
     def _records(self, session: Session) -> Redactor:
         return self._screen.for_records(session.metadata)

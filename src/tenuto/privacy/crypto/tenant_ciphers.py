@@ -14,9 +14,10 @@ import hmac
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -24,7 +25,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec.structs import replace
 
-from tenuto.errors import DataKeysDamaged, DecryptionFailed, MasterKeyMissing, VersionConflict
+from tenuto.compare_and_set import Update, update_state
+from tenuto.errors import DataKeysDamaged, DecryptionFailed, MasterKeyMissing
 from tenuto.model import Scope, StateEntry
 from tenuto.model.privacy import (
     DATA_KEY_LENGTH,
@@ -37,7 +39,7 @@ from tenuto.model.privacy import (
     is_sealed,
 )
 from tenuto.model.scope import SYSTEM
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Value
 from tenuto.ports import Clock, Place, StateStore, utc_now
 from tenuto.privacy.crypto.keyring import KEY_BYTES, KeyRing
 
@@ -238,53 +240,46 @@ class TenantCiphers:
         Raises:
             MasterKeyMissing: a key needs a master key that is not in the ring; nothing was changed.
         """
-        while (entry := await self._read_entry(scope)) is not None:
-            stored = _decode_keys(entry, scope.tenant)
-            if stored.look_up is None:
-                break
-            wanted = self._ring.current(scope.tenant).fingerprint
-            old = sum(key.master != wanted for key in (*stored.data.values(), stored.look_up))
-            if not old:
-                break
+        wanted = self._ring.current(scope.tenant).fingerprint
+
+        def rewrap_keys(stored: _StoredKeys) -> _StoredKeys | None:
+            if stored.look_up is None or not _count_outdated(stored, wanted):
+                return None
             data = {name: self._rewrap_key(scope, name, key) for name, key in stored.data.items()}
-            again = replace(stored, data=data, look_up=self._rewrap_key(scope, _LOOK_UP, stored.look_up))
-            if await self._write_keys(scope, again, entry.version):
-                return old
-        return 0
+            return replace(stored, data=data, look_up=self._rewrap_key(scope, _LOOK_UP, stored.look_up))
+
+        made = await self._change_keys(scope, rewrap_keys)
+        return _count_outdated(made.before, wanted) if made.changed else 0
 
     async def renew(self, scope: Scope) -> str:
         """Create a new data key for data sealed from now on; older keys still open theirs.
 
         Other processes follow within a minute.
         """
-        while (entry := await self._read_entry(scope)) is not None:
-            stored = _decode_keys(entry, scope.tenant)
+
+        def add_key(stored: _StoredKeys) -> _StoredKeys | None:
             if not stored.current:
-                break
+                return None
             name, key = self._new_data_key(scope)
-            if await self._write_keys(
-                scope, replace(stored, current=name, data={**stored.data, name: key}), entry.version
-            ):
-                return name
-        return (await self._create_keys(scope)).current
+            return replace(stored, current=name, data={**stored.data, name: key})
+
+        made = await self._change_keys(scope, add_key)
+        return made.after.current if made.changed else (await self._create_keys(scope)).current
 
     async def destroy(self, scope: Scope) -> bool:
         """Destroy the tenant's keys: data sealed with them can never be read again. Returns whether there were any.
 
         Other processes drop them from memory within a minute.
         """
-        there = False
-        while (entry := await self._read_entry(scope)) is not None:
-            stored = _decode_keys(entry, scope.tenant)
-            there = bool(stored.data)
-            if not there or await self._write_keys(
-                scope, _StoredKeys(gone=(*stored.gone, *stored.data)), entry.version
-            ):
-                break
+
+        def drop_keys(stored: _StoredKeys) -> _StoredKeys | None:
+            return _StoredKeys(gone=(*stored.gone, *stored.data)) if stored.data else None
+
+        made = await self._change_keys(scope, drop_keys)
         await self._store.delete_state(SYSTEM, TENANTS_NAMESPACE, scope.tenant)
         self._known.pop(scope.tenant, None)
         self._hot.clear()
-        return there
+        return made.changed
 
     async def _cached_keys(self, scope: Scope) -> _TenantKeys:
         keys = self._known.get(scope.tenant)
@@ -298,15 +293,17 @@ class TenantCiphers:
 
     async def _create_keys(self, scope: Scope) -> _TenantKeys:
         """Create the tenant's first keys; if several processes do so at once, all use those of the first."""
-        entry = await self._read_entry(scope)
-        before = _StoredKeys() if entry is None else _decode_keys(entry, scope.tenant)
-        if not before.current:
+
+        def create(stored: _StoredKeys) -> _StoredKeys | None:
+            if stored.current:
+                return None
             name, key = self._new_data_key(scope)
             look_up = self._wrap_key(scope, _LOOK_UP, secrets.token_bytes(KEY_BYTES))
-            # The list of tenants comes first: a rotation of master keys must reach every tenant with keys.
-            await self._store.write_state(SYSTEM, TENANTS_NAMESPACE, scope.tenant, True)
-            made = replace(before, current=name, data={name: key}, look_up=look_up)
-            await self._write_keys(scope, made, 0 if entry is None else entry.version)
+            return replace(stored, current=name, data={name: key}, look_up=look_up)
+
+        # The list of tenants comes first: a rotation of master keys must reach every tenant with keys.
+        await self._store.write_state(SYSTEM, TENANTS_NAMESPACE, scope.tenant, True)
+        await self._change_keys(scope, create)
         keys = await self._load_keys(scope)
         if not keys.current:
             raise DecryptionFailed("lost its key while it was being made")
@@ -315,18 +312,15 @@ class TenantCiphers:
     async def _read_entry(self, scope: Scope) -> StateEntry | None:
         return await self._store.read_state(_tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY)
 
-    async def _write_keys(self, scope: Scope, stored: _StoredKeys, if_version: int) -> bool:
-        """Store the keys; after a concurrent change, drop the cached ones and return false."""
-        value: Json = msgspec.to_builtins(stored)
-        try:
-            await self._store.write_state(
-                _tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY, value, if_version=if_version
-            )
-        except VersionConflict:
-            self._known.pop(scope.tenant, None)
-            return False
-        self._cache_keys(scope, stored)
-        return True
+    async def _change_keys(
+        self, scope: Scope, change: Callable[[_StoredKeys], _StoredKeys | None]
+    ) -> Update[_StoredKeys]:
+        """Change the stored keys, and cache those that were written."""
+        decode = partial(_decode_keys, tenant=scope.tenant)
+        made = await update_state(self._store, _tenant_scope(scope), KEYS_NAMESPACE, KEYS_ENTRY, decode, change)
+        if made.changed:
+            self._cache_keys(scope, made.after)
+        return made
 
     def _cache_keys(self, scope: Scope, stored: _StoredKeys | None) -> _TenantKeys:
         known = self._known.pop(scope.tenant, None)
@@ -384,7 +378,14 @@ def _tenant_scope(scope: Scope) -> Scope:
     return Scope(tenant=scope.tenant)
 
 
-def _decode_keys(entry: StateEntry, tenant: str) -> _StoredKeys:
+def _count_outdated(stored: _StoredKeys, master: str) -> int:
+    """How many keys another master key wraps."""
+    return sum(key is not None and key.master != master for key in (*stored.data.values(), stored.look_up))
+
+
+def _decode_keys(entry: StateEntry | None, tenant: str) -> _StoredKeys:
+    if entry is None:
+        return _StoredKeys()
     try:
         return msgspec.convert(entry.value, _StoredKeys)
     except msgspec.ValidationError:

@@ -11,12 +11,14 @@ import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, SessionNotFound, VersionConflict
+from tenuto.compare_and_set import retry_on_conflict, update_state
+from tenuto.errors import DecryptionFailed, SessionNotFound
 from tenuto.model import Scope, Session, StateEntry
 from tenuto.model.scope import site_scope
 from tenuto.model.values import Value
@@ -76,15 +78,20 @@ class Vault:
         scope, place = site_scope(session.scope), _associated_data(session)
         cipher = await self._ciphers.cipher_for_sealing(scope)
         digests = {one: _value_digest(cipher, *one, place) for one in values}
-        while True:
+
+        async def attempt() -> dict[tuple[str, str], str]:
             entry = await self._state.read_state(scope, VAULT, session.id)
             record = _decode_record(entry, session)
             if entry is not None and record is None and not await self._is_current(session):
                 return {}
             known = record or _VaultRecord(incarnation=session.incarnation)
             marks, grown = _assign(known, digests, cipher, place)
-            if grown is None or await self._write_record(scope, session.id, grown, entry):
-                return marks
+            if grown is not None:
+                version = 0 if entry is None else entry.version
+                await self._state.write_state(scope, VAULT, session.id, msgspec.to_builtins(grown), version)
+            return marks
+
+        return await retry_on_conflict(attempt)
 
     async def values(self, session: Session) -> dict[str, str]:
         """The placeholders of a session with their values."""
@@ -135,15 +142,17 @@ class Vault:
         """
         used = {mark[0] for text in texts for mark in PSEUDONYM.finditer(text)}
         lost = {mark[1:-1] for mark in among - used}
-        while lost:
-            entry = await self._state.read_state(site_scope(session.scope), VAULT, session.id)
-            record = _decode_record(entry, session)
+        if not lost:
+            return 0
+
+        def drop_lost(record: _VaultRecord | None) -> _VaultRecord | None:
             if record is None:
-                break
-            held = {mark: one for mark, one in record.held.items() if mark not in lost}
-            if await self._write_record(site_scope(session.scope), session.id, replace(record, held=held), entry):
-                return len(record.held) - len(held)
-        return 0
+                return None
+            return replace(record, held={mark: one for mark, one in record.held.items() if mark not in lost})
+
+        decode = partial(_decode_record, session=session)
+        made = await update_state(self._state, site_scope(session.scope), VAULT, session.id, decode, drop_lost)
+        return len(made.before.held) - len(made.after.held) if made.before is not None and made.after is not None else 0
 
     async def delete_values(self, scope: Scope, session_id: str) -> bool:
         """Remove a session's values; returns whether there were any."""
@@ -179,17 +188,6 @@ class Vault:
             return (await self._sessions.get(session.scope, session.id)).incarnation == session.incarnation
         except SessionNotFound:
             return False
-
-    async def _write_record(
-        self, scope: Scope, session_id: str, record: _VaultRecord, entry: StateEntry | None
-    ) -> bool:
-        """Store the record; false if another turn of the session was first, perhaps in another process."""
-        version = entry.version if entry is not None else 0
-        try:
-            await self._state.write_state(scope, VAULT, session_id, msgspec.to_builtins(record), if_version=version)
-        except VersionConflict:
-            return False
-        return True
 
 
 def _decode_record(entry: StateEntry | None, session: Session) -> _VaultRecord | None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tenuto.errors import VersionConflict
+from tenuto.compare_and_set import retry_on_conflict
 from tenuto.model import Message, Page, Rewrite, Scope, Session, Truncation
 from tenuto.model.message import is_summary
 from tenuto.model.values import Json, JsonObject
@@ -17,8 +17,6 @@ from tenuto.sessions import Sessions
 
 # Messages that a search for an item reads at once.
 _READ: Final = 200
-# Attempts if the session changes between the read and the removal.
-_LOOKS: Final = 5
 
 
 class ItemPage(NamedTuple):
@@ -97,21 +95,19 @@ class ItemLog:
 
         Raises:
             ItemNotFound: there is none of that id.
-            VersionConflict: the session changed again and again.
+            Unavailable: the session changed again and again.
         """
-        for attempt in range(_LOOKS):
+
+        async def attempt() -> Session:
             message, session, later = await self._find(item_id)
             rest = without_item(message, item_id)
-            try:
-                if rest is not None:
-                    change = Rewrite(messages=(replace(message, parts=rest),), if_version=session.version)
-                    return await self.sessions.rewrite(self.scope, self.session_id, change)
-                cut = Truncation(after=message.seq - 1, if_version=session.version, keep_seqs=later)
-                return await self.sessions.truncate(self.scope, self.session_id, cut)
-            except VersionConflict:
-                if attempt == _LOOKS - 1:
-                    raise
-        raise AssertionError
+            if rest is not None:
+                change = Rewrite(messages=(replace(message, parts=rest),), if_version=session.version)
+                return await self.sessions.rewrite(self.scope, self.session_id, change)
+            cut = Truncation(after=message.seq - 1, if_version=session.version, keep_seqs=later)
+            return await self.sessions.truncate(self.scope, self.session_id, cut)
+
+        return await retry_on_conflict(attempt)
 
     async def _find(self, item_id: str) -> _Found:
         """The newest message with this item."""
