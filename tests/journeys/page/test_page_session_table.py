@@ -20,6 +20,13 @@ MANY = 10_000
 # How many rows may be elements at once, where about 13 are on screen.
 MOST_ROWS = 40
 SCROLLED = "([top]) => document.querySelector('.sessions-page .scroll').scrollTo(0, top)"
+# Scrolls until a row is drawn: one cannot scroll past the rows that are there, and the next page is on its way.
+REACHED = """
+([top, title]) => {
+  document.querySelector(".sessions-page .scroll").scrollTo(0, top);
+  return [...document.querySelectorAll(".window > [role=row] .title a")].some(link => link.textContent === title);
+}
+"""
 # Titles by place, of the whole list: scrolled through from top to bottom.
 LISTED = """
 async () => {
@@ -66,10 +73,9 @@ async def test_ten_thousand_sessions_scroll_without_loading_all(chromium: Browse
         await first.focus()
 
         for top in (2_000, 6_000, 10_000):
-            await visit.page.evaluate(SCROLLED, [top])
-            await expect(
-                visit.page.get_by_role("link", name=f"Trip {9999 - top // 48 - 2}", exact=True)
-            ).to_be_visible()
+            title = f"Trip {9999 - top // 48 - 2}"
+            await visit.page.wait_for_function(REACHED, arg=[top, title], timeout=PATIENCE)
+            await expect(visit.page.get_by_role("link", name=title, exact=True)).to_be_visible()
             assert await rows(visit.page).count() < MOST_ROWS
         await expect(first).to_be_focused()
         assert len(pages) < 8
