@@ -1,4 +1,4 @@
-"""The wiring of the engine, until it replaces the stores: memory and SQLite, where `TENUTO_ENGINE` is set."""
+"""The wiring of the engine, until it replaces the stores: memory and SQLite, where `TRY_TENUTO_ENGINE` is set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tenuto.wiring.stores import Stores
 
-SWITCH: Final = "TENUTO_ENGINE"
+SWITCH: Final = "TRY_TENUTO_ENGINE"
 
 
 def uses_engine(settings: Settings) -> bool:
