@@ -45,8 +45,9 @@ from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.cached import CachedStore, SessionFeed
 from tenuto.stores.circuit_breaker import Circuit, CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
 from tenuto.wiring.engine_stores import open_engine_stores, uses_engine
 from tenuto.wiring.privacy import open_encryption, open_screen
