@@ -8,7 +8,7 @@ absent one.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import lru_cache
@@ -145,16 +145,16 @@ class EngineSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._run(request.session_id, Begin(scope=scope, request=request))
+        return await self._run(scope, request.session_id, Begin(scope=scope, request=request))
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        return await self._run(turn.session.id, Finish(turn=turn, request=request))
+        return await self._run(turn.scope, turn.session.id, Finish(turn=turn, request=request))
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._run(turn.session.id, Renew(turn=turn))
+        return await self._run(turn.scope, turn.session.id, Renew(turn=turn))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self._run(session_id, Append(scope=scope, session_id=session_id, batch=batch))
+        return await self._run(scope, session_id, Append(scope=scope, session_id=session_id, batch=batch))
 
     # Reading
 
@@ -172,7 +172,7 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._run(session_id, Patch(scope=scope, session_id=session_id, changes=changes))
+        return await self._run(scope, session_id, Patch(scope=scope, session_id=session_id, changes=changes))
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         return await self._edit(
@@ -237,14 +237,15 @@ class EngineSessions:
                     return step.answer
         return await self.queue(scope, key, session_id, rule)
 
-    async def _run(self, session_id: str, command: Command[Answer]) -> Answer:
+    def _run(self, scope: Scope, session_id: str, command: Command[Answer]) -> Awaitable[Answer]:
         """Carry out a command that a journal may acknowledge."""
-        scope = command.scope
         key = session_key(scope, session_id)
         if self.journal is None:
-            codec = self._codecs.ready(scope) or await self._codecs.load(scope)
-            return await self.context.submit(key, session_id, codec, command.apply)
-        return await self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+            codec = self._codecs.ready(scope)
+            if codec is None:
+                return self.queue(scope, key, session_id, command.apply)
+            return self.context.submit(key, session_id, codec, command.apply)
+        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
 
     async def _edit(
         self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None
