@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import hiredis
 
@@ -27,6 +28,7 @@ from tenuto.stores.redis._scripts import Script
 from tenuto.stores.redis._topology import Topology, make_topology
 from tenuto.stores.redis._url import Endpoint, RedisAddress, parse
 
+_Answer = TypeVar("_Answer")
 _ASKING = pack(("ASKING",))
 _MOST_ATTEMPTS = 20
 _FIRST_PAUSE = 0.01
@@ -46,6 +48,65 @@ class _PendingCall:
     before: tuple[bytes, ...] = ()
     losses: int = 0
     attempts: int = 0
+
+
+class _Submitted(Generic[_Answer]):
+    """Receives the reply to a call that was sent at once; goes on in a task where another attempt may help.
+
+    `decode` sees the reply even if the caller has given up, and `fail` makes the caller's error of a failure.
+    """
+
+    __slots__ = ("_decode", "_errand", "_fail", "_link", "future")
+
+    def __init__(
+        self,
+        link: Link,
+        errand: _PendingCall,
+        decode: Callable[[Reply], _Answer],
+        fail: Callable[[CallFailed], Exception],
+    ) -> None:
+        self.future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._link = link
+        self._errand = errand
+        self._decode = decode
+        self._fail = fail
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, reply: Reply) -> None:
+        if type(reply) is hiredis.ReplyError:
+            self.go_on(reply)
+            return
+        try:
+            answer = self._decode(reply)
+        except Exception as failed:
+            self._conclude(failed)
+        else:
+            if not self.future.done():
+                self.future.set_result(answer)
+
+    def set_exception(self, exception: Exception) -> None:
+        if isinstance(exception, ConnectionLost):
+            self.go_on(exception)
+        elif not self.future.done():
+            self._conclude(exception)
+
+    def go_on(self, outcome: Reply) -> None:
+        """Retry after an outcome that is no answer, or fail."""
+        self._link.go_on(self._errand, outcome).add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[Reply]) -> None:
+        failed = Unsent("the client was closed") if task.cancelled() else task.exception()
+        if failed is None:
+            self.set_result(task.result())
+        else:
+            self._conclude(failed)
+
+    def _conclude(self, failed: BaseException) -> None:
+        error = self._fail(failed) if isinstance(failed, CallFailed) else failed
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Link:
@@ -71,6 +132,7 @@ class Link:
             on_lost=on_lost,
         )
         self.topology: Topology = make_topology(self.address, self.door)
+        self._retries: set[asyncio.Task[Reply]] = set()
 
     def call(
         self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
@@ -100,6 +162,39 @@ class Link:
         """Run a script whose call the caller has packed."""
         return self._send(packed, key, safe, None, script)
 
+    def submit(
+        self,
+        packed: bytes,
+        key: bytes,
+        decode: Callable[[Reply], _Answer],
+        fail: Callable[[CallFailed], Exception],
+        *,
+        safe: bool = True,
+        script: Script | None = None,
+    ) -> asyncio.Future[_Answer]:
+        """Send a packed call before this returns, if there is a connection; the future gets what `decode` returns.
+
+        Cancelling the future changes nothing.
+        """
+        slot = self.topology.slot(key)
+        deadline = asyncio.get_running_loop().time() + self.policy.call_timeout
+        errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        receiver = _Submitted(self, errand, decode, fail)
+        node = self.topology.node(slot)
+        connection = None if node is None else node.idle_connection
+        if connection is None or connection.closed:
+            receiver.go_on(None)
+        else:
+            connection.send_for(receiver, packed, deadline)
+        return receiver.future
+
+    def go_on(self, errand: _PendingCall, outcome: Reply) -> asyncio.Task[Reply]:
+        """Retry a call in a task that ends with the client."""
+        task = asyncio.ensure_future(self._retry(errand, outcome))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+        return task
+
     async def call_node(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
         """Make one call at one named server, without following redirects."""
         deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
@@ -115,6 +210,8 @@ class Link:
     async def aclose(self) -> None:
         """Close every connection; pending calls fail with `ConnectionLost`."""
         await self.topology.aclose()
+        for task in list(self._retries):
+            task.cancel()
 
     async def _send(
         self, packed: bytes, key: bytes | None, safe: bool, timeout: float | None, script: Script | None
