@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import hiredis
 
@@ -28,7 +27,6 @@ from tenuto.stores.redis._scripts import Script
 from tenuto.stores.redis._topology import Topology, make_topology
 from tenuto.stores.redis._url import Endpoint, RedisAddress, parse
 
-_Answer = TypeVar("_Answer")
 _ASKING = pack(("ASKING",))
 _MOST_ATTEMPTS = 20
 _FIRST_PAUSE = 0.01
@@ -50,47 +48,39 @@ class _PendingCall:
     attempts: int = 0
 
 
-class _Submitted(Generic[_Answer]):
-    """Receives the reply to a call that was sent at once; goes on in a task where another attempt may help.
+class _Submitted:
+    """Receives the reply to a call that was sent at once; goes on in a task where another attempt may help."""
 
-    `decode` sees the reply even if the caller has given up, and `fail` makes the caller's error of a failure.
-    """
-
-    __slots__ = ("_decode", "_errand", "_fail", "_link", "future")
+    __slots__ = ("_errand", "_failed", "_link", "_on_failure", "_on_reply")
 
     def __init__(
         self,
         link: Link,
         errand: _PendingCall,
-        decode: Callable[[Reply], _Answer],
-        fail: Callable[[CallFailed], Exception],
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[CallFailed], None],
     ) -> None:
-        self.future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._link = link
         self._errand = errand
-        self._decode = decode
-        self._fail = fail
+        self._on_reply = on_reply
+        self._on_failure = on_failure
+        self._failed = False
 
     def done(self) -> bool:
-        return False
+        return self._failed
 
     def set_result(self, reply: Reply) -> None:
         if type(reply) is hiredis.ReplyError:
             self.go_on(reply)
-            return
-        try:
-            answer = self._decode(reply)
-        except Exception as failed:
-            self._conclude(failed)
         else:
-            if not self.future.done():
-                self.future.set_result(answer)
+            self._on_reply(reply)
 
     def set_exception(self, exception: Exception) -> None:
         if isinstance(exception, ConnectionLost):
             self.go_on(exception)
-        elif not self.future.done():
-            self._conclude(exception)
+            return
+        self._failed = True
+        self._on_failure(exception if isinstance(exception, CallFailed) else CallFailed(str(exception)))
 
     def go_on(self, outcome: Reply) -> None:
         """Retry after an outcome that is no answer, or fail."""
@@ -99,14 +89,9 @@ class _Submitted(Generic[_Answer]):
     def _on_end(self, task: asyncio.Task[Reply]) -> None:
         failed = Unsent("the client was closed") if task.cancelled() else task.exception()
         if failed is None:
-            self.set_result(task.result())
+            self._on_reply(task.result())
         else:
-            self._conclude(failed)
-
-    def _conclude(self, failed: BaseException) -> None:
-        error = self._fail(failed) if isinstance(failed, CallFailed) else failed
-        if not self.future.done():
-            self.future.set_exception(error)
+            self._on_failure(failed if isinstance(failed, CallFailed) else CallFailed(str(failed)))
 
 
 class Link:
@@ -166,27 +151,23 @@ class Link:
         self,
         packed: bytes,
         key: bytes,
-        decode: Callable[[Reply], _Answer],
-        fail: Callable[[CallFailed], Exception],
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[CallFailed], None],
         *,
         safe: bool = True,
         script: Script | None = None,
-    ) -> asyncio.Future[_Answer]:
-        """Send a packed call before this returns, if there is a connection; the future gets what `decode` returns.
-
-        Cancelling the future changes nothing.
-        """
+    ) -> None:
+        """Send a packed call before this returns, if there is a connection. One of the two is called, once."""
         slot = self.topology.slot(key)
         deadline = asyncio.get_running_loop().time() + self.policy.call_timeout
         errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
-        receiver = _Submitted(self, errand, decode, fail)
+        receiver = _Submitted(self, errand, on_reply, on_failure)
         node = self.topology.node(slot)
         connection = None if node is None else node.idle_connection
         if connection is None or connection.closed:
             receiver.go_on(None)
         else:
             connection.send_for(receiver, packed, deadline)
-        return receiver.future
 
     def go_on(self, errand: _PendingCall, outcome: Reply) -> asyncio.Task[Reply]:
         """Retry a call in a task that ends with the client."""
