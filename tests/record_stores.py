@@ -8,42 +8,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tenuto.stores.engine.postgres import PostgresRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.simulation.store import SimClient, SimServer
+
+Server: TypeAlias = Callable[[str], Any]
+"""The server of a name, as a fixture of the suite."""
 
 
 @dataclass(frozen=True)
 class RecordBackend:
-    """A way to open an empty store of records."""
+    """A way to open an empty store of records, on a server that the suite has started."""
 
     name: str
-    open: Callable[[], AbstractAsyncContextManager[RecordStore]]
+    open: Callable[[Server], AbstractAsyncContextManager[RecordStore]]
 
 
 @asynccontextmanager
-async def _memory() -> AsyncIterator[RecordStore]:
+async def _memory(_: Server) -> AsyncIterator[RecordStore]:
     yield MemoryRecords()
 
 
 @asynccontextmanager
-async def _simulated() -> AsyncIterator[RecordStore]:
+async def _simulated(_: Server) -> AsyncIterator[RecordStore]:
     """The simulator's store with a network that does not fail: else it would simulate what no backend does."""
     yield SimClient(SimServer(Random(1)), "process0")
 
 
 @asynccontextmanager
-async def _sqlite() -> AsyncIterator[RecordStore]:
+async def _sqlite(_: Server) -> AsyncIterator[RecordStore]:
     with TemporaryDirectory() as folder:
         records = await SqliteRecords.open(Path(folder) / "records.db")
         yield records
         await records.close()
 
 
+@asynccontextmanager
+async def _postgres(server: Server) -> AsyncIterator[RecordStore]:
+    """One schema for the whole suite, emptied for each test: making it anew would cost ten times as much."""
+    records = await PostgresRecords.open(server("postgres").app_url, schema="records")
+    await records.link.fetch("TRUNCATE records, entries")
+    yield records
+    await records.close()
+
+
 RECORD_STORES = [
     RecordBackend("sqlite", _sqlite),
     RecordBackend("memory", _memory),
     RecordBackend("simulated", _simulated),
+    RecordBackend("postgres", _postgres),
 ]

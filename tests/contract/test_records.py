@@ -37,7 +37,7 @@ A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
 @pytest.fixture(params=RECORD_STORES, ids=lambda backend: backend.name)
 async def records(request: pytest.FixtureRequest) -> AsyncIterator[RecordStore]:
     backend: RecordBackend = request.param
-    async with backend.open() as opened:
+    async with backend.open(request.getfixturevalue) as opened:
         yield opened
 
 
