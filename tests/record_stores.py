@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any, TypeAlias
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.postgres import PostgresRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.simulation.store import SimClient, SimServer
@@ -40,6 +42,11 @@ async def _simulated(_: Server) -> AsyncIterator[RecordStore]:
 
 
 @asynccontextmanager
+async def _guarded(_: Server) -> AsyncIterator[RecordStore]:
+    yield BreakerRecords(MemoryRecords(), now=monotonic)
+
+
+@asynccontextmanager
 async def _sqlite(_: Server) -> AsyncIterator[RecordStore]:
     with TemporaryDirectory() as folder:
         records = await SqliteRecords.open(Path(folder) / "records.db")
@@ -60,5 +67,6 @@ RECORD_STORES = [
     RecordBackend("sqlite", _sqlite),
     RecordBackend("memory", _memory),
     RecordBackend("simulated", _simulated),
+    RecordBackend("breaker", _guarded),
     RecordBackend("postgres", _postgres),
 ]
