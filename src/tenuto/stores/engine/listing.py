@@ -39,7 +39,7 @@ class Listing:
         Reading goes on until no session further on can have changed later than those of the page.
         """
         codec, now = await self._codecs.load(scope), self._clock()
-        decoder = _Decoder(self._codecs, scope, codec)
+        decoder = _Decoder(self._codecs, scope, codec, searches=query.title is not None)
         before = None if query.cursor is None else decode_cursor(query.cursor)
         sessions = list[tuple[int, bytes, Session]]()
         async for found in self._iter(scope, query, codec, before):
@@ -91,14 +91,17 @@ async def iter_records(records: RecordStore, query: IndexQuery) -> AsyncIterator
 class _Decoder:
     """Decodes the sessions of a listing; keys are read again once if one does not open, as they may be new."""
 
-    def __init__(self, codecs: Codecs, scope: Scope, codec: Codec) -> None:
+    def __init__(self, codecs: Codecs, scope: Scope, codec: Codec, *, searches: bool) -> None:
         self._codecs = codecs
         self._scope = scope
         self._codec = codec
+        self._searches = searches
         self._is_fresh = False
 
     async def decode(self, found: FoundRecord) -> Session | None:
         """The head of a found record; `None` if it cannot be decoded, with a title that says so if it does not open.
+
+        A search by title finds none that does not open.
 
         Raises:
             MasterKeyMissing: its master key is not configured.
@@ -111,7 +114,7 @@ class _Decoder:
                 return await self.decode(found)
             if isinstance(failure, MasterKeyMissing):
                 raise
-            return _unopened(found)
+            return None if self._searches else _unopened(found)
 
 
 def decode_session(found: FoundRecord, codec: Codec) -> Session | None:
