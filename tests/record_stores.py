@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.samples import fresh
@@ -39,6 +41,11 @@ async def _simulated(server: Callable[[str], Any]) -> AsyncIterator[RecordStore]
 
 
 @asynccontextmanager
+async def _guarded(server: Callable[[str], Any]) -> AsyncIterator[RecordStore]:
+    yield BreakerRecords(MemoryRecords(), now=monotonic)
+
+
+@asynccontextmanager
 async def _sqlite(server: Callable[[str], Any]) -> AsyncIterator[RecordStore]:
     with TemporaryDirectory() as folder:
         records = await SqliteRecords.open(Path(folder) / "records.db")
@@ -63,4 +70,5 @@ RECORD_STORES = [
     RecordBackend("redis cluster", _redis("redis_cluster")),
     RecordBackend("memory", _memory),
     RecordBackend("simulated", _simulated),
+    RecordBackend("breaker", _guarded),
 ]

@@ -459,6 +459,30 @@ class ChangeFeed(Protocol):
         ...
 
 
+class ElsewhereFeed(Protocol):
+    """Tells which sessions other processes have changed, by `session_key`; `None` means that any may have changed."""
+
+    def watch(self, on_change: Callable[[bytes | None], None]) -> AbstractAsyncContextManager[None]:
+        """While open, call `on_change` with each session; a change of this process may be told as well."""
+        ...
+
+    def look(self) -> None:
+        """Tell, without waiting, what has arrived: some backends tell only when they are asked."""
+        ...
+
+
+class CacheCounts(Protocol):
+    """What the session cache tells: sessions (`len`), approximate bytes, reads that it answered and passed on."""
+
+    hits: int
+    misses: int
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+
 class RecordStore(Protocol):
     """Stores records: bytes, a revision to compare, and index columns. Everything else is decided above.
 

@@ -191,6 +191,21 @@ class Codec:
         """The value back."""
         return self._decode(_value, body, ("value", *place))
 
+    # Bodies of a journal
+
+    def close_body(self, plain: bytes, place: tuple[str, ...]) -> bytes:
+        """A body that belongs to no record in a store."""
+        return self._close(plain, ("journal", *place))
+
+    def open_body(self, decoder: msgspec.msgpack.Decoder[_Decoded], body: bytes, place: tuple[str, ...]) -> _Decoded:
+        """The value back.
+
+        Raises:
+            Undecodable: it is corrupt, or of another release.
+            DecryptionFailed: it is sealed with a key that is missing, or was moved.
+        """
+        return self._decode(decoder, body, ("journal", *place))
+
     # What they share
 
     def _close(self, plain: bytes, place: tuple[str, ...]) -> bytes:

@@ -8,8 +8,8 @@ absent one.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import lru_cache
 from random import Random
@@ -36,7 +36,7 @@ from tenuto.model import (
 from tenuto.model.scope import session_key as compute_session_key
 from tenuto.model.stored import EntryPage, Part
 from tenuto.model.turn import Trace
-from tenuto.ports import Clock, RecordStore, utc_now
+from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec
@@ -116,12 +116,19 @@ class Engine:
             self.sessions.journal = Journal(
                 folder, records, self.cache, clock=clock, name=str(context.writer), queue=self.sessions.queue
             )
+        self.elsewhere = ElsewhereChanges(records.feed) if records.feed is not None else None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         if self.records.feed is not None:
-            await self._stack.enter_async_context(self.records.feed.watch(self.cache.on_change))
+            await self._stack.enter_async_context(self.records.feed.watch(self._on_change))
         return self
+
+    def _on_change(self, key: bytes | None, revision: int) -> None:
+        is_news = key is None or self.cache.is_news(key, revision)
+        self.cache.on_change(key, revision)
+        if is_news and self.elsewhere is not None:
+            self.elsewhere.tell(key)
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
@@ -131,6 +138,30 @@ class Engine:
         """Stop listening, and close the backend."""
         await self.__aexit__()
         await self.records.close()
+
+
+class ElsewhereChanges:
+    """The `ElsewhereFeed` port: what the feed of the backend tells and the cache does not know."""
+
+    def __init__(self, feed: RecordFeed) -> None:
+        self._feed = feed
+        self._watchers: list[Callable[[bytes | None], None]] = []
+
+    @asynccontextmanager
+    async def watch(self, on_change: Callable[[bytes | None], None]) -> AsyncIterator[None]:
+        self._watchers.append(on_change)
+        try:
+            yield
+        finally:
+            self._watchers.remove(on_change)
+
+    def look(self) -> None:
+        self._feed.caught_up()
+
+    def tell(self, key: bytes | None) -> None:
+        """Call the watchers."""
+        for on_change in self._watchers:
+            on_change(key)
 
 
 class EngineSessions:
@@ -234,7 +265,9 @@ class EngineSessions:
                 pass  # The store is asked: a refusal must take as long for a foreign session as for none.
             else:
                 if not step.touched:
+                    self.context.cache.hits += 1
                     return step.answer
+        self.context.cache.misses += 1
         return await self.queue(scope, key, session_id, rule)
 
     async def _run(self, session_id: str, command: Command[Answer]) -> Answer:
