@@ -502,7 +502,10 @@ class RecordStore(Protocol):
         ...
 
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
-        """Make all changes, or none if a record is at another revision than expected; all are of one site."""
+        """Make all changes, or none if a record is at another revision than expected.
+
+        All are of one site, and their keys begin with the same `KEY_GROUP` bytes.
+        """
         ...
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
@@ -517,7 +520,7 @@ class RecordStore(Protocol):
         ...
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        """Records without messages, at one moment."""
+        """Records without messages, at one moment; their keys begin with the same `KEY_GROUP` bytes."""
         ...
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
@@ -560,8 +563,9 @@ class RecordStore(Protocol):
 class RecordFeed(Protocol):
     """Reports changes of records, with the revision that a change led to; 0 for a removal.
 
-    Several changes of a record may be told as one, own ones as well, and late; a removal is always told. A cache drops
-    a record only if it knows an older revision, so it need not know whose a change was.
+    `UNKNOWN_REVISION` is reported for either where the feed does not know it. Several changes of a record may be told
+    as one, own ones as well, and late; a removal is always told. A cache drops a record only if it knows an older
+    revision, so it need not know whose a change was.
     """
 
     def caught_up(self) -> bool:

@@ -8,7 +8,7 @@ absent one.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -39,7 +39,7 @@ from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.codec import Codec, Codecs, PlainCodecs
+from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
 from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Patch, Renew
 from tenuto.stores.engine.journal import Journal, JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
@@ -154,16 +154,16 @@ class EngineSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._run(request.session_id, Begin(scope=scope, request=request))
+        return await self._run(scope, request.session_id, Begin(scope=scope, request=request))
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        return await self._run(turn.session.id, Finish(turn=turn, request=request))
+        return await self._run(turn.scope, turn.session.id, Finish(turn=turn, request=request))
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._run(turn.session.id, Renew(turn=turn))
+        return await self._run(turn.scope, turn.session.id, Renew(turn=turn))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self._run(session_id, Append(scope=scope, session_id=session_id, batch=batch))
+        return await self._run(scope, session_id, Append(scope=scope, session_id=session_id, batch=batch))
 
     # Reading
 
@@ -181,7 +181,7 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._run(session_id, Patch(scope=scope, session_id=session_id, changes=changes))
+        return await self._run(scope, session_id, Patch(scope=scope, session_id=session_id, changes=changes))
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         return await self._edit(
@@ -248,13 +248,14 @@ class EngineSessions:
         self.context.cache.misses += 1
         return await self.queue(scope, key, session_id, rule, writing=False)
 
-    async def _run(self, session_id: str, command: Command[Answer]) -> Answer:
+    def _run(self, scope: Scope, session_id: str, command: Command[Answer]) -> Awaitable[Answer]:
         """Carry out a command that a journal may acknowledge."""
-        scope = command.scope
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self.queue(scope, key, session_id, command.apply)
-        return await self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+            if self._codecs.ready(scope) is PLAIN:
+                return self.context.submit(key, session_id, PLAIN, command.apply)
+            return self.queue(scope, key, session_id, command.apply)
+        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
 
     async def _edit(
         self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future, get_running_loop
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
@@ -72,14 +71,13 @@ class Call(Generic[Answer]):
 class Attempt:
     """What a batch comes to on one record: the record afterwards, the steps that change it, and each call's end."""
 
-    __slots__ = ("after", "base", "ends", "refused_access", "steps", "touched")
+    __slots__ = ("after", "base", "creates", "ends", "refused_access", "steps", "touched")
 
     def __init__(self, base: Record | None) -> None:
         self.base = self.after = base
         self.steps: list[Step[Any]] = []
         self.ends: list[tuple[Call[Any], Any]] = []
-        self.touched = False
-        self.refused_access = False
+        self.creates = self.touched = self.refused_access = False
 
 
 class LaneContext:
@@ -117,31 +115,37 @@ class LaneContext:
 class Lane:
     """One session's queue and the batch under way."""
 
+    __slots__ = (
+        "_batch", "_codec", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting",
+    )  # fmt: skip
+
     def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
         self._context = context
         self._key = key
         self._session_id = session_id
         self.codec = codec
-        self._waiting: deque[Call[Any]] = deque()
+        self._waiting: list[Call[Any]] = []
         self._batch: list[Call[Any]] = []
-        self._doubts: dict[int, Attempt] = {}
+        self._doubts: dict[int, Attempt] | None = None
         self._retries = self._torn = 0
-        self._is_busy = False
 
     def add(self, call: Call[Any]) -> None:
         """Queue a call, and begin at once if none is under way."""
-        self._waiting.append(call)
-        if not self._is_busy:
-            self._is_busy = True
-            self._begin_batch()
+        if not self._batch:
+            self._batch.append(call)
+            self._begin()
+        else:
+            self._waiting.append(call)
 
     def _begin_batch(self) -> None:
-        self._batch, self._retries, self._torn = self._next_batch(), 0, 0
-        self._doubts = {}
-        if not self._batch:
+        self._batch, self._retries, self._torn, self._doubts = self._next_batch(), 0, 0, None
+        if self._batch:
+            self._begin()
+        else:
             del self._context.lanes[self._key]
-            return
-        self._guard(lambda: self._attempt(self._context.cache.get(self._key), is_fresh=False))
+
+    def _begin(self) -> None:
+        self._guard(self._attempt, self._context.cache.get(self._key))
 
     def _end_batch(self) -> None:
         """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest."""
@@ -151,17 +155,20 @@ class Lane:
             del self._context.lanes[self._key]
 
     def _next_batch(self) -> list[Call[Any]]:
+        waiting, self._waiting = self._waiting, []
         batch = list[Call[Any]]()
-        while self._waiting and not (batch and (batch[-1].alone or self._waiting[0].alone)):
-            call = self._waiting.popleft()
+        for place, call in enumerate(waiting):
+            if batch and (call.alone or batch[-1].alone):
+                self._waiting = waiting[place:]
+                break
             if not call.future.done():  # Else its caller has given up.
                 batch.append(call)
         return batch
 
-    def _guard(self, step: Callable[[], None]) -> None:
+    def _guard(self, step: Callable[..., None], *args: Any) -> None:
         """Run a step of a batch; what goes wrong in it ends the batch's calls, so that no caller waits for ever."""
         try:
-            step()
+            step(*args)
         except BaseException as failure:
             self._context.cache.drop(self._key)
             self._fail(failure)
@@ -170,13 +177,12 @@ class Lane:
 
     # Rules
 
-    def _attempt(self, base: Record | None, *, is_fresh: bool) -> None:
+    def _attempt(self, base: Record | None, *, is_fresh: bool = False) -> None:
         """Apply the batch to a record; `is_fresh` if the store said in this trip that it stands so."""
-        attempt = self._apply(base, is_fresh=is_fresh)
+        attempt = self._apply(base)
         if attempt is None:
             return
-        replaces = base is not None and any(step.created for step in attempt.steps)
-        if attempt.steps and (is_fresh or not replaces):
+        if attempt.steps and (is_fresh or base is None or not attempt.creates):
             self._commit(attempt)
         elif is_fresh or (not attempt.steps and not attempt.refused_access and self._is_confirmed(base)):
             self._conclude_unchanged(attempt)
@@ -189,7 +195,7 @@ class Lane:
         held = self._context.cache.confirmed(self._key)
         return held is not None and held.revision == base.revision
 
-    def _apply(self, base: Record | None, *, is_fresh: bool) -> Attempt | None:
+    def _apply(self, base: Record | None) -> Attempt | None:
         """What the batch comes to; `None` if messages are missing, which are being read now."""
         now = self._context.clock()
         attempt = Attempt(base)
@@ -208,15 +214,16 @@ class Lane:
                 attempt.ends.append((call, refusal))
                 continue
             attempt.ends.append((call, step.answer))
-            if step.changed or step.touched:
-                attempt.after = step.record
             if step.changed:
+                attempt.after = step.record
                 attempt.steps.append(step)
-            attempt.touched |= step.touched
+                attempt.creates |= step.created
+            elif step.touched:
+                attempt.after, attempt.touched = step.record, True
         return attempt
 
     def _put_back(self, place: int) -> None:
-        self._waiting.extendleft(reversed(self._batch[place:]))
+        self._waiting[:0] = self._batch[place:]
         del self._batch[place:]
 
     # Reading what is needed
@@ -225,7 +232,7 @@ class Lane:
         context = self._context
         trip = context.cache.start_trip(self._key)
         loading = context.records.load(self._key, tail_for(held), known_of(held))
-        loading.add_done_callback(lambda done: self._guard(lambda: self._loaded(done, trip, held)))
+        loading.add_done_callback(lambda done: self._guard(self._loaded, done, trip, held))
 
     def _loaded(self, loading: Future[StoredRecord | None], trip: Trip, held: Record | None) -> None:
         self._context.cache.end_trip(trip)
@@ -293,7 +300,7 @@ class Lane:
         else:
             part, first, last = Part.TRACES, min(missing.numbers), max(missing.numbers)
         paging = self._context.records.page(self._key, part, first, last, _ALL)
-        paging.add_done_callback(lambda done: self._guard(lambda: self._fetched(done, base, missing)))
+        paging.add_done_callback(lambda done: self._guard(self._fetched, done, base, missing))
 
     def _fetched(self, paging: Future[EntryPage], base: Record, missing: MessagesMissing | TracesMissing) -> None:
         failure = paging.exception()
@@ -335,7 +342,7 @@ class Lane:
         )
         trip = context.cache.start_trip(self._key)
         committing = context.records.commit((change,))
-        committing.add_done_callback(lambda done: self._guard(lambda: self._committed(done, trip, attempt, number)))
+        committing.add_done_callback(lambda done: self._guard(self._committed, done, trip, attempt, number))
 
     def _committed(self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int) -> None:
         cache = self._context.cache
@@ -343,7 +350,7 @@ class Lane:
         failure = committing.exception()
         if failure is not None:
             if is_outcome_unknown(failure):
-                self._doubts[number] = attempt
+                self._doubts = {**(self._doubts or {}), number: attempt}
                 self._count_retry()
                 self._load(attempt.base)
             else:
@@ -369,7 +376,7 @@ class Lane:
             self._go_on(standing, trip, held)
             return
         pause = min(_LONGEST_PAUSE, 0.001 * 2.0**self._retries) * self._context.chance.random()
-        get_running_loop().call_later(pause, self._guard, lambda: self._load(held))
+        get_running_loop().call_later(pause, self._guard, self._load, held)
 
     def _count_retry(self) -> None:
         self._retries += 1
@@ -381,7 +388,7 @@ class Lane:
         _log.warning("a stored session cannot be decoded and was set aside")
         change = RecordChange(key=self._key, if_revision=revision, action=Action.SET_ASIDE, tail=TAIL)
         committing = self._context.records.commit((change,))
-        committing.add_done_callback(lambda done: self._guard(lambda: self._was_set_aside(done)))
+        committing.add_done_callback(lambda done: self._guard(self._was_set_aside, done))
 
     def _was_set_aside(self, committing: Future[Refused | None]) -> None:
         failure = committing.exception()
@@ -404,7 +411,7 @@ class Lane:
             self._conclude(attempt)
             return
         touching = self._context.records.touch(self._key, to_micros(record.head.expires_at))
-        touching.add_done_callback(lambda done: self._guard(lambda: self._touched(done, attempt, record)))
+        touching.add_done_callback(lambda done: self._guard(self._touched, done, attempt, record))
 
     def _touched(self, touching: Future[None], attempt: Attempt, record: Record) -> None:
         failure = touching.exception()

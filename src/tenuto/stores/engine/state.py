@@ -14,6 +14,7 @@ from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import KEY_BYTES, owner_key, owner_scope, site_key, state_key
 from tenuto.model.session import check_changes
 from tenuto.model.stored import (
+    KEY_GROUP,
     Action,
     FoundRecord,
     IndexColumns,
@@ -191,9 +192,10 @@ class EngineState:
 
 
 def record_key(scope: Scope, namespace: str, key: str) -> bytes:
-    """The key of a value's record."""
+    """The key of a value's record. Values of one drawer are changed together, so their keys begin alike."""
     drawer = state_key(scope, namespace)
-    return blake2b(drawer + key.encode(errors="surrogatepass"), digest_size=KEY_BYTES, person=b"tenuto value").digest()
+    named = drawer + key.encode(errors="surrogatepass")
+    return drawer[:KEY_GROUP] + blake2b(named, digest_size=KEY_BYTES - KEY_GROUP, person=b"tenuto value").digest()
 
 
 def _decode(
