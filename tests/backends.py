@@ -24,8 +24,10 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.engine import Engine, MemoryRecords
+from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tenuto.stores.engine.state import EngineState
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -294,6 +296,15 @@ async def _engine(place: Place) -> AsyncIterator[Store]:
         yield engine
 
 
+@asynccontextmanager
+async def _engine_sealed(place: Place) -> AsyncIterator[Store]:
+    records = MemoryRecords()
+    keys = EngineState(records, PlainCodecs(), Random(2))
+    codecs = SealedCodecs(TenantCiphers(store=keys, ring=RING, clock=place.clock), clock=place.clock)
+    async with Engine(records, clock=place.clock, chance=Random(1), codecs=codecs) as engine:
+        yield engine
+
+
 async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and the feed tells of it as of every commit."""
     assert isinstance(store, Engine)
@@ -304,6 +315,7 @@ async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
 
 
 ENGINE = Backend("engine", _engine, _damage_engine)
+ENGINE_SEALED = Backend("engine sealed", _engine_sealed, _damage_engine)
 
 
 @asynccontextmanager
@@ -348,6 +360,7 @@ BACKENDS = [
 # through the same code once more.
 COMBINED = [
     Backend("cached memory", _cached_memory),
+    ENGINE_SEALED,
     encrypted(MEMORY),
     encrypted(POSTGRES),
     encrypted(REDIS),

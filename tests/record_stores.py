@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.simulation.store import SimClient, SimServer
 
@@ -35,6 +37,11 @@ async def _simulated() -> AsyncIterator[RecordStore]:
 
 
 @asynccontextmanager
+async def _guarded() -> AsyncIterator[RecordStore]:
+    yield BreakerRecords(MemoryRecords(), now=monotonic)
+
+
+@asynccontextmanager
 async def _sqlite() -> AsyncIterator[RecordStore]:
     with TemporaryDirectory() as folder:
         records = await SqliteRecords.open(Path(folder) / "records.db")
@@ -46,4 +53,5 @@ RECORD_STORES = [
     RecordBackend("sqlite", _sqlite),
     RecordBackend("memory", _memory),
     RecordBackend("simulated", _simulated),
+    RecordBackend("breaker", _guarded),
 ]

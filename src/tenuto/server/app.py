@@ -90,9 +90,7 @@ def create_app(
         gate = _gate(settings, verifier, tenuto, clock, ticks)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
-        cache = tenuto.stores.cache
-        feed = cache.feed if cache is not None else None
-        hub = app.state.session_events = SessionEvents(tenuto.sessions.get, feed)
+        hub = app.state.session_events = SessionEvents(tenuto.sessions.get, tenuto.stores.elsewhere)
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(

@@ -164,8 +164,8 @@ class ServerStatus:
         )
 
     def _breaker(self) -> BreakerStatus | None:
-        breaker = self._tenuto.stores.breaker
-        return BreakerStatus.of(breaker.circuit) if breaker is not None else None
+        circuit = self._tenuto.stores.circuit
+        return BreakerStatus.of(circuit) if circuit is not None else None
 
     def _journal(self) -> JournalStatus | None:
         if self._tenuto.stores.journal is None:
@@ -175,14 +175,14 @@ class ServerStatus:
         return JournalStatus.derive(state, oldest_seconds=age)
 
     def _cache(self) -> CacheStatus | None:
-        cached, settings = self._tenuto.stores.cache, self._tenuto.settings
-        if cached is None:
+        counts, settings = self._tenuto.stores.cache, self._tenuto.settings
+        if counts is None:
             return None
-        hits, misses = cached.sessions.hits, cached.sessions.misses
+        hits, misses = counts.hits, counts.misses
         return CacheStatus(
-            sessions=len(cached.cache),
+            sessions=len(counts),
             max_sessions=settings.l1_sessions,
-            bytes=cached.cache.bytes,
+            bytes=counts.held_bytes,
             max_bytes=settings.l1_bytes,
             hits=hits,
             misses=misses,

@@ -67,8 +67,10 @@ class RecordCache:
         self._losses = 0
         self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
         """Called with each record that this process has stored or, without one, removed; before its callers know."""
-        self.bytes = 0
+        self.held_bytes = 0
         """The approximate memory use."""
+        self.hits = self.misses = 0
+        """Reads that were answered from here, and that were not."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -137,12 +139,17 @@ class RecordCache:
         """Remove a record."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self.bytes -= entry.size
+            self.held_bytes -= entry.size
 
     def clear(self) -> None:
         """Remove all records."""
         self._entries.clear()
-        self.bytes = 0
+        self.held_bytes = 0
+
+    def is_news(self, key: bytes, revision: int) -> bool:
+        """Whether a record that the feed tells of is at another revision here; 0 if it was removed."""
+        entry = self._entries.get(key)
+        return entry is None or revision == 0 or revision > entry.record.revision
 
     def on_change(self, key: bytes | None, revision: int) -> None:
         """The feed tells that a record is at this revision, or removed (0); without a key that it lost track."""
@@ -169,11 +176,11 @@ class RecordCache:
             self._entries.move_to_end(key)
         entry.record, entry.losses = _without_fetched(record), losses
         if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
-            self.bytes -= entry.size
+            self.held_bytes -= entry.size
             entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
-            self.bytes += entry.size
-        while len(self._entries) > self._max_sessions or (self.bytes > self._max_bytes and self._entries):
-            self.bytes -= self._entries.popitem(last=False)[1].size
+            self.held_bytes += entry.size
+        while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
+            self.held_bytes -= self._entries.popitem(last=False)[1].size
 
 
 def _without_fetched(record: Record) -> Record:

@@ -107,6 +107,7 @@ class LaneContext:
         lane = self.lanes.get(key)
         if lane is None:
             lane = self.lanes[key] = Lane(self, key, session_id, codec)
+        lane.codec = codec  # The newest keys count: a lane that is always busy must not go on with those it began with.
         lane.add(Call(rule, future, alone=alone, source=source))
         return future
 
@@ -115,14 +116,14 @@ class Lane:
     """One session's queue and the batch under way."""
 
     __slots__ = (
-        "_batch", "_codec", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting",
+        "_batch", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
     )  # fmt: skip
 
     def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
         self._context = context
         self._key = key
         self._session_id = session_id
-        self._codec = codec
+        self.codec = codec
         self._waiting: list[Call[Any]] = []
         self._batch: list[Call[Any]] = []
         self._doubts: dict[int, Attempt] | None = None
@@ -247,7 +248,7 @@ class Lane:
         if standing is not None:
             tail = tail_for(held)
             try:
-                record = self._codec.decode_record(standing, self._session_id, held, tail=tail)
+                record = self.codec.decode_record(standing, self._session_id, held, tail=tail)
             except TornRecord:
                 self._torn += 1
                 if self._torn <= _TORN_LOADS:
@@ -262,7 +263,8 @@ class Lane:
                 self._set_aside(standing.revision)
                 return
             except DecryptionFailed as failure:
-                self._fail(failure)
+                # With a commit in doubt the calls may have been carried out: callers must not retry with new keys.
+                self._fail(StoreUnavailable(why="did not answer, and does not open") if self._doubts else failure)
                 return
             if record is None:
                 self._load(None)
@@ -312,10 +314,10 @@ class Lane:
             self._load(base)
             return
         if isinstance(missing, MessagesMissing):
-            record = with_messages(base, missing.span, self._codec.decode_messages(page.entries, base.profile))
+            record = with_messages(base, missing.span, self.codec.decode_messages(page.entries, base.profile))
         else:
             wanted = [entry for entry in page.entries if entry.number in missing.numbers]
-            traces = tuple([self._codec.decode_trace(entry, self._session_id) for entry in wanted])
+            traces = tuple([self.codec.decode_trace(entry, self._session_id) for entry in wanted])
             record = replace(base, fetched=replace(base.fetched, trace_numbers=missing.numbers, traces=traces))
         # The page was of this revision, so the head is confirmed with it.
         self._attempt(record, is_fresh=True)
@@ -333,7 +335,7 @@ class Lane:
             base,
             attempt.after,
             attempt.steps,
-            self._codec,
+            self.codec,
             revision=context.chance.getrandbits(48) + 1 if base is None else base.revision + 1,
             writer=(context.writer, number),
             source=source,
@@ -448,5 +450,6 @@ def with_messages(record: Record, span: tuple[int, int], messages: Sequence[Any]
 def is_outcome_unknown(failure: BaseException) -> bool:
     """Whether a failed commit may have been made, or may be yet."""
     return not isinstance(failure, TenutoError) or (
-        isinstance(failure, Unavailable) and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly)
+        isinstance(failure, Unavailable)
+        and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly | DecryptionFailed)
     )

@@ -30,11 +30,15 @@ _seq: Final = attrgetter("seq")
 
 
 class Lease(Value, frozen=True, kw_only=True, array_like=True):
-    """The turn that holds the session, until when, and the digest of the idempotency key it came with."""
+    """The turn that holds the session, until when, and the digest of the idempotency key it came with.
+
+    Where the turn may be `journaled`, so may its end.
+    """
 
     turn_id: str
     until: datetime
     key: bytes | None = None
+    journaled: bool = False
 
 
 class KeyedWrite(Value, frozen=True, kw_only=True, array_like=True):

@@ -99,7 +99,7 @@ def append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[
 
 def _take_lease(record: Record, request: BeginTurn, now: datetime) -> Record:
     key = None if request.idempotency_key is None else digest_id(request.idempotency_key.key)
-    lease = Lease(turn_id=request.turn_id, until=now + request.lease, key=key)
+    lease = Lease(turn_id=request.turn_id, until=now + request.lease, key=key, journaled=request.journaled)
     return replace(record, head=replace(record.head, lease=lease))
 
 
