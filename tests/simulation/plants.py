@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from tenuto.stores.engine.lane import Lane
 from tenuto.stores.engine.record import Lease
 from tenuto.stores.engine.record_table import RecordTable
 from tenuto.stores.engine.rules import access, appends, edits, turns
-from tests.simulation import world
+from tests.simulation import hosts
 from tests.simulation.disk import FolderView, SimFolder
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -119,14 +120,26 @@ def fences_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def rows_of_others_stay(patch: pytest.MonkeyPatch) -> None:
     """Stranded: a process stores its own rows alone, and those of a killed one wait for ever."""
-    is_fenced = FolderView.is_fenced
+    append, shelf, fenced_keys = FolderView.append, FolderView.shelf, FolderView.fenced_keys
+    writers: dict[tuple[int, bytes], str] = {}
 
-    def own(view: FolderView, key: bytes) -> bool:
-        shelf = view.shelf(key)
-        journal = view._host.engine.sessions.journal if view._host.engine is not None else None
-        return is_fenced(view, key) and shelf is not None and shelf.rows[0].writer == getattr(journal, "_name", "")
+    def is_own(view: FolderView, key: bytes) -> bool:
+        return writers.get((id(view._folder), key), view.name) == view.name
 
-    patch.setattr(FolderView, "is_fenced", own)
+    async def noted_append(view: FolderView, key: bytes, *args: Any) -> bool:
+        if key not in view._folder.order:
+            writers[id(view._folder), key] = view.name
+        return await append(view, key, *args)
+
+    async def own_shelf(view: FolderView, key: bytes) -> Any:
+        return await shelf(view, key) if is_own(view, key) else None
+
+    async def own_keys(view: FolderView) -> tuple[bytes, ...]:
+        return tuple(key for key in await fenced_keys(view) if is_own(view, key))
+
+    patch.setattr(FolderView, "append", noted_append)
+    patch.setattr(FolderView, "shelf", own_shelf)
+    patch.setattr(FolderView, "fenced_keys", own_keys)
 
 
 def appends_do_not_wait(patch: pytest.MonkeyPatch) -> None:
@@ -145,11 +158,39 @@ def each_process_has_a_folder(patch: pytest.MonkeyPatch) -> None:
     """One lost answer is an outage: a process that cannot reach the store acknowledges what no other one sees."""
 
     class Private(FolderView):
-        def __init__(self, folder: SimFolder, host: Any) -> None:
-            super().__init__(host.__dict__.setdefault("folder", SimFolder()), host)
-            self._folder.views = {self.name: self}
+        def __init__(self, folder: SimFolder, name: str, **options: Any) -> None:
+            private = folder.__dict__.setdefault("private", {}).setdefault(name.partition(".")[0], SimFolder())
+            super().__init__(private, name, **options)
+            self._folder.views = {name: self}
 
-    patch.setattr(world, "FolderView", Private)
+    patch.setattr(hosts, "FolderView", Private)
+
+
+def torn_rows_vanish(patch: pytest.MonkeyPatch) -> None:
+    """A row that cannot be read is removed, and no count tells of it."""
+    set_aside = FolderView.set_aside
+
+    async def discard(view: FolderView, key: bytes, number: int, reason: str, now: int) -> None:
+        await set_aside(view, key, number, reason, now)
+        view._folder.aside.clear()
+
+    patch.setattr(FolderView, "set_aside", discard)
+
+
+def rows_are_acknowledged_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
+    """A killed process takes with it what its disk had not taken yet, and a full disk is not noticed."""
+    append = FolderView.append
+
+    async def hasty(view: FolderView, key: bytes, *args: Any) -> bool:
+        asyncio.get_running_loop().create_task(append(view, key, *args)).add_done_callback(asyncio.Task.exception)
+        return True
+
+    patch.setattr(FolderView, "append", hasty)
+
+
+def revisions_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    """A process goes on from what it knew last, though another one has gone on since."""
+    patch.setattr(FolderView, "is_current", lambda view, key, revision, incarnation: True)
 
 
 # Each with the laws that may find it, and a seed shortly before the first one that shows it.
@@ -158,6 +199,9 @@ OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
     (rows_of_others_stay, {"in order", "reads", "goes on", "stored once"}, 27),
     (appends_do_not_wait, {"in order", "reads"}, 74),
     (each_process_has_a_folder, {"in order", "reads", "stored once"}, 0),
+    (torn_rows_vanish, {"goes on"}, 0),
+    (rows_are_acknowledged_before_they_are_stored, {"stored once", "in order", "reads", "goes on"}, 0),
+    (revisions_are_not_noted, {"reads", "in order"}, 0),
 ]
 PLANTS: list[tuple[Plant, set[str], int]] = [
     (keys_are_ignored, {"stored once"}, 0),
