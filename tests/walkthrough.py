@@ -1,8 +1,8 @@
 """Pages that are followed from the first line to the last: files are written and commands typed as a reader does it.
 
 A fenced block with a title is a file of that name. A block `sh` is typed into one bash, which lives as long as the
-page: variables, the folder and jobs in the background are those of the reader's terminal. A comment directly below a
-command is what the command prints, and `…` in it stands for anything.
+page: variables, the folder and jobs in the background are those of the reader's terminal. A block `text` directly below
+is what its commands print, and `…` in it is any text. No block has comments: an interactive zsh takes `#` for a word.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_BLOCK: Final = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+_BLOCK: Final = re.compile(
+    r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?', re.DOTALL | re.MULTILINE
+)
 _DOCS: Final = Path(__file__).parents[1] / "docs"
 # The pages that are followed; `test_walkthroughs.py` does it.
 FOLLOWED: Final = tuple(
@@ -44,40 +46,36 @@ class File:
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command that the reader types, and what it prints if the page says so."""
+class Commands:
+    """Commands that the reader types, and what they print together if the page says so."""
 
-    text: str
+    texts: tuple[str, ...]
     output: str | None = None
 
 
-def steps(page: str) -> Iterator[File | Command]:
+def steps(page: str) -> Iterator[File | Commands]:
     """What a reader of the page does, in order."""
-    for language, title, text in _BLOCK.findall(page):
+    for language, title, text, output in _BLOCK.findall(page):
         if title:
             yield File(title, text)
         elif language == "sh":
-            yield from _commands(text)
+            yield Commands(tuple(_commands(text)), output.strip() or None)
 
 
-def _commands(block: str) -> Iterator[Command]:
-    begun, output = "", list[str]()
-    for line in [*block.splitlines(), ""]:
+def _commands(block: str) -> Iterator[str]:
+    begun = ""
+    for line in block.splitlines():
+        begun = f"{begun}\n{line}" if begun else line.strip()
         if begun and _is_whole(begun):
-            if line.startswith("# "):
-                output.append(line.removeprefix("# "))
-                continue
-            yield Command(begun, "\n".join(output) if output else None)
-            begun, output = "", []
-        if begun or not line.startswith("#"):
-            begun = f"{begun}\n{line}" if begun else line.strip()
+            yield begun
+            begun = ""
     assert not begun, f"the command does not end: {begun}"
 
 
 def _is_whole(command: str) -> bool:
     """Whether a shell would run it, or wait for its next line."""
     try:
-        words = shlex.split(command, comments=True)
+        words = shlex.split(command)
     except ValueError:
         return False
     here = re.search(r"<<'?(\w+)'?", command)
@@ -100,8 +98,8 @@ def walk(page: str, folder: Path, *, replacing: Mapping[str, str], environ: Mapp
                 file = terminal.folder / step.name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(step.text)
-            elif shlex.split(step.text, comments=True)[0] not in SET_UP:
-                terminal.type(step)
+            else:
+                terminal.follow(step)
 
 
 class _Terminal:
@@ -123,17 +121,23 @@ class _Terminal:
         os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.communicate()
 
-    def type(self, command: Command) -> None:
-        """Run a command to its end, and compare what it prints."""
+    def follow(self, commands: Commands) -> None:
+        """Type what is not set up yet, and compare what is printed."""
+        texts = [text for text in commands.texts if shlex.split(text)[0] not in SET_UP]
+        printed = "\n".join(filter(None, map(self._type, texts)))
+        if commands.output is not None:
+            expected = ".*".join(re.escape(part) for part in commands.output.split("…"))
+            matches = re.fullmatch(expected, printed, re.DOTALL)
+            assert matches, f"{texts}\nprinted\n{printed}\nand not\n{commands.output}"
+
+    def _type(self, command: str) -> str:
+        """Run a command to its end; what it prints."""
         assert self._bash.stdin is not None
         assert self._bash.stdout is not None
         streams = f"</dev/null >{shlex.quote(str(self._out))} 2>{shlex.quote(str(self._err))}"
-        self._bash.stdin.write(f"{{ {command.text}\n}} {streams}; echo $? $PWD\n")
+        self._bash.stdin.write(f"{{ {command}\n}} {streams}; echo $? $PWD\n")
         self._bash.stdin.flush()
         code, _, place = self._bash.stdout.readline().strip().partition(" ")
         self.folder, printed = Path(place), self._out.read_text().strip()
-        assert code == "0", f"{command.text}\nended with {code}: {printed}\n{self._err.read_text()}"
-        if command.output is not None:
-            expected = ".*".join(re.escape(part) for part in command.output.split("…"))
-            matches = re.fullmatch(expected, printed, re.DOTALL)
-            assert matches, f"{command.text}\nprinted\n{printed}\nand not\n{command.output}"
+        assert code == "0", f"{command}\nended with {code}: {printed}\n{self._err.read_text()}"
+        return printed

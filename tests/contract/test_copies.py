@@ -17,7 +17,8 @@ from tenuto.model.scope import SYSTEM
 from tenuto.ports import Backend, Clock
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier, CopyPolicy
+from tenuto.stores.copier import Copier
+from tenuto.stores.copy_reports import CopyPolicy
 from tenuto.stores.encrypted import EncryptedStore
 from tests.backends import MEMORY, POSTGRES, REDIS, REDIS_CLUSTER, RING, SQLITE, Place
 from tests.clock import FakeClock

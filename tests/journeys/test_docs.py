@@ -67,7 +67,8 @@ def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
         block = re.search(rf"^```{name}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
         assert block is not None
         (folder / f"weather.{name}").write_text(block[1])
-    asked, answer = re.findall(r'^TENUTO_ASSISTANTS=assistants tenuto chat .* "(.*)"\n# (.*)$', page, re.MULTILINE)[0]
+    command = r'^TENUTO_ASSISTANTS=assistants tenuto chat .* "(.*)"\n```\n\n```text\n(.*)$'
+    [(asked, answer)] = re.findall(command, page, re.MULTILINE)
 
     env = {**os.environ, "TENUTO_ASSISTANTS": "assistants"}
     done = _run("-m", "tenuto", "chat", "--assistant", "weather", asked, cwd=tmp_path, env=env)
@@ -97,14 +98,15 @@ def test_the_assistant_of_a_start_page_remembers(page: Path, tmp_path: Path) -> 
     """Two conversations, as the page types them; when it was said depends on the hour."""
     (tmp_path / "assistants").mkdir()
     (tmp_path / "assistants" / "barista.toml").write_text(fenced(page, "toml")[0])
-    block = next(block for block in fenced(page, "sh") if "--assistant barista" in block)
+    [block] = (block for block in fenced(page, "sh") if "--assistant barista" in block)
+    [answer] = (block for block in fenced(page, "text") if quoted(block))
     asked = [shlex.split(line)[1:] for line in block.splitlines() if " chat " in line]
 
     env = own_settings(TENUTO_ASSISTANTS="assistants")
     done = [_run("-m", "tenuto", *words, cwd=tmp_path, env=env) for words in asked]
 
     assert [code for code, _, _ in done] == [0, 0]
-    assert quoted(done[-1][1]) == quoted(block) != []
+    assert quoted(done[-1][1]) == quoted(answer) != []
 
 
 def fenced(page: Path, language: str) -> list[str]:
@@ -209,7 +211,9 @@ def _skeleton(page: str) -> list[str]:
     """What a page consists of but for its words: kinds of lines, code without texts and comments, targets of links."""
     pieces: list[str] = []
     for language, code, line in re.findall(r"^```(\w*)\n(.*?)^```|^([^\n]+)$", page, re.DOTALL | re.MULTILINE):
-        if code:
+        if language == "text":
+            pieces.append(language)
+        elif code:
             bare = re.sub(r'("[^"]*"\s*:)|"[^"]*"|\s*# .*', r"\1", code)
             pieces.append(language + "\n" + re.sub("|".join(ENGLISH), lambda name: ENGLISH[name[0]], bare))
         elif kind := re.match(r"#+ |- |> |\|", line):

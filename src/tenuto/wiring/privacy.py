@@ -13,7 +13,7 @@ from tenuto.privacy.crypto.machine_key import MachineKey
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.settings import Settings
-from tenuto.stores.encrypted import has_sealed_records, mark_sealed
+from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 
 if TYPE_CHECKING:
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers

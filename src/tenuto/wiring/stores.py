@@ -45,9 +45,11 @@ from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.cached import CachedStore, SessionFeed
 from tenuto.stores.circuit_breaker import Circuit, CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
+from tenuto.wiring.engine_stores import open_engine_stores, uses_engine
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
@@ -98,6 +100,8 @@ async def open_stores(
         # Where it cannot be made, opening the file below it says so.
         with suppress(OSError):
             sqlite_path(settings.store).parent.mkdir(exist_ok=True)
+    if uses_engine(settings):
+        return await open_engine_stores(stack, settings, clock, read_only, detector, folder)
     backend, first = await _backend(settings, folder, clock, read_only)
     stack.push_async_callback(backend.close)
     feed, on_server = backend.feed, is_network_store(settings.store)

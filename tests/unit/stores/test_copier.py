@@ -16,8 +16,9 @@ from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE
 from tenuto.model.scope import JOURNALS, SYSTEM, Scope, session_key
 from tenuto.ports import Backend
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.stores.comparison import Comparer, Comparison
-from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
+from tenuto.stores.comparison import Comparer
+from tenuto.stores.copier import Copier
+from tenuto.stores.copy_reports import Comparison, CopyPolicy, CopyReport
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore

@@ -1,16 +1,11 @@
-"""Records in a SQLite file: one writer thread with group commit, a few readers, a list of changes as the feed.
-
-It is the first backend of the engine on a disk, to measure with; it does not yet recognise a deleted or full file as
-`stores.sqlite` does.
-"""
+"""Records in a SQLite file: one writer thread with group commit, a few readers, a list of changes as the feed."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from asyncio import Future
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -38,31 +33,14 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
+from tenuto.stores.engine import sqlite_schema
+from tenuto.stores.engine.sqlite_feed import SqliteRecordFeed
 from tenuto.stores.sqlite._database import ReaderThreads, WriterThread
+from tenuto.stores.sqlite._file import Synchronous, check_path, compact, file_check, open_file
 from tenuto.stores.sqlite._heads import Transaction
 
 _Answer = TypeVar("_Answer")
 _Execute = Callable[..., sqlite3.Cursor]
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS record (
-    id INTEGER PRIMARY KEY, key BLOB UNIQUE, revision INTEGER NOT NULL, head BLOB NOT NULL, profile BLOB NOT NULL,
-    deadline INTEGER, due INTEGER, space BLOB NOT NULL, owner BLOB NOT NULL, kind TEXT NOT NULL, scope BLOB,
-    listed_at INTEGER NOT NULL, status TEXT NOT NULL, title TEXT NOT NULL, drawer BLOB NOT NULL,
-    namespace TEXT NOT NULL, name TEXT NOT NULL, sessions INTEGER NOT NULL, messages INTEGER NOT NULL,
-    tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL, aside BLOB
-);
-CREATE TABLE IF NOT EXISTS entry (
-    record INTEGER NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL
-);
-CREATE UNIQUE INDEX IF NOT EXISTS entry_place ON entry (record, part, number);
-CREATE INDEX IF NOT EXISTS record_of_site ON record (space, kind, listed_at, key);
-CREATE INDEX IF NOT EXISTS record_of_owner ON record (owner, kind, listed_at, key);
-CREATE INDEX IF NOT EXISTS record_place ON record (owner, drawer, name) WHERE kind = 'value';
-CREATE INDEX IF NOT EXISTS record_due ON record (due) WHERE due IS NOT NULL;
-CREATE TABLE IF NOT EXISTS change (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, writer INTEGER NOT NULL, keys BLOB NOT NULL
-);
-"""
 _COLUMNS: Final = "key, revision, head, profile, deadline"
 _INDEX: Final = "space, owner, kind, scope, listed_at, status, title, drawer, namespace, name"
 _TOTALS: Final = "sessions, messages, tokens, cost_nanos"
@@ -70,7 +48,6 @@ _OLDEST_ENTRIES: Final = (
     "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"
 )
 _NEWEST_ENTRIES: Final = _OLDEST_ENTRIES.replace("ORDER BY number", "ORDER BY number DESC")
-_CHANGE_BYTES: Final = 24
 _UPDATE: Final = (
     "UPDATE record SET revision = ?, head = ?, sessions = ?, messages = ?, tokens = ?, cost_nanos = ? WHERE id = ?"
 )
@@ -99,14 +76,35 @@ class SqliteRecords:
         self._readers = readers
 
     @classmethod
-    async def open(cls, path: Path, *, readers: int = 2, patience: timedelta = timedelta(seconds=5)) -> SqliteRecords:
-        """Open or create a file."""
-        db = _connect(path)
-        db.executescript(_SCHEMA)
-        writer = WriterThread(db, patience)
-        return cls(
-            path, writer, ReaderThreads([_connect(path) for _ in range(readers)]), SqliteRecordFeed(_connect(path))
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        synchronous: Synchronous = "full",
+        readers: int = 2,
+        lock_timeout: timedelta = timedelta(seconds=5),
+        read_only: bool = False,
+    ) -> SqliteRecords:
+        """Open the file, and create it, for its owner alone, where there is none.
+
+        `lock_timeout` is how long a call waits for other processes' locks before it raises `Unavailable`. With
+        `read_only` a file in a read-only folder can be opened, too.
+
+        Raises:
+            InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
+            Unavailable: the file cannot be opened now.
+        """
+        file = check_path(path)
+        writing, *reading = await asyncio.to_thread(
+            open_file, file, synchronous, readers, lock_timeout, read_only, schema=sqlite_schema
         )
+        check = file_check(file)
+        writer = WriterThread(writing, lock_timeout, check_file=check)
+        return cls(file, writer, ReaderThreads(reading, check_file=check), SqliteRecordFeed(file))
+
+    async def product_version(self) -> str:
+        """The version of SQLite."""
+        return f"SQLite {sqlite3.sqlite_version}"
 
     # One record
 
@@ -143,62 +141,19 @@ class SqliteRecords:
         return await self._writer.run(_forget_aside, owner)
 
     async def compact(self) -> CompactionResult:
-        await self._writer.run_outside_transaction(lambda db, _: db.execute("VACUUM").fetchall())
+        await self._writer.run_outside_transaction(compact)
         return CompactionResult(cleared=True)
 
     async def ping(self) -> None:
         await self._readers.run(lambda db: db.execute("SELECT 1").fetchone())
 
     async def close(self) -> None:
-        await self._writer.close()
-        await self._readers.close()
         self.feed.close()
+        await self._readers.close()
+        await self._writer.close()
 
     def _read(self, step: Callable[..., _Answer], *args: Any) -> Future[_Answer]:
         return _as_future(self._readers.run(step, *args))
-
-
-class SqliteRecordFeed:
-    """The list of changes in the file, read when something has changed it."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._version = -1
-        self._number = 0
-        self._on_change: Callable[[bytes | None, int], None] | None = None
-
-    def caught_up(self) -> bool:
-        if self._on_change is None:
-            return False
-        (version,) = self._db.execute("PRAGMA data_version").fetchone()
-        if version == self._version:
-            return True
-        self._version = version
-        for number, keys in self._db.execute("SELECT number, keys FROM change WHERE number > ?", (self._number,)):
-            if number != self._number + 1:
-                self._on_change(None, 0)
-            self._number = number
-            for at in range(0, len(keys), _CHANGE_BYTES):
-                self._on_change(keys[at : at + 16], int.from_bytes(keys[at + 16 : at + _CHANGE_BYTES], "big"))
-        return True
-
-    @asynccontextmanager
-    async def watch(self, on_change: Callable[[bytes | None, int], None]) -> AsyncIterator[None]:
-        self._on_change = on_change
-        (self._number,) = self._db.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()
-        yield
-        self._on_change = None
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._db.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    return db
 
 
 def _as_future(call: Awaitable[_Answer]) -> Future[_Answer]:
