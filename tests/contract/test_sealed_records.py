@@ -37,7 +37,7 @@ ON_DISK_AND_OFF = [backend for backend in RECORD_STORES if backend.name != "simu
 @pytest.fixture(params=ON_DISK_AND_OFF, ids=lambda backend: backend.name)
 async def records(request: pytest.FixtureRequest) -> AsyncIterator[RecordStore]:
     backend: RecordBackend = request.param
-    async with backend.open() as opened:
+    async with backend.open(request.getfixturevalue) as opened:
         yield opened
 
 

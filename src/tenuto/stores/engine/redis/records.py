@@ -260,7 +260,7 @@ class RedisRecords:
     # Many records
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
-        return await self._listing.list(query)
+        return await self._listing.find(query)
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
         return await self._listing.totals(space, owner, now)
