@@ -40,7 +40,7 @@ from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
-from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Patch, Renew
+from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Renew
 from tenuto.stores.engine.journal import Journal, JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing
@@ -89,10 +89,17 @@ class Engine:
         self.sessions = EngineSessions(context, codecs)
         self.traces = EngineTraces(self.sessions)
         self.state = EngineState(records, codecs, context.chance)
-        self.upkeep = EngineUpkeep(records, self.cache, codecs, clock)
+        self.upkeep = EngineUpkeep(records, self.cache, codecs, clock, self.state)
         if folder is not None:
-            self.sessions.journal = Journal(
-                folder, records, self.cache, clock=clock, name=str(context.writer), queue=self.sessions.queue
+            self.sessions.journal = self.upkeep.journal = Journal(
+                folder,
+                records,
+                self.cache,
+                self.state,
+                clock=clock,
+                name=str(context.writer),
+                codec=self.sessions.codec,
+                queue=self.sessions.queue,
             )
         self.elsewhere = ElsewhereChanges(records.feed) if records.feed is not None else None
         self._stack = AsyncExitStack()
@@ -181,7 +188,9 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._run(scope, session_id, Patch(scope=scope, session_id=session_id, changes=changes))
+        return await self._edit(
+            scope, session_id, lambda record, now: rules.patch(record, scope, session_id, changes, now), alone=False
+        )
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         return await self._edit(
@@ -231,7 +240,7 @@ class EngineSessions:
         key = session_key(scope, session_id)
         if self.journal is None:
             return await self._read_stored(scope, session_id, key, rule)
-        return await self.journal.read(key, rule, lambda: self._read_stored(scope, session_id, key, rule))
+        return await self.journal.read(scope, key, rule, lambda: self._read_stored(scope, session_id, key, rule))
 
     async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer]) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
@@ -258,14 +267,20 @@ class EngineSessions:
         return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
 
     async def _edit(
-        self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None
+        self,
+        scope: Scope,
+        session_id: str,
+        rule: Rule[Answer],
+        source: tuple[bytes, int] | None = None,
+        *,
+        alone: bool = True,
     ) -> Answer:
-        """Carry out a change of stored messages, in a commit of its own."""
+        """Carry out a change that no journal acknowledges; one of stored messages in a commit of its own."""
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self.queue(scope, key, session_id, rule, alone=True, source=source)
+            return await self.queue(scope, key, session_id, rule, alone=alone, source=source)
         return await self.journal.refuse_in_outage(
-            key, lambda: self.queue(scope, key, session_id, rule, alone=True, source=source)
+            key, lambda: self.queue(scope, key, session_id, rule, alone=alone, source=source)
         )
 
     async def queue(
