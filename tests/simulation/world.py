@@ -42,7 +42,7 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key
 from tenuto.model.turn import IdempotencyKey, OpenTurn, Truncation
-from tenuto.stores.engine import Engine, changes, codec
+from tenuto.stores.engine import Engine, changes, codec, lane
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.rules import keys
@@ -530,7 +530,7 @@ def _small_limits() -> Iterator[None]:
         (keys, "IN_HEAD", 3),
         (keys, "PAGE", 2),
         (changes, "EVICTION_BATCH", 3),
-        (changes, "TAIL", 4),
+        (lane, "LOADED", 4),
         (codec, "TAIL", 4),
     )
     with ExitStack() as stack:
