@@ -43,7 +43,7 @@ from tenuto.stores.engine.redis.wire import (
     decode_page,
     decode_record,
     decode_totals,
-    encode_revision,
+    source_words,
 )
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
@@ -51,6 +51,7 @@ from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._failures import WHAT, failure
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
+from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._tracking import ClientTracking
 
 _Answer = TypeVar("_Answer")
@@ -188,13 +189,14 @@ class RedisRecords:
         """Send the script; the feed hears what came of it before the caller does."""
         script, feed = engine_script("commit"), self.feed
         names = [name for change in changes for name in self.keys.record(change.key)]
-        words: list[Any] = [len(changes), "1" if indexed else "0", b"", 0]
+        words: list[Word] = [len(changes)]
+        for change in changes:
+            words += compared_words(change, indexed=indexed)
         copies = next((change.copies for change in changes if change.copies is not None), None)
         if copies is not None:
             names += self.keys.record(copies.source)
-            words[2:] = encode_revision(copies.revision), copies.through
-        for change in changes:
-            words += compared_words(change)
+            words[0] = len(changes) + 1
+            words += source_words(copies)
         for change in changes:
             words += change_words(change, self.keys)
             feed.expect(change.key, change.revision if change.action is Action.WRITE else 0)
@@ -226,7 +228,7 @@ class RedisRecords:
 
     async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
-        for change, stored in zip(changes, old, strict=True):
+        for change, stored in zip(changes, old, strict=False):
             columns = decode_columns(stored) if stored else None
             if change.action is not Action.WRITE:
                 await self._places.remove(change.key, columns)
@@ -315,7 +317,7 @@ def _is_plain(change: RecordChange) -> bool:
 def _decode_outcome(changes: Sequence[RecordChange], reply: Reply) -> Refused | None:
     if reply[0] == b"made":
         return None
-    rows = zip(changes, reply[2:], strict=True)
+    rows = zip(changes, reply[2:], strict=False)  # Behind them may be the source of a copy.
     return Refused(
         standing=tuple([decode_record(change.key, row) for change, row in rows]), source_changed=bool(reply[1])
     )

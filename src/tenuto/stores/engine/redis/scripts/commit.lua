@@ -1,117 +1,117 @@
 -- Makes all changes of a commit, or none.
--- KEYS: of each change the record's hash and the stem of its entries; behind them those of a copy's source.
--- ARGV: the number of changes; '1' if earlier deadlines are indexed; the source's revision or '', and the last number
--- to copy. Then what to compare, five for each change: revision, tail, known message, known page, deadline. Then what
--- to do: an action, and what belongs to it.
+-- KEYS: of each change the record's hash and the stem of its entries; the last may be the source of a copy.
+-- ARGV: the number of changes; then four words for each: the revision it must be at, what of the record to return if it
+-- is at another one, a deadline that must not be an earlier one, and what to do: 'w' write, 'r' remove, 'a' set aside,
+-- 's' read as the source. Behind them what to write, a list for each change: '=n' sets the field n, 'm5' puts an entry
+-- as message 5, '-' drops, '<' copies, '*' drops everything, '.' ends.
 local call, sub = redis.call, string.sub
-local changes, indexed = tonumber(ARGV[1]), ARGV[2] == '1'
--- const: COMPARED=5 GONE_MS=3000
+local changes = tonumber(ARGV[1])
+-- const: WORDS=4 PARTS='mtkpbvw' GONE_MS=3000
 -- include: standing
 
-local function revision(record)
-  local numbers = call('HGET', record, 'n')
-  return numbers and sub(numbers, 1, 8) or ''
-end
-
-local moved = ARGV[3] ~= '' and revision(KEYS[2 * changes + 1]) ~= ARGV[3]
-local refused, gone, lowered = moved, false, false
-local at = 4
+local refused, moved, gone, lowered = false, 0, false, false
 for n = 1, changes do
-  local row = call('HMGET', KEYS[2 * n - 1], 'n', 'd')
-  local expected, deadline = ARGV[at + 1], ARGV[at + 5]
-  if (row[1] and sub(row[1], 1, 8) or '') ~= expected then
+  local at = 2 + WORDS * (n - 1)
+  local row, deadline = call('HMGET', KEYS[2 * n - 1], 'n', 'd'), ARGV[at + 2]
+  if (row[1] and sub(row[1], 1, 8) or '') ~= ARGV[at] then
     refused = true
+    if ARGV[at + 3] == 's' then moved = 1 end
   elseif not row[1] then
     gone = gone or call('EXISTS', KEYS[2 * n] .. ':gone') == 1
-  elseif not indexed and deadline ~= '' then
+  elseif deadline ~= '' then
     lowered = lowered or not row[2] or row[2] == '' or tonumber(deadline) < tonumber(row[2])
   end
-  at = at + COMPARED
 end
 if refused then
-  local answer = {'refused', moved and 1 or 0}
+  local answer = {'refused', moved}
   for n = 1, changes do
-    local compared = 4 + (n - 1) * COMPARED
-    answer[n + 2] = standing(
-      KEYS[2 * n - 1], KEYS[2 * n], ARGV[compared + 2], ARGV[compared + 3], ARGV[compared + 4])
+    local tail, message, page = string.match(ARGV[3 + WORDS * (n - 1)], '(.*) (.*) (.*)')
+    answer[n + 2] = standing(KEYS[2 * n - 1], KEYS[2 * n], tail, message, page)
   end
   return answer
 end
 if gone then return {'gone'} end
 if lowered then return {'lowered'} end
 
-local function take(count)
-  at = at + (count or 1)
-  return ARGV[at]
+local function each_part(entries, what)
+  for part in string.gmatch(PARTS, '.') do what(entries .. ':' .. part, part) end
 end
 
-local function remove_entries(entries)
-  for part in string.gmatch('mtkpbvw', '.') do call('DEL', entries .. ':' .. part) end
-end
-
-local function drop(entries)
-  local name, first, last = entries .. ':' .. take(), take(), take()
-  local kept = {}
-  for _ = 1, tonumber(take()) do
-    local number = take()
-    kept[#kept + 1] = {number, call('ZRANGEBYSCORE', name, number, number)[1]}
+-- Drops a range of entries: part, first, last, and the numbers to keep up to an empty word.
+local function drop(entries, at)
+  local name, kept = entries .. ':' .. ARGV[at], {}
+  local last = at + 3
+  while ARGV[last] ~= '' do
+    local entry = call('ZRANGEBYSCORE', name, ARGV[last], ARGV[last])[1]
+    if entry then kept[#kept + 1] = ARGV[last] kept[#kept + 1] = entry end
+    last = last + 1
   end
-  call('ZREMRANGEBYSCORE', name, first, last)
-  for _, entry in ipairs(kept) do
-    if entry[2] then call('ZADD', name, entry[1], entry[2]) end
+  call('ZREMRANGEBYSCORE', name, ARGV[at + 1], ARGV[at + 2])
+  if kept[1] then call('ZADD', name, unpack(kept)) end
+  return last
+end
+
+local function copy(entries, through)
+  local messages = call('ZRANGEBYSCORE', KEYS[#KEYS] .. ':m', '-inf', through, 'WITHSCORES')
+  for n = 1, #messages, 2 do call('ZADD', entries .. ':m', messages[n + 1], messages[n]) end
+end
+
+local at = 2 + WORDS * changes
+local function write(record, entries)
+  local fields, columns = {}, ''
+  while ARGV[at] ~= '.' do
+    local word = ARGV[at]
+    local kind, rest = sub(word, 1, 1), sub(word, 2)
+    if kind == '=' then
+      if rest == 'i' then columns = call('HGET', record, 'i') or '' end
+      fields[#fields + 1] = rest
+      fields[#fields + 1] = ARGV[at + 1]
+      at = at + 1
+    elseif kind == '*' then
+      each_part(entries, function(name) call('DEL', name) end)
+    elseif kind == '-' then
+      at = drop(entries, at + 1)
+    elseif kind == '<' then
+      copy(entries, rest)
+    else
+      local name = entries .. ':' .. kind
+      call('ZREMRANGEBYSCORE', name, rest, rest)
+      call('ZADD', name, rest, ARGV[at + 1])
+      at = at + 1
+    end
+    at = at + 1
   end
+  call('HSET', record, unpack(fields))
+  return columns
 end
 
-local function copy(entries)
-  local found = call('ZRANGEBYSCORE', KEYS[#KEYS] .. ':m', '-inf', ARGV[4], 'WITHSCORES')
-  for n = 1, #found, 2 do call('ZADD', entries .. ':m', found[n + 1], found[n]) end
-end
-
--- What a change does: 'w' its fields and entries; 'i' the same, where columns change; 'n' in place of all entries.
-local function write(action, record, entries)
-  local old = action ~= 'w' and call('HGET', record, 'i') or ''
-  if action == 'n' then remove_entries(entries) end
-  local fields = tonumber(take())
-  call('HSET', record, unpack(ARGV, at + 1, at + fields))
-  take(fields)
-  for _ = 1, tonumber(take()) do drop(entries) end
-  if take() == '1' then copy(entries) end
-  for _ = 1, tonumber(take()) do
-    local name, number = entries .. ':' .. take(), take()
-    call('ZREMRANGEBYSCORE', name, number, number)
-    call('ZADD', name, number, take())
+-- Ends a record: removes it, or renames it and its entries to the name that its list begins with.
+local function finish(record, entries, aside)
+  local columns = call('HGET', record, 'i') or ''
+  if aside then
+    call('RENAME', record, aside)
+    each_part(entries, function(name, part)
+      if call('EXISTS', name) == 1 then call('RENAME', name, aside .. ':' .. part) end
+    end)
+  else
+    call('DEL', record)
+    each_part(entries, function(name) call('DEL', name) end)
   end
-  return old or ''
-end
-
-local function remove(record, entries)
-  local old = call('HGET', record, 'i')
-  call('DEL', record)
-  remove_entries(entries)
   call('SET', entries .. ':gone', '', 'PX', GONE_MS)
-  return old or ''
-end
-
-local function set_aside(record, entries)
-  local old, aside = call('HGET', record, 'i'), take()
-  call('RENAME', record, aside)
-  for part in string.gmatch('mtkpbvw', '.') do
-    local name = entries .. ':' .. part
-    if call('EXISTS', name) == 1 then call('RENAME', name, aside .. ':' .. part) end
-  end
-  call('SET', entries .. ':gone', '', 'PX', GONE_MS)
-  return old or ''
+  return columns
 end
 
 local answer = {'made'}
 for n = 1, changes do
-  local action, record, entries = take(), KEYS[2 * n - 1], KEYS[2 * n]
-  if action == 'r' then
-    answer[n + 1] = remove(record, entries)
+  local action, record, entries = ARGV[5 + WORDS * (n - 1)], KEYS[2 * n - 1], KEYS[2 * n]
+  if action == 'w' then
+    answer[n + 1] = write(record, entries)
+  elseif action == 'r' then
+    answer[n + 1] = finish(record, entries)
   elseif action == 'a' then
-    answer[n + 1] = set_aside(record, entries)
-  else
-    answer[n + 1] = write(action, record, entries)
+    answer[n + 1] = finish(record, entries, ARGV[at])
+    at = at + 1
   end
+  at = at + 1
 end
 return answer
