@@ -86,7 +86,7 @@ def compared_words(change: RecordChange, *, indexed: bool) -> tuple[Word, ...]:
         encode_revision(change.if_revision),
         f"{change.tail} {known.message} {known.page}",
         b"" if indexed or deadline is UNSET or deadline is None else deadline,
-        _ACTIONS[change.action],
+        _ACTIONS[change.action] if change.index is None else "i",
     )
 
 
@@ -103,13 +103,14 @@ def change_words(change: RecordChange, keys: RecordKeys) -> list[Word]:
         return [keys.aside(change.key, change.if_revision), "."]
     totals = change.totals
     numbers = _NUMBERS.pack(change.revision, totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
-    words: list[Word] = ["=n", numbers, "=h", change.head]
+    words: list[Word] = [4, "n", numbers, "h", change.head]
     if change.profile is not None:
-        words += ("=p", change.profile)
+        words += ("p", change.profile)
     if change.deadline is not UNSET:
-        words += ("=d", b"" if change.deadline is None else change.deadline)
+        words += ("d", b"" if change.deadline is None else change.deadline)
     if change.index is not None:
-        words += ("=i", encode_columns(change.index))
+        words += ("i", encode_columns(change.index))
+    words[0] = len(words) - 1
     if change.replaces:
         words.append("*")
     for drop in change.drops:
