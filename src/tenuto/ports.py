@@ -751,6 +751,11 @@ class Cipher(Protocol):
         """Whether every data key that the tenant ever had is loaded."""
         ...
 
+    @property
+    def read_at(self) -> datetime:
+        """When its keys were read: another process may have added or destroyed some since."""
+        ...
+
     def knows(self, sealed: str) -> bool:
         """Whether a text of the sealed form names a data key that the tenant has or had, loaded or not."""
         ...
@@ -778,6 +783,23 @@ class Cipher(Protocol):
         Raises:
             DecryptionFailed: this cipher has no key to look up with.
         """
+        ...
+
+    @property
+    def can_seal(self) -> bool:
+        """Whether it has a key to write with."""
+        ...
+
+    def seal_bytes(self, plain: bytes, place: Place) -> bytes:
+        """As `seal`, in bytes: for whole records, a third shorter."""
+        ...
+
+    def open_bytes(self, sealed: bytes, place: Place) -> bytes:
+        """As `open`, of what `seal_bytes` returned."""
+        ...
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether `seal_bytes` returned this under the data key that is in use now."""
         ...
 
 

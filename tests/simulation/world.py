@@ -118,7 +118,7 @@ class OneCodec:
     def ready(self, scope: Scope) -> Codec:
         return self._codec
 
-    async def load(self, scope: Scope) -> Codec:
+    async def load(self, scope: Scope, *, writing: bool = False, refresh: bool = False) -> Codec:
         return self._codec
 
 

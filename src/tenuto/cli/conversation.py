@@ -40,6 +40,8 @@ _PROMPT: Final = "> "
 _SHOWN: Final = 2
 _RECALLED: Final = 100
 _LISTED: Final = 20
+# Their warnings are about failures that an answer, its error or a step that is shown names.
+_TOLD_BY_ANSWERS: Final = ("tenuto.llm", "tenuto.upkeep", "tenuto.tasks.step_runner")
 _REMARKS: Final = {
     "store": "the store does not answer, and this turn is not stored",
     "journal": "the store does not answer; the journal keeps this turn until it does",
@@ -88,7 +90,7 @@ def _without_model_warnings() -> Iterator[None]:
 
     Titles and summaries that are postponed come later.
     """
-    loggers = [logging.getLogger(name) for name in ("tenuto.llm", "tenuto.upkeep")]
+    loggers = [logging.getLogger(name) for name in _TOLD_BY_ANSWERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)

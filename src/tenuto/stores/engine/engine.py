@@ -8,14 +8,14 @@ absent one.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import lru_cache
 from random import Random
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
-from tenuto.errors import SessionNotFound, StoreUnavailable
+from tenuto.errors import DecryptionFailed, SessionNotFound, StoreUnavailable
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -39,7 +39,7 @@ from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.codec import PLAIN, Codec
+from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
 from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Patch, Renew
 from tenuto.stores.engine.journal import Journal, JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
@@ -62,28 +62,6 @@ def session_key(scope: Scope, session_id: str) -> bytes:
     if len(session_id) > _LONG_ID:
         return compute_session_key(scope, session_id)
     return _site_session_key(scope.tenant, scope.site, session_id)
-
-
-class Codecs(Protocol):
-    """The codec of each tenant's site."""
-
-    def ready(self, scope: Scope) -> Codec | None:
-        """The codec, if its keys are loaded."""
-        ...
-
-    async def load(self, scope: Scope) -> Codec:
-        """The codec, with its keys loaded."""
-        ...
-
-
-class PlainCodecs:
-    """Nothing is sealed."""
-
-    def ready(self, scope: Scope) -> Codec:
-        return PLAIN
-
-    async def load(self, scope: Scope) -> Codec:
-        return PLAIN
 
 
 class Engine:
@@ -176,16 +154,16 @@ class EngineSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._run(request.session_id, Begin(scope=scope, request=request))
+        return await self._run(scope, request.session_id, Begin(scope=scope, request=request))
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        return await self._run(turn.session.id, Finish(turn=turn, request=request))
+        return await self._run(turn.scope, turn.session.id, Finish(turn=turn, request=request))
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._run(turn.session.id, Renew(turn=turn))
+        return await self._run(turn.scope, turn.session.id, Renew(turn=turn))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self._run(session_id, Append(scope=scope, session_id=session_id, batch=batch))
+        return await self._run(scope, session_id, Append(scope=scope, session_id=session_id, batch=batch))
 
     # Reading
 
@@ -203,7 +181,7 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._run(session_id, Patch(scope=scope, session_id=session_id, changes=changes))
+        return await self._run(scope, session_id, Patch(scope=scope, session_id=session_id, changes=changes))
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         return await self._edit(
@@ -244,9 +222,9 @@ class EngineSessions:
 
     # What the methods share
 
-    async def codec(self, scope: Scope) -> Codec:
-        """The codec of a tenant's site."""
-        return self._codecs.ready(scope) or await self._codecs.load(scope)
+    async def codec(self, scope: Scope, *, refresh: bool = False) -> Codec:
+        """The codec of a tenant's site, to read with."""
+        return (not refresh and self._codecs.ready(scope)) or await self._codecs.load(scope, refresh=refresh)
 
     async def read(self, scope: Scope, session_id: str, rule: Rule[Answer]) -> Answer:
         """Answer a read; in an outage from the journal."""
@@ -268,16 +246,16 @@ class EngineSessions:
                     self.context.cache.hits += 1
                     return step.answer
         self.context.cache.misses += 1
-        return await self.queue(scope, key, session_id, rule)
+        return await self.queue(scope, key, session_id, rule, writing=False)
 
-    async def _run(self, session_id: str, command: Command[Answer]) -> Answer:
+    def _run(self, scope: Scope, session_id: str, command: Command[Answer]) -> Awaitable[Answer]:
         """Carry out a command that a journal may acknowledge."""
-        scope = command.scope
         key = session_key(scope, session_id)
         if self.journal is None:
-            codec = self._codecs.ready(scope) or await self._codecs.load(scope)
-            return await self.context.submit(key, session_id, codec, command.apply)
-        return await self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+            if self._codecs.ready(scope) is PLAIN:
+                return self.context.submit(key, session_id, PLAIN, command.apply)
+            return self.queue(scope, key, session_id, command.apply)
+        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
 
     async def _edit(
         self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None
@@ -298,11 +276,17 @@ class EngineSessions:
         rule: Rule[Answer],
         *,
         alone: bool = False,
+        writing: bool = True,
         source: tuple[bytes, int] | None = None,
     ) -> Answer:
-        """Queue a rule on a session's lane."""
-        codec = self._codecs.ready(scope) or await self._codecs.load(scope)
-        return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+        """Queue a rule on a session's lane; once more with fresh keys if the session does not open, since another
+        process may have added one."""
+        codec = self._codecs.ready(scope) or await self._codecs.load(scope, writing=writing)
+        try:
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+        except DecryptionFailed:
+            codec = await self._codecs.load(scope, writing=writing, refresh=True)
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
 
 
 def _read_source(
@@ -341,6 +325,10 @@ class EngineTraces:
             paging: Future[EntryPage] = sessions.context.records.page(key, Part.TRACES, first, last, limit)
             page = await paging
             if page.revision == record.revision:
-                return tuple(codec.decode_trace(entry, session_id) for entry in page.entries)
+                try:
+                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
+                except DecryptionFailed:
+                    codec = await sessions.codec(scope, refresh=True)
+                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
             if page.revision == 0:
                 raise SessionNotFound(session_id)

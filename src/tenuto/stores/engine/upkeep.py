@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.model import EraseResult, RemovedSession, Scope, SessionStats
+from tenuto.errors import DecryptionFailed
+from tenuto.model import EraseResult, RemovedSession, Scope, Session, SessionStats
 from tenuto.model.scope import owner_key, session_key, site_key, site_scope, user_scope
 from tenuto.model.stored import (
     Action,
@@ -23,7 +24,8 @@ from tenuto.model.stored import (
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import to_micros
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.listing import CodecSource, decode_session, iter_records
+from tenuto.stores.engine.codec import Codecs
+from tenuto.stores.engine.listing import decode_session, iter_records
 from tenuto.stores.paging import erase_in_batches
 
 _PAGE: Final = 500
@@ -34,7 +36,7 @@ _MOST_TRACES: Final = 1000
 class EngineUpkeep:
     """The `StoreUpkeep` port. A session is removed only at the revision it was found at."""
 
-    def __init__(self, records: RecordStore, cache: RecordCache, codecs: CodecSource, clock: Clock) -> None:
+    def __init__(self, records: RecordStore, cache: RecordCache, codecs: Codecs, clock: Clock) -> None:
         self._records = records
         self._cache = cache
         self._codecs = codecs
@@ -101,12 +103,12 @@ class EngineUpkeep:
     # What the methods share
 
     async def _oldest(self, query: IndexQuery) -> list[FoundRecord]:
-        """The records of a query, longest unchanged first; those that cannot be decoded by their last listing."""
+        """The records of a query, longest unchanged first; those that cannot be read by their last listing."""
         places = list[tuple[int, bytes, FoundRecord]]()
         async for found in iter_records(self._records, query):
             scope = found.index.scope
             assert scope is not None
-            session = decode_session(found, await self._codecs.load(scope))
+            session = await self._decode(found, scope)
             changed = found.index.listed_at if session is None else to_micros(session.updated_at)
             places.append((changed, found.record.key, found))
         return [found for _, _, found in sorted(places, key=lambda one: one[:2])]
@@ -122,8 +124,15 @@ class EngineUpkeep:
     async def _describe(self, found: FoundRecord) -> RemovedSession:
         scope = found.index.scope
         assert scope is not None
-        session = decode_session(found, await self._codecs.load(scope))
+        session = await self._decode(found, scope)
         return RemovedSession(scope=scope if session is None else session.scope, session_id=found.index.name)
+
+    async def _decode(self, found: FoundRecord, scope: Scope) -> Session | None:
+        """The head, or `None`: upkeep needs no key."""
+        try:
+            return decode_session(found, await self._codecs.load(scope))
+        except DecryptionFailed:
+            return None
 
     async def _commit_each(self, records: tuple[FoundRecord, ...]) -> list[Refused | None]:
         """Remove records, each at the revision it was found at; a backend stores them together."""

@@ -50,7 +50,7 @@ function finding({ code, level, message, advice, subject = null }) {
     "li",
     { data: { level, code } },
     h("b", {}, known ? t(`health.finding.${code}`, { subject }) : message),
-    h("p", {}, known ? t(`health.do.${code}`) : advice),
+    h("p", {}, known ? t(`health.do.${code}`, { advice }) : advice),
   );
 }
 
