@@ -110,10 +110,9 @@ class RedisRecords:
         return self._servers.run_for(name, keys, words, decode)
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        if not keys:
-            return ()
-        names = [name for key in keys for name in self.keys.record(key)]
-        rows = await self._servers.run("load", names, 0, 0, -1)
+        self._commits.flush()
+        records = [self.keys.record(key) for key in keys]
+        rows = await self._servers.run_on_each("load", records, 0, 0, -1)
         return tuple(decode_record(key, row) for key, row in zip(keys, rows, strict=True))
 
     # Commits
