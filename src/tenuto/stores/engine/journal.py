@@ -51,7 +51,7 @@ _PROBE_EVERY: Final = 1.0
 _AGREED_WITHIN: Final = 6.0
 _ANY_NUMBER: Final = 2**31
 _MOST_OFFERED: Final = 2000
-_OFFERED_WITHIN: Final = 0.5
+_OFFERED_WITHIN: Final = 2.0
 _PAUSE: Final = 0.02
 _OFFERED_AT_ONCE: Final = 32
 _FOLDS_KEPT: Final = 256
@@ -250,7 +250,7 @@ class Journal:
                 return _Held(replace(record, reach=_ANY_NUMBER), base, record.head.last_seq)
             if creating and self._cache.get(key) is None and not self._folder.is_noted(key):
                 return _Held(None, StoredBase())
-            if not self._folder.is_shared or asyncio.get_running_loop().time() > self._offers_until:
+            if self._folder.are_offers_complete or asyncio.get_running_loop().time() > self._offers_until:
                 raise self._refusal()
             await asyncio.sleep(_PAUSE)
 
@@ -349,6 +349,7 @@ class Journal:
         self._on_down()
         if self._folder.is_shared:
             await self._offer_all()
+        self._folder.mark_offered()
 
     def _on_down(self) -> None:
         if self._away_since is None:
