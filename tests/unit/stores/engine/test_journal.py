@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -297,6 +298,22 @@ async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machin
 
     assert await texts(engine, ANN, "s") == ["one", "1", "two", "three", "3"]
     assert (engine.sessions.journal.status.quarantined, count_journal(machine.path).quarantined) == (1, 1)  # type: ignore[union-attr]
+
+
+async def test_a_row_in_the_place_of_a_torn_one_is_seen_by_all(machine: Machine) -> None:
+    first, second = await machine.start("a"), await machine.start("b")
+    await talk(first, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(first, ANN, "s", "two", "2", journaled=True)
+    before = await texts(second, ANN, "s")
+    folder: Any = first.sessions.journal._folder  # type: ignore[union-attr]
+    await folder._thread.run(lambda db: db.execute("UPDATE row SET body = x'00ff' WHERE number = 2").rowcount)
+    machine.clock.advance(timedelta(hours=1))
+
+    await talk(first, ANN, "s", "three", "3", journaled=True)
+
+    assert before == ["one", "1", "two", "2"]
+    assert await texts(second, ANN, "s") == ["one", "1", "two", "three", "3"]
 
 
 async def test_rows_of_a_newer_release_wait(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
