@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tenuto.model.scope import owner_key, owner_scope, site_key
 from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange, Totals
+from tenuto.model.turn import Trace
 from tenuto.stores.codec import to_micros
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.record import TAIL, Record, Step
@@ -86,11 +87,15 @@ def _with_bookkeeping(base: Record | None, after: Record, revision: int, writer:
     gap = after.first_seq - stored_from
     if base is None or gap >= EVICTION_BATCH or head.edition != base.head.edition:
         stored_from = after.first_seq
-    others = [other for other in head.writers if other[0] != writer[0]]
-    writers = (writer, *others[: WRITERS - 1])
-    return replace(
-        after, revision=revision, head=replace(head, listed_at=listed_at, stored_from=stored_from, writers=writers)
-    )
+    head = replace(head, listed_at=listed_at, stored_from=stored_from, writers=_add_writer(head.writers, writer))
+    return replace(after, revision=revision, head=head)
+
+
+def _add_writer(writers: tuple[tuple[int, int], ...], writer: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    if len(writers) == 1 and writers[0][0] == writer[0]:
+        return (writer,)  # Nearly always.
+    others = [other for other in writers if other[0] != writer[0]]
+    return (writer, *others[: WRITERS - 1])
 
 
 def _profile(base: Record | None, after: Record, codec: Codec) -> bytes | None:
@@ -101,7 +106,7 @@ def _profile(base: Record | None, after: Record, codec: Codec) -> bytes | None:
 
 def _deadline(base: Record | None, after: Record) -> Any:
     expires_at = after.head.expires_at
-    if base is not None and base.head.expires_at == expires_at:
+    if base is not None and (base.head.expires_at is expires_at or base.head.expires_at == expires_at):
         return UNSET
     return None if expires_at is None else to_micros(expires_at)
 
@@ -147,14 +152,15 @@ def _drops(base: Record | None, after: Record, steps: Sequence[Step[Any]]) -> tu
 
 def _puts(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> tuple[Entry, ...]:
     session_id, first = after.profile.id, after.first_seq
-    puts = [
-        codec.encode_message(message, session_id)
-        for step in steps
-        for message in step.rewritten or step.added
-        if message.seq >= first
-    ]
-    traces = {number: trace for step in steps for number, trace in step.traces}
-    puts += [codec.encode_trace(number, trace, session_id) for number, trace in traces.items()]
+    puts, traces = list[Entry](), dict[int, Trace]()
+    for step in steps:
+        for message in step.rewritten or step.added:
+            if message.seq >= first:
+                puts.append(codec.encode_message(message, session_id))
+        if step.traces:
+            traces.update(step.traces)
+    for number, trace in traces.items():
+        puts.append(codec.encode_trace(number, trace, session_id))
     if after.pages and (base is None or base.pages is not after.pages):
         old = {} if base is None else {page.number: page for page in base.pages}
         puts += [codec.encode_page(page, session_id) for page in after.pages if old.get(page.number) is not page]

@@ -1,0 +1,162 @@
+"""Records as the scripts take and return them.
+
+An entry is a member of a sorted set: its number in eight bytes, so that equal bodies differ, and the body.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from tenuto.model import Scope, Status
+from tenuto.model.stored import (
+    Action,
+    Drop,
+    Entry,
+    EntryPage,
+    FoundRecord,
+    IndexColumns,
+    Kind,
+    Part,
+    RecordChange,
+    StoredRecord,
+    Totals,
+)
+from tenuto.stores.engine.redis.keys import RecordKeys
+from tenuto.stores.redis._resp import Part as Word
+from tenuto.stores.redis._resp import Reply
+
+_Fields: TypeAlias = list[Word]
+_NUMBERS: Final = struct.Struct(">5Q")
+_NUMBER: Final = struct.Struct(">Q")
+_LAST: Final = 2**53
+"""Scores are floating-point numbers: beyond this they are not exact."""
+ABSENT: Final = b""
+"""The revision to compare with where no record is expected."""
+ALL_FIELDS: Final = ("n", "h", "p", "d", "i")
+
+
+class _Columns(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The index columns as they are stored; new ones are appended."""
+
+    space: bytes
+    owner: bytes
+    kind: Kind
+    scope: Scope | None
+    listed_at: int
+    status: Status
+    title: str
+    drawer: bytes
+    namespace: str
+    name: str
+    words: tuple[bytes, ...] = ()
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_columns_decoder: Final = msgspec.msgpack.Decoder(_Columns)
+
+
+def encode_columns(index: IndexColumns) -> bytes:
+    # Names may hold lone surrogates, which msgpack's strings cannot.
+    fields = [getattr(index, name) for name in _Columns.__struct_fields__]
+    return _encoder.encode(_Columns(*fields))
+
+
+def decode_columns(stored: bytes) -> IndexColumns:
+    columns = _columns_decoder.decode(stored)
+    return IndexColumns(**{name: getattr(columns, name) for name in _Columns.__struct_fields__})
+
+
+def encode_revision(revision: int) -> bytes:
+    """A revision as the first bytes of a record's numbers; nothing for 0."""
+    return _NUMBER.pack(revision) if revision else ABSENT
+
+
+def compared_words(change: RecordChange) -> _Fields:
+    """What a commit compares, and what it returns if that differs."""
+    known = change.known
+    deadline = b"" if change.deadline is UNSET or change.deadline is None else change.deadline
+    return [encode_revision(change.if_revision), change.tail, known.message, known.page, deadline]
+
+
+def change_words(change: RecordChange, keys: RecordKeys) -> _Fields:
+    """What a change does."""
+    if change.action is Action.REMOVE:
+        return ["r"]
+    if change.action is Action.SET_ASIDE:
+        return ["a", keys.aside(change.key, change.if_revision)]
+    totals = change.totals
+    numbers = _NUMBERS.pack(change.revision, totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
+    fields: _Fields = ["n", numbers, "h", change.head]
+    if change.profile is not None:
+        fields += ("p", change.profile)
+    if change.deadline is not UNSET:
+        fields += ("d", b"" if change.deadline is None else change.deadline)
+    if change.index is not None:
+        fields += ("i", encode_columns(change.index))
+    action = "n" if change.replaces else "w" if change.index is None else "i"
+    words: _Fields = [action, len(fields), *fields, len(change.drops)]
+    for drop in change.drops:
+        words += _drop_words(drop)
+    words += ("0" if change.copies is None else "1", len(change.puts))
+    for entry in change.puts:
+        words += (entry.part, entry.number, _NUMBER.pack(entry.number) + entry.body)
+    return words
+
+
+def _drop_words(drop: Drop) -> _Fields:
+    last = "+inf" if drop.last > _LAST else drop.last
+    return [drop.part, drop.first, last, len(drop.keep), *drop.keep]
+
+
+def decode_record(key: bytes, row: Reply) -> StoredRecord | None:
+    """A record as `_standing.lua` returns it."""
+    if not row:
+        return None
+    numbers, head, profile, deadline, pages, producers, *newest = row
+    return StoredRecord(
+        key=key,
+        revision=_NUMBER.unpack_from(numbers)[0],
+        head=head,
+        profile=profile or b"",
+        deadline=int(deadline) if deadline else None,
+        entries=(*_entries(Part.KEYS, pages), *_entries(Part.PRODUCERS, producers)),
+        messages=tuple(_entries(Part.MESSAGES, newest[0][::-1])) if newest else (),
+    )
+
+
+def decode_page(part: Part, reply: Reply, limit: int) -> EntryPage:
+    if not reply:
+        return EntryPage(revision=0)
+    numbers, members = reply
+    entries = tuple(_entries(part, members if limit >= 0 else members[::-1]))
+    return EntryPage(revision=_NUMBER.unpack_from(numbers)[0], entries=entries)
+
+
+def _entries(part: Part, members: Sequence[bytes]) -> list[Entry]:
+    return [Entry(part=part, number=_NUMBER.unpack_from(member)[0], body=member[8:]) for member in members]
+
+
+def decode_totals(numbers: bytes) -> Totals:
+    _, sessions, messages, tokens, cost_nanos = _NUMBERS.unpack(numbers)
+    return Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+
+
+def decode_found(key: bytes, row: Any, listed_at: int | None = None) -> FoundRecord:
+    """A record from `ALL_FIELDS`; listed where the index has it, which is never before where its columns say."""
+    numbers, head, profile, deadline, columns = row
+    index = decode_columns(columns)
+    if listed_at is not None and listed_at != index.listed_at:
+        index = msgspec.structs.replace(index, listed_at=listed_at)
+    record = StoredRecord(
+        key=key,
+        revision=_NUMBER.unpack_from(numbers)[0],
+        head=head,
+        profile=profile or b"",
+        deadline=int(deadline) if deadline else None,
+    )
+    return FoundRecord(record=record, index=index, totals=decode_totals(numbers))
