@@ -35,11 +35,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def opened() -> AsyncIterator[dict[str, RecordStore]]:
+async def opened(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, RecordStore]]:
     """An empty store of each backend, and a second one of the first."""
     async with AsyncExitStack() as stack:
-        stores = {backend.name: await stack.enter_async_context(backend.open()) for backend in COPIED}
-        stores["another"] = await stack.enter_async_context(COPIED[0].open())
+        server = request.getfixturevalue
+        stores = {backend.name: await stack.enter_async_context(backend.open(server)) for backend in COPIED}
+        stores["another"] = await stack.enter_async_context(COPIED[0].open(server))
         yield stores
 
 

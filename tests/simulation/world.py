@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from random import Random
 
-from tenuto.stores.engine import changes, codec
+from tenuto.stores.engine import changes, codec, lane
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.rules import keys
 from tests.simulation.clients import Client, Operation, Reading, Said
@@ -136,7 +136,7 @@ def _small_limits() -> Iterator[None]:
         (keys, "IN_HEAD", 3),
         (keys, "PAGE", 2),
         (changes, "EVICTION_BATCH", 3),
-        (changes, "TAIL", 4),
+        (lane, "LOADED", 4),
         (codec, "TAIL", 4),
     )
     with ExitStack() as stack:

@@ -161,7 +161,8 @@ class EngineSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._run(scope, request.session_id, Begin(scope=scope, request=request))
+        command = Begin(scope=scope, request=request)
+        return await self._run(scope, request.session_id, command, tail=request.window)
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         return await self._run(turn.scope, turn.session.id, Finish(turn=turn, request=request))
@@ -178,8 +179,9 @@ class EngineSessions:
         return await self.read(scope, session_id, lambda record, now: rules.read_head(record, scope, session_id, now))
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        newest = query.limit if query.before is None and query.after is None else 0
         return await self.read(
-            scope, session_id, lambda record, now: rules.read_page(record, scope, session_id, query, now)
+            scope, session_id, lambda record, now: rules.read_page(record, scope, session_id, query, now), tail=newest
         )
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
@@ -235,14 +237,14 @@ class EngineSessions:
         """The codec of a tenant's site, to read with."""
         return (not refresh and self._codecs.ready(scope)) or await self._codecs.load(scope, refresh=refresh)
 
-    async def read(self, scope: Scope, session_id: str, rule: Rule[Answer]) -> Answer:
-        """Answer a read; in an outage from the journal."""
+    async def read(self, scope: Scope, session_id: str, rule: Rule[Answer], *, tail: int = 0) -> Answer:
+        """Answer a read, which may need the newest messages; in an outage from the journal."""
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self._read_stored(scope, session_id, key, rule)
-        return await self.journal.read(scope, key, rule, lambda: self._read_stored(scope, session_id, key, rule))
+            return await self._read_stored(scope, session_id, key, rule, tail)
+        return await self.journal.read(scope, key, rule, lambda: self._read_stored(scope, session_id, key, rule, tail))
 
-    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer]) -> Answer:
+    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer], tail: int) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
         record = self.context.cache.confirmed(key)
         if record is not None:
@@ -255,16 +257,16 @@ class EngineSessions:
                     self.context.cache.hits += 1
                     return step.answer
         self.context.cache.misses += 1
-        return await self.queue(scope, key, session_id, rule, writing=False)
+        return await self.queue(scope, key, session_id, rule, writing=False, tail=tail)
 
-    def _run(self, scope: Scope, session_id: str, command: Command[Answer]) -> Awaitable[Answer]:
+    def _run(self, scope: Scope, session_id: str, command: Command[Answer], *, tail: int = 0) -> Awaitable[Answer]:
         """Carry out a command that a journal may acknowledge."""
         key = session_key(scope, session_id)
         if self.journal is None:
             if self._codecs.ready(scope) is PLAIN:
-                return self.context.submit(key, session_id, PLAIN, command.apply)
-            return self.queue(scope, key, session_id, command.apply)
-        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+                return self.context.submit(key, session_id, PLAIN, command.apply, tail=tail)
+            return self.queue(scope, key, session_id, command.apply, tail=tail)
+        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply, tail=tail))
 
     async def _edit(
         self,
@@ -293,15 +295,16 @@ class EngineSessions:
         alone: bool = False,
         writing: bool = True,
         source: tuple[bytes, int] | None = None,
+        tail: int = 0,
     ) -> Answer:
         """Queue a rule on a session's lane; once more with fresh keys if the session does not open, since another
         process may have added one."""
         codec = self._codecs.ready(scope) or await self._codecs.load(scope, writing=writing)
         try:
-            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
         except DecryptionFailed:
             codec = await self._codecs.load(scope, writing=writing, refresh=True)
-            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
 
 
 def _read_source(
