@@ -21,6 +21,7 @@ from bench.absence import measure_absence
 from bench.assembling import measure_assembling
 from bench.contenders import BACKENDS, Backend, Entry, entries
 from bench.crew import WorkerFailed
+from bench.engine import measure_engine
 from bench.fsyncs import count_fsyncs
 from bench.grounds import Ground, ground, machine, working_folder
 from bench.hits import measure_hits
@@ -35,7 +36,7 @@ from bench.tasks import measure_board, measure_steps
 from tenuto.errors import TenutoError
 
 _PEERS: Final = Path(".venv-peers/bin/python")
-_PARTS: Final = ("cycles", "asks", "serving", "tasks", "details")
+_PARTS: Final = ("cycles", "asks", "serving", "tasks", "details", "engine")
 
 
 def main() -> None:
@@ -132,6 +133,11 @@ class _Run:
                 self.report.steps += measure_steps(self.up, self.plan.rounds)
         except (TenutoError, RuntimeError, OSError, ValueError) as exc:
             self.report.remarks.append(f"{self.up.backend}: tasks did not run ({type(exc).__name__}: {exc}).")
+
+    def engine(self) -> None:
+        """The engine beside today's store and the bare driver."""
+        peers = self.peers is not None
+        self.report.engines += measure_engine(self.up, self._python, self.plan, self.folder, self.say, peers=peers)
 
     def details(self) -> None:
         """Hits in L1, times of not-found; on SQLite fsyncs, new processes and assembling, too."""

@@ -19,6 +19,7 @@ BARE: Final = "tenuto's store alone"
 ASK: Final = "tenuto ask"
 IMPORTED: Final = "tenuto ask, imported history"
 FORGETFUL: Final = "tenuto ask, memories off"
+ENGINE: Final = "the engine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,36 @@ ENTRIES: Final[tuple[Entry, ...]] = (
 )
 
 
+def _engine(
+    name: str, factory: str, *, backend: Backend = "sqlite", side: Side = "store", what: Operation = "cycle"
+) -> Entry:
+    return replace(_variant(backend, name, factory, "", side=side), operations=(what,))
+
+
+# By situation, the engine first and then the engine at the public door, where there is one.
+ENGINES: Final[dict[str, tuple[Entry, ...]]] = {
+    "warm": (
+        _engine(ENGINE, "bench.engine:open_engine"),
+        _engine("tenuto.open over the engine", "bench.engine:open_door"),
+        _engine("today's store alone", "bench.ours:open_bare"),
+        _engine("tenuto.open today", "bench.ours:open_unsummarized"),
+        _engine("the engine, no keys", "bench.engine:open_unkeyed"),
+        _engine("today's store alone, no keys", "bench.engine:open_unkeyed_today"),
+        _engine("raw group commit at 64 sessions", "bench.raw.sqlite:open_group", side="raw"),
+        _engine("openai-agents SQLiteSession at 64 sessions", "bench.peers.openai_agents:open_sqlite", side="peer"),
+    ),
+    "cold": (
+        _engine("the engine, cold", "bench.engine:open_engine_cold"),
+        _engine("tenuto.open over the engine, cold", "bench.engine:open_door_cold"),
+        _engine("today's store alone, cold", "bench.engine:open_today_cold"),
+    ),
+    "hot": (
+        _engine("the engine, one session", "bench.engine:open_engine", what="append"),
+        _engine("tenuto.open over the engine, one session", "bench.engine:open_door", what="append"),
+        _engine("today's store alone, one session", "bench.ours:open_bare", what="append"),
+        _engine("tenuto.open today, one session", "bench.ours:open_unsummarized", what="append"),
+    ),
+}
 ASKERS: Final[tuple[Entry, ...]] = (
     *(entry for backend in BACKENDS for entry in _asks(backend)),
     _peer_asks("openai-agents Runner, SQLiteSession", "bench.peers.openai_agents:open_runner"),
@@ -159,9 +190,15 @@ def entries(backend: Backend, *, peers: bool, asking: bool = False) -> Sequence[
     return [entry for entry in of_all if entry.backend == backend and (peers or entry.side != "peer")]
 
 
+def engine_entries(backend: Backend, situation: str, *, peers: bool) -> Sequence[Entry]:
+    """Those who show what the engine is worth in a situation."""
+    return [entry for entry in ENGINES[situation] if entry.backend == backend and (peers or entry.side != "peer")]
+
+
 def entry(key: str) -> Entry:
     """The one with this key."""
-    return next(entry for entry in (*ENTRIES, *ASKERS) if entry.key == key)
+    engines = (entry for group in ENGINES.values() for entry in group)
+    return next(entry for entry in (*ENTRIES, *ASKERS, *engines) if entry.key == key)
 
 
 async def open_contender(key: str, url: str) -> Contender:

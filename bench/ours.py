@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from itertools import cycle
-from typing import Final
+from typing import Any, Final
 
 import tenuto
 from bench.workload import WINDOW, Turn, Words
@@ -81,8 +81,11 @@ def _summary(system: PromptMessage, talk: PromptMessage) -> str:
 class Ours:
     """The public door. A cycle is `begin` and `finish` with an idempotency key; an ask is a whole turn."""
 
-    def __init__(self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool) -> None:
+    def __init__(
+        self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool, window: int | None
+    ) -> None:
         self._app = app
+        self._window = window
         self._stack = stack
         self._own_turns = own_turns
         self._counted = counted
@@ -113,7 +116,9 @@ class Ours:
 
     async def cycle(self, session: str, turn: Turn) -> int:
         key = f"key-{turn.number}"
-        begun = await self._app.begin(scope_of(session), turn.user, session_id=session, idempotency_key=key)
+        begun = await self._app.begin(
+            scope_of(session), turn.user, session_id=session, idempotency_key=key, window=self._window
+        )
         await self._app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
         return len(begun.window)
 
@@ -150,13 +155,18 @@ async def open_asking_forgetful(url: str) -> Ours:
     return await _open(url, own_turns=_OWN_TURNS, counted=True, memories=False)
 
 
-async def _open(url: str, *, own_turns: int, counted: bool, memories: bool = True) -> Ours:
+async def open_unsummarized(url: str) -> Ours:
+    """As `open_ours`, with a window of 20 messages and no summaries: what a store's cost can be seen beside."""
+    return await _open(url, own_turns=0, counted=True, window=WINDOW, compress_at=0)
+
+
+async def _open(url: str, *, own_turns: int, counted: bool, window: int | None = None, **settings: Any) -> Ours:
     stack = AsyncExitStack()
     model = InstantModel()
     app = await stack.enter_async_context(
-        tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0, memories=memories)
+        tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0, **settings)
     )
-    return Ours(app, stack, own_turns=own_turns, counted=counted)
+    return Ours(app, stack, own_turns=own_turns, counted=counted, window=window)
 
 
 class BareStore:
@@ -169,6 +179,10 @@ class BareStore:
         drafts = tuple(draft for turn in turns for draft in drafts_of(turn))
         create = NewSession(retention=Retention(max_messages=None))
         batch = AppendBatch(id=f"seed-{turns[0].number}", messages=drafts, create=create)
+        await self._store.sessions.append(scope_of(session), session, batch)
+
+    async def append(self, session: str, turn: Turn) -> None:
+        batch = AppendBatch(id=f"batch-{turn.number}", messages=drafts_of(turn))
         await self._store.sessions.append(scope_of(session), session, batch)
 
     async def load(self, session: str) -> int:

@@ -42,11 +42,25 @@ class Plan:
     peer_starts: int
     operations: tuple[Operation, ...] = OPERATIONS
     concurrencies: tuple[int, ...] = (1, MANY)
+    grows_freely: bool = False
+    """Slices end by time alone: where the length of a session matters little, few sessions are used again and again."""
 
     def for_asking(self) -> Plan:
         """The same for whole turns."""
         return replace(
             self, pools=self.ask_pools, slice=self.ask_slice, repeats=1, operations=("ask",), concurrencies=(ASKING,)
+        )
+
+    def for_slices_of(self, what: Operation, *, sessions: int, callers: int) -> Plan:
+        """The same for one operation on a few sessions."""
+        return replace(
+            self,
+            pools={LENGTH_OF_RATIOS: sessions},
+            operations=(what,),
+            concurrencies=(callers,),
+            rounds=self.rounds * max(2, self.repeats),
+            repeats=1,
+            grows_freely=True,
         )
 
     def sessions(self, entry: Entry, history: int) -> int:
@@ -57,6 +71,8 @@ class Plan:
 
     def at_most(self, entry: Entry, history: int) -> int:
         """Operations in a slice, so that the sessions grow by half at most over the whole run."""
+        if self.grows_freely:
+            return 10**9
         if entry.fresh:
             return ASKING * _FRESH_TURNS
         once_more = self.repeats - 1 if history == LENGTH_OF_RATIOS else 0

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bench.absence import Absence
 from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Entry
+from bench.engine import engine_table
 from bench.fsyncs import Fsyncs
 from bench.hits import Hits
 from bench.memory import Memory
@@ -39,6 +40,7 @@ class Report:
     starts: list[Start] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     asks: list[Results] = field(default_factory=list)
+    engines: list[Results] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     steps: list[StepCost] = field(default_factory=list)
@@ -53,6 +55,8 @@ class Report:
             yield from backend_tables(results)
         for results in self.asks:
             yield ask_table(results)
+        for results in self.engines:
+            yield engine_table(results)
         if self.served:
             yield serving_table(self.served)
         if self.memory:
@@ -81,6 +85,7 @@ class Report:
             "starts": [asdict(one) for one in self.starts],
             "absences": [asdict(one) for one in self.absences],
             "asks": [_plain(results) for results in self.asks],
+            "engines": [_plain(results) for results in self.engines],
             "served": [asdict(one) for one in self.served],
             "memory": [asdict(one) for one in self.memory],
             "steps": [asdict(one) for one in self.steps],

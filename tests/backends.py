@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,13 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.engine import Engine, MemoryRecords
+from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine.postgres import PostgresRecords
+from tenuto.stores.engine.postgres.records import migrate_records
+from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tenuto.stores.engine.state import EngineState
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -43,6 +48,8 @@ RING = KeyRing(keys=MasterKeys(current=MasterKey(name="test", secret=bytes(range
 
 _SCHEMA = "contract"
 _TABLES = ("sessions", "messages", "keyed", "marks", "state", "state_spaces", "traces")
+_RECORD_SCHEMA = "engine"
+_RECORD_TABLES = ("records", "entries")
 
 
 class LastingLink(Link):
@@ -54,15 +61,17 @@ class LastingLink(Link):
     superuser: Connection
 
     @classmethod
-    async def open(cls, server: PostgresServer) -> LastingLink:
-        link = cls(server.app_url, schema=_SCHEMA, connections=8, timeout=LONG, connect_timeout=LONG)
+    async def open(
+        cls, server: PostgresServer, schema: str, migrate: Callable[[Connection, str], Awaitable[None]]
+    ) -> LastingLink:
+        link = cls(server.app_url, schema=schema, connections=8, timeout=LONG, connect_timeout=LONG)
         await link.prepare(migrate)
-        link.superuser = await asyncpg.connect(server.admin_url, server_settings={"search_path": _SCHEMA})
+        link.superuser = await asyncpg.connect(server.admin_url, server_settings={"search_path": schema})
         return link
 
-    async def empty(self) -> None:
+    async def empty(self, tables: Sequence[str]) -> None:
         """Row by row and past the walls: after TRUNCATE every plan is made anew."""
-        await self.superuser.execute("".join(f"DELETE FROM {table};" for table in _TABLES))
+        await self.superuser.execute("".join(f"DELETE FROM {table};" for table in tables))
 
     async def close(self) -> None:
         """The store of one test ends, its connections stay."""
@@ -76,7 +85,7 @@ class LastingLink(Link):
 class Place:
     """Where a test opens its store: its clock, a folder of its own, and the servers the suite has started.
 
-    Tests that share an event loop may share `links` to Postgres as well, by the server's address.
+    Tests that share an event loop may share `links` to Postgres as well, by the server's address and the schema.
     """
 
     clock: Clock
@@ -241,8 +250,8 @@ async def _postgres(place: Place) -> AsyncIterator[Store]:
 
 async def _lasting(server: PostgresServer, links: dict[str, LastingLink]) -> LastingLink:
     if server.app_url not in links:
-        links[server.app_url] = await LastingLink.open(server)
-    await links[server.app_url].empty()
+        links[server.app_url] = await LastingLink.open(server, _SCHEMA, migrate)
+    await links[server.app_url].empty(_TABLES)
     return links[server.app_url]
 
 
@@ -294,6 +303,15 @@ async def _engine(place: Place) -> AsyncIterator[Store]:
         yield engine
 
 
+@asynccontextmanager
+async def _engine_sealed(place: Place) -> AsyncIterator[Store]:
+    records = MemoryRecords()
+    keys = EngineState(records, PlainCodecs(), Random(2))
+    codecs = SealedCodecs(TenantCiphers(store=keys, ring=RING, clock=place.clock), clock=place.clock)
+    async with Engine(records, clock=place.clock, chance=Random(1), codecs=codecs) as engine:
+        yield engine
+
+
 async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and the feed tells of it as of every commit."""
     assert isinstance(store, Engine)
@@ -304,6 +322,7 @@ async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
 
 
 ENGINE = Backend("engine", _engine, _damage_engine)
+ENGINE_SEALED = Backend("engine sealed", _engine_sealed, _damage_engine)
 
 
 @asynccontextmanager
@@ -320,12 +339,79 @@ async def _damage_engine_sqlite(store: Store, scope: Scope, session_id: str) -> 
     assert isinstance(store.records, SqliteRecords)
     key = session_key(scope, session_id)
     with closing(sqlite3.connect(store.records.path)) as db, db:
-        db.execute("UPDATE record SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
-        (revision,) = db.execute("SELECT revision FROM record WHERE key = ?", (key,)).fetchone()
+        db.execute("UPDATE head SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
+        (revision,) = db.execute("SELECT revision FROM head WHERE key = ?", (key,)).fetchone()
         db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key + revision.to_bytes(8, "big"),))
 
 
 ENGINE_SQLITE = Backend("engine sqlite", _engine_sqlite, _damage_engine_sqlite)
+
+
+@asynccontextmanager
+async def _engine_postgres(place: Place) -> AsyncIterator[Store]:
+    """On connections that tests leave to each other, as `_postgres`."""
+    server = place.server("postgres")
+    assert isinstance(server, PostgresServer)
+    links = {} if place.chain_length is None else place.chain_length
+    name = f"{server.app_url} {_RECORD_SCHEMA}"
+    if name not in links:
+        links[name] = await LastingLink.open(server, _RECORD_SCHEMA, migrate_records)
+    await links[name].empty(_RECORD_TABLES)
+    records = PostgresRecords(links[name], batches=2)
+    async with Engine(records, clock=place.clock, chance=Random(1)) as engine:
+        yield engine
+    await records.close()
+    if place.chain_length is None:
+        await links[name].end()
+
+
+async def _damage_engine_postgres(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head, and tells of it as of every commit."""
+    assert isinstance(store, Engine)
+    assert isinstance(store.records, PostgresRecords)
+    connection = await store.records.link.connect()
+    async with connection.transaction():
+        await connection.execute("SELECT enter($1)", site_key(scope))
+        change = await connection.fetchval(
+            "UPDATE records SET head = '\\x00', revision = revision + 1 WHERE key = $1 "
+            "RETURNING key || int8send(revision)",
+            session_key(scope, session_id),
+        )
+        strict = await connection.fetchval("SELECT next_strict()")
+        await connection.execute("SELECT announce($1, $2)", change, strict)
+    while not await connection.fetchval("SELECT heard_by_all($1)", strict):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    await connection.close()
+
+
+ENGINE_POSTGRES = Backend("engine postgres", _engine_postgres, _damage_engine_postgres)
+
+
+@asynccontextmanager
+async def _engine_redis(place: Place, servers: str) -> AsyncIterator[Store]:
+    records = await RedisRecords.open(place.server(servers).url, prefix=fresh("engine"))
+    async with Engine(records, clock=place.clock, chance=Random(1)) as engine:
+        yield engine
+    await records.close()
+
+
+async def _damage_engine_redis(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head in a commit."""
+    assert isinstance(store, Engine)
+    assert isinstance(store.records, RedisRecords)
+    record = store.records.keys.record(session_key(scope, session_id))[0]
+    numbers = await store.records.link.call("HGET", record, "n", key=record)
+    following = (int.from_bytes(numbers[:8], "big") + 1).to_bytes(8, "big")
+    await store.records.link.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)
+
+
+ENGINE_REDIS = Backend("engine redis", lambda place: _engine_redis(place, "valkey"), _damage_engine_redis)
+ENGINE_REDIS_CLUSTER = Backend(
+    "engine redis cluster", lambda place: _engine_redis(place, "redis_cluster"), _damage_engine_redis
+)
+ENGINE_REDIS_SENTINEL = Backend(
+    "engine redis sentinel", lambda place: _engine_redis(place, "redis_sentinel"), _damage_engine_redis
+)
 
 # What every contract test runs on: each backend bare, and each wrapper where it does something of its own.
 BACKENDS = [
@@ -348,12 +434,15 @@ BACKENDS = [
 # through the same code once more.
 COMBINED = [
     Backend("cached memory", _cached_memory),
+    ENGINE_SEALED,
     encrypted(MEMORY),
     encrypted(POSTGRES),
     encrypted(REDIS),
     guarded(REDIS),
     cached(REDIS_CLUSTER),
     REDIS_SENTINEL,
+    ENGINE_POSTGRES,
+    ENGINE_REDIS,
 ]
 # Where state is kept or looked at in ways of their own; every other wrapper passes it straight through.
 KEEPING_STATE = [

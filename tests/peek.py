@@ -48,7 +48,7 @@ def appends_under_way(store: PostgresStore) -> int:
     return len(store.sessions._append._under_way)
 
 
-async def ping_postgres(feed: PostgresFeed, connection: Any) -> None:
+async def ping_postgres(feed: PostgresFeed[Any], connection: Any) -> None:
     """One sign of life of a feed that has seen nothing: its rounds have no end that a test could wait for."""
     await feed._ping_or_acknowledge(connection, 0)
 

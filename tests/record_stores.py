@@ -8,42 +8,80 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, TypeAlias
 
 from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
+from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.postgres import PostgresRecords
+from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tests.samples import fresh
 from tests.simulation.store import SimClient, SimServer
+
+Server: TypeAlias = Callable[[str], Any]
+"""The server of a name, as a fixture of the suite."""
 
 
 @dataclass(frozen=True)
 class RecordBackend:
-    """A way to open an empty store of records."""
+    """A way to open an empty store of records, on a server that the suite has started."""
 
     name: str
-    open: Callable[[], AbstractAsyncContextManager[RecordStore]]
+    open: Callable[[Server], AbstractAsyncContextManager[RecordStore]]
 
 
 @asynccontextmanager
-async def _memory() -> AsyncIterator[RecordStore]:
+async def _memory(_: Server) -> AsyncIterator[RecordStore]:
     yield MemoryRecords()
 
 
 @asynccontextmanager
-async def _simulated() -> AsyncIterator[RecordStore]:
+async def _simulated(_: Server) -> AsyncIterator[RecordStore]:
     """The simulator's store with a network that does not fail: else it would simulate what no backend does."""
     yield SimClient(SimServer(Random(1)), "process0")
 
 
 @asynccontextmanager
-async def _sqlite() -> AsyncIterator[RecordStore]:
+async def _guarded(_: Server) -> AsyncIterator[RecordStore]:
+    yield BreakerRecords(MemoryRecords(), now=monotonic)
+
+
+@asynccontextmanager
+async def _sqlite(_: Server) -> AsyncIterator[RecordStore]:
     with TemporaryDirectory() as folder:
         records = await SqliteRecords.open(Path(folder) / "records.db")
         yield records
         await records.close()
 
 
+@asynccontextmanager
+async def _postgres(server: Server) -> AsyncIterator[RecordStore]:
+    """One schema for the whole suite, emptied for each test: making it anew would cost ten times as much."""
+    records = await PostgresRecords.open(server("postgres").app_url, schema="records")
+    await records.link.fetch("TRUNCATE records, entries")
+    yield records
+    await records.close()
+
+
+def _redis(name: str) -> Callable[[Server], AbstractAsyncContextManager[RecordStore]]:
+    @asynccontextmanager
+    async def opened(server: Server) -> AsyncIterator[RecordStore]:
+        """The servers are shared by the whole suite, so each store has a key prefix of its own."""
+        records = await RedisRecords.open(server(name).url, prefix=fresh("records"))
+        yield records
+        await records.close()
+
+    return opened
+
+
 RECORD_STORES = [
     RecordBackend("sqlite", _sqlite),
+    RecordBackend("redis", _redis("valkey")),
+    RecordBackend("redis cluster", _redis("redis_cluster")),
     RecordBackend("memory", _memory),
     RecordBackend("simulated", _simulated),
+    RecordBackend("breaker", _guarded),
+    RecordBackend("postgres", _postgres),
 ]

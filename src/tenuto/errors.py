@@ -565,6 +565,13 @@ class NoTypedAnswer(ModelFailed):
     """The model answers, but not in the form that was asked for, or a chain ended at the offline model."""
 
 
+class ModelBusy(ModelFailed):
+    """Turns needed the model, so a background request gave way. No other model is asked for it."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model, "was needed for turns")
+
+
 class ModelRefused(ModelFailed):
     """The provider refused the request as it is, so the same request fails again."""
 

@@ -185,7 +185,7 @@ async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(
         server.kill()
         journaled = await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "waiting0"})
         own = [await door.http.get(at(session_id, "messages"), headers=ANN) for session_id in ("cached00", "waiting0")]
-        while door.tenuto.stores.breaker.circuit.closed:  # type: ignore[union-attr]
+        while door.tenuto.stores.circuit.closed:  # type: ignore[union-attr]
             await door.http.get("/v1/sessions")
 
         requests = {f"{method} {path} {body}": partial(_send, method, path, body) for method, path, body in NAMING}

@@ -19,7 +19,7 @@ from tenuto.cli.background import BackgroundApp
 from tenuto.cli.conversation import ChatOptions, Conversation
 from tenuto.model import Scope
 from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Desk
-from tests.servers.openai_server import ModelServer, refusal, stalling, start_model_server, words
+from tests.servers.openai_server import ModelServer, Reply, refusal, stalling, start_model_server, words
 
 EVIL = "\x1b]0;owned\x07\x9b31m\u202e"
 
@@ -306,14 +306,42 @@ def test_what_cannot_be_answered_ends_with_one_and_a_sentence(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_model_that_fails_ends_one_question_with_one(desk: Desk, provider: ModelServer) -> None:
-    provider.answers(refusal(400, "no"))
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        (refusal(400, "no"), "model_refused: the model openai:served refused the request (400)"),
+        (
+            refusal(401, "Incorrect key sk-***\x1b[2J", "invalid_api_key"),
+            "model_key_refused: the model openai:served refuses our key or its permissions (401); "
+            "the provider says: Incorrect key sk-***\\x1b[2J",
+        ),
+    ],
+    ids=["refused", "key"],
+)
+def test_a_model_that_fails_ends_one_question_with_its_cause_alone(
+    desk: Desk, provider: ModelServer, failure: Reply, cause: str
+) -> None:
+    provider.answers(failure)
 
     done = desk.run("chat", "Hello")
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "model_refused: the model openai:served refused the request" in done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{cause}\n")
     assert desk.texts() == ["Hello"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_answer_of_the_fallback_says_why_the_model_failed(
+    desk: Desk, provider: ModelServer, options: tuple[str, ...]
+) -> None:
+    provider.answers(refusal(429, "slow down", "rate_limit_exceeded"))
+
+    done = desk.run("chat", "--model", "openai:served,offline", *options, "Hello")
+
+    assert done.returncode == 0
+    assert done.stderr == (
+        "(degraded: answered by the fallback model: "
+        "the model openai:served is asked more often than its provider allows (429))\n"
+    )
 
 
 def test_ctrl_c_ends_one_question_and_keeps_it(desk: Desk, provider: ModelServer) -> None:

@@ -70,11 +70,11 @@ def test_keys_that_were_changed_in_the_store_are_told_from_a_missing_master_key(
 async def _damage(scope: Scope) -> None:
     """Change one letter of a tenant's wrapped data key."""
     async with tenuto.open(privacy_key_file="key.toml") as app:
-        entry = await app.stores.backend.state.read_state(scope, KEYS_NAMESPACE, "data")
+        entry = await app.stores.plain_state.read_state(scope, KEYS_NAMESPACE, "data")
         assert entry is not None
         (key,) = entry.value["data"].values()
         key["text"] = key["text"][:20] + ("A" if key["text"][20] != "A" else "B") + key["text"][21:]
-        await app.stores.backend.state.write_state(scope, KEYS_NAMESPACE, "data", entry.value)
+        await app.stores.plain_state.write_state(scope, KEYS_NAMESPACE, "data", entry.value)
 
 
 class English(BaseHTTPRequestHandler):

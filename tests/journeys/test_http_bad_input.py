@@ -244,16 +244,31 @@ async def test_what_is_no_export_is_not_imported(door: Door, body: bytes) -> Non
             "language: the value does not fit; it may be en or zh",
         ),
         ("GET", "/v1/sessions?status=open", None, "status: the value does not fit; it may be active or inactive or "),
+        *(
+            (
+                "GET",
+                f"/v1/{listing}?limits=2&{WORDS}=x&Foo=",
+                None,
+                "the query: unknown parameters: Foo, limits; expected ",
+            )
+            for listing in ("sessions", "sessions/s/messages", "traces", "tasks", "memories", "keys", "privacy/audit")
+        ),
+        (
+            "GET",
+            f"/v1/sessions?{WORDS}=x",
+            None,
+            "the query: a parameter is unknown; expected limit, cursor, q, status",
+        ),
     ],
-    ids=["body", "query"],
 )
-async def test_a_choice_that_is_none_is_told_which_there_are(
+async def test_a_choice_or_name_that_is_none_is_told_which_there_are(
     door: Door, method: str, path: str, body: object, told: str
 ) -> None:
     response = await door.http.request(method, path, headers=ANN, json=body)
 
     assert code(response) == (400, "invalid")
     assert response.json()["detail"].startswith(told)
+    assert WORDS not in response.text
 
 
 async def test_other_headers_are_read_as_strictly(door: Door) -> None:

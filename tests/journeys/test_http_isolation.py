@@ -62,8 +62,7 @@ async def _secrets(door: Door, ground: Ground, fake_clock: FakeClock, wanted: st
     await door.http.get(at(hot), headers=ANN)
     assert ground.backend is not None
     assert ground.backend.damage is not None
-    assert door.tenuto.stores.cache is not None
-    await ground.backend.damage(door.tenuto.stores.cache, Scope(tenant="acme", user="ann"), corrupt)
+    await ground.backend.damage(door.tenuto.stores.unredacted, Scope(tenant="acme", user="ann"), corrupt)
     return [
         (absent, ANN),
         (expired, ANN),

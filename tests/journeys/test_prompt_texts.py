@@ -257,7 +257,7 @@ async def test_no_stored_trace_confirms_a_guess(settings: dict[str, Any], shown:
             messages=tuple(messages), session_id="s", profile={"mail": MAIL}, instructions=f"Answer {MAIL}."
         )
         reply = await (await door.tenuto.chat()).take_turn(SCOPE, request)
-        record = await door.tenuto.stores.backend.traces.trace(SCOPE, "s", 1)
+        record = await door.tenuto.stores.unredacted.traces.trace(SCOPE, "s", 1)
         entries = await parts_of(door, reply.trace_id)
 
     assert confirmed(msgspec.to_builtins(record)) == set()
@@ -271,7 +271,7 @@ async def test_digests_outlive_a_rotation_and_end_with_the_tenants_keys() -> Non
         trace, seen = await say(door, "Hello"), []
         for current, other in ((old, new), (new, old), (old, new), (None, None)):
             keys = MasterKeys(current=current or old, others=(other or new,))
-            ciphers = TenantCiphers(store=door.tenuto.stores.backend.state, ring=KeyRing(keys=keys))
+            ciphers = TenantCiphers(store=door.tenuto.stores.plain_state, ring=KeyRing(keys=keys))
             await (ciphers.rewrap(SCOPE) if current else ciphers.destroy(SCOPE))
             seen += states(await parts_of(door, trace), "question")
 

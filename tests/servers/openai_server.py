@@ -19,7 +19,7 @@ class Reply:
     """One answer: a status, and a body in pieces.
 
     `silent` sends nothing at all until the server closes, `stalls` nothing more once the body was sent. `cut` drops the
-    connection where the body should end.
+    connection where the body should end. `retry_after` is how many seconds a client shall wait.
     """
 
     pieces: tuple[bytes, ...] = ()
@@ -28,6 +28,7 @@ class Reply:
     silent: bool = False
     stalls: bool = False
     cut: bool = False
+    retry_after: int | None = None
 
 
 @dataclass
@@ -151,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.kind)
+        if reply.retry_after is not None:
+            self.send_header("Retry-After", str(reply.retry_after))
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for piece in reply.pieces:

@@ -143,9 +143,10 @@ async def _collect(model: ChatModel, request: ModelRequest, timeout: timedelta) 
 
 def _json_of(text: str) -> list[Json]:
     """Some models write the call instead of making it, or its arguments alone, or fence them as code."""
-    if calls := read_written_calls(text, (_TOOL,)):
+    written = text[text.find("{") : text.rfind("}") + 1]
+    if calls := read_written_calls(written, (_TOOL,)):
         return [call.arguments for call in calls]
     try:
-        return [msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1])]
+        return [msgspec.json.decode(written)]
     except msgspec.DecodeError:
         return []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 import typer
@@ -21,7 +22,7 @@ from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, la
 from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
-from tenuto.cli.terminal import pluralize, show_json, tally, visible
+from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import AssistantNotFound, FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
@@ -39,6 +40,8 @@ _PROMPT: Final = "> "
 _SHOWN: Final = 2
 _RECALLED: Final = 100
 _LISTED: Final = 20
+# Their warnings are about failures that an answer, its error or a step that is shown names.
+_TOLD_BY_ANSWERS: Final = ("tenuto.llm", "tenuto.upkeep", "tenuto.tasks.step_runner")
 _REMARKS: Final = {
     "store": "the store does not answer, and this turn is not stored",
     "journal": "the store does not answer; the journal keeps this turn until it does",
@@ -72,13 +75,30 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
         for address in model_addresses([settings.model], main=settings.model, base_url=settings.model_base_url):
             if (why := asyncio.run(why_unreachable(address))) is not None:
                 raise ModelFailed(settings.model, f"does not answer: {why}", FailureReason.UNREACHABLE)
-    with open_in_background(settings) as aside:
+    with _without_model_warnings(), open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
         if words is not None:
             talk.answer_once(words)
         else:
             talk.go_on()
+
+
+@contextmanager
+def _without_model_warnings() -> Iterator[None]:
+    """Keep the log of models off the terminal: the answer or its error says what failed, and why.
+
+    Titles and summaries that are postponed come later.
+    """
+    loggers = [logging.getLogger(name) for name in _TOLD_BY_ANSWERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class Conversation:
@@ -166,10 +186,15 @@ class Conversation:
         self._last = reply
         if self._manner.as_json:
             show_json(ReplyView.of(reply))
-            return
-        screen.finish(reply.text)
-        for line in remarks(reply.degraded):
+        else:
+            screen.finish(reply.text)
+        for line in remarks(reply.degraded, self._failed_models()):
             typer.secho(line, fg="yellow", err=True)
+
+    def _failed_models(self) -> list[str]:
+        """Why each model that failed last did so."""
+        statuses = [calls.status for calls in self._aside.chat.model_calls]
+        return [one.last_failure.message for one in statuses if one.failed_in_a_row and one.last_failure is not None]
 
     async def _stream_reply(self, request: ChatRequest, screen: _AnswerPrinter) -> Reply:
         # Cancelled or not, the turn must have ended before we go on, and a generator ends when it is closed.
@@ -201,7 +226,7 @@ class Conversation:
             except EOFError:
                 break
             except TenutoError as error:
-                typer.secho(f"{error.code}: {visible(str(error))}", fg="red", err=True)
+                typer.secho(describe_error(error), fg="red", err=True)
         if self._session_id is not None:
             self._print_note(f"(continue later with: {self._again()})")
 
@@ -406,6 +431,11 @@ def _print_work(name: str, milliseconds: float | None, failed: str | None) -> No
         typer.secho(visible(f"[{name}{how}]"), dim=True, err=True)
 
 
-def remarks(degraded: Sequence[str]) -> list[str]:
+def remarks(degraded: Sequence[str], failed_models: Sequence[str] = ()) -> list[str]:
     """What an answer had to do without, in sentences, for those who read it; an assistant may name more."""
-    return [f"(degraded: {_REMARKS.get(what, f'answered without {visible(what)}')})" for what in degraded]
+    causes = {"fallback_model": "; ".join(failed_models)}
+    return [
+        f"(degraded: {_REMARKS.get(what, f'answered without {visible(what)}')}"
+        + (f": {visible(cause)})" if (cause := causes.get(what)) else ")")
+        for what in degraded
+    ]

@@ -14,7 +14,7 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
 from tenuto.privacy.redactor import Slot
-from tenuto.stores.encrypted import has_sealed_records
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.wiring.privacy import open_ciphers
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def _missing_master_keys(ciphers: TenantCiphers, tenant: str) -> str | Non
 
 async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
     """A line for every tenant whose keys do not open, and one for all others."""
-    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
+    ciphers = open_ciphers(app.settings, app.stores.plain_state, utc_now)
     if ciphers is None:
         return []
     name, wrong, tried = "tenant keys", list[Finding](), 0
@@ -100,7 +100,7 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
 async def _check_encryption(app: Tenuto) -> Finding:
     if app.settings.encryption:
         return Finding(name="encryption", status=CheckStatus.OK, message="on: text is encrypted before it is stored")
-    if not await has_sealed_records(app.stores.backend.state):
+    if not await has_sealed_records(app.stores.plain_state):
         return Finding(
             name="encryption", status=CheckStatus.OK, message="off: whatever can read the store can read its text"
         )

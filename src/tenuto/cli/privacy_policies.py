@@ -86,7 +86,7 @@ def _check_keys_open(settings: Settings, tenant: str) -> None:
 
 
 async def _why_keys_closed(app: Tenuto, tenant: str) -> str | None:
-    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
+    ciphers = open_ciphers(app.settings, app.stores.plain_state, utc_now)
     return await why_keys_closed(ciphers, tenant) if ciphers is not None else None
 
 
@@ -188,7 +188,7 @@ async def _rotate_keys(
     app: Tenuto, tenant: str | None, renew: bool, *, quiet: bool
 ) -> tuple[dict[str, int], list[JsonObject]]:
     """Rotate each tenant's keys; one whose master key is missing does not keep the others."""
-    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
+    ciphers = open_ciphers(app.settings, app.stores.plain_state, utc_now)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is not set, so there is nothing to rotate: set it, or privacy_key_file")
     wrapped: dict[str, int] = {}

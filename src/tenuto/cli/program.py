@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from tenuto.cli.terminal import visible
+from tenuto.cli.terminal import describe_error
 from tenuto.errors import Invalid, TenutoError
 
 # Every command and the file that has it under the same name, in the order of `--help`. Only the one that is named is
@@ -104,7 +104,7 @@ class _Conversion:
 
 def _exit_with_error(error: TenutoError) -> typer.Exit:
     """Say what went wrong, with its code, and end with 1."""
-    typer.echo(f"{error.code}: {visible(str(error))}", err=True)
+    typer.echo(describe_error(error), err=True)
     return typer.Exit(1)
 
 

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 import typer
 
+from tenuto.errors import ModelFailed, TenutoError
 from tenuto.model.values import Json
 
 # Controls of ASCII and Latin-1, line and paragraph separators, marks of direction, halves of surrogate pairs.
@@ -47,6 +48,12 @@ def visible(text: str, *, lines: bool = False) -> str:
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def describe_error(error: TenutoError) -> str:
+    """The code of an error and its cause, with what a model's provider said itself, as far as it is about access."""
+    said = error.provider_message if isinstance(error, ModelFailed) else ""
+    return visible(f"{error.code}: {error}" + (f"; the provider says: {said}" if said else ""))
 
 
 def safe_json(text: str) -> str:

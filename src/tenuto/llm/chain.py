@@ -9,7 +9,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from tenuto.errors import ModelFailed
+from tenuto.errors import ModelBusy, ModelFailed
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest
 from tenuto.ports import ChatModel, Tool
 
@@ -20,7 +20,7 @@ class FallbackChain:
     """Requests its models in order until one begins to answer.
 
     Once there is text or a call, a failure is final: another model would repeat it all. `ModelDone` names the
-    model that answered, and whether it was not the first.
+    model that answered, and whether it was not the first. A background request that gave way to turns ends.
     """
 
     def __init__(self, models: Sequence[ChatModel]) -> None:
@@ -54,6 +54,9 @@ class FallbackChain:
                         begun = True
                         yield replace(event, used_fallback=True) if place and isinstance(event, ModelDone) else event
                     return
+                except ModelBusy:
+                    # A title is worth neither the price of the next model nor sending the talk to its provider.
+                    raise
                 except ModelFailed as failed:
                     if begun or model is self._models[-1]:
                         raise

@@ -70,6 +70,7 @@ _ABOUT_ACCESS: Final = (
     failures.ModelContextWindowExceededError,
 )
 _MESSAGE_CHARACTERS: Final = 300
+_TOO_MANY: Final = 429
 # A code or type of a provider's error; anything else in these fields may be a text.
 _CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _LLAMA_CPP_TOO_LONG: Final = "exceed_context_size_error"
@@ -182,22 +183,35 @@ class PydanticAIModel:
             raised = failures.ModelContextWindowExceededError
         elif not _CONTENT_FILTER.isdisjoint(told):
             raised = failures.ContentFilterError
+        if is_late := isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
+            status = _status_before_retry(exc)
+            raised = failures.ModelRateLimitError if status == _TOO_MANY else failures.ModelAPIError
         _log.warning(
             "model %s at %s failed: %s %s %s %s",
             self._name,
             _host(self._model.base_url),
-            raised.__name__.lstrip("_"),
+            (type(exc) if is_late else raised).__name__.lstrip("_"),
             status or "",
             " ".join(filter(_CODE.fullmatch, told)),
             str(exc)[:_MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
         )
-        if isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
+        if is_late and status is None:
             return ModelTimeout(self._name)
         _, why, reason, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
         error = kind(self._name, f"{why} ({status})" if status else why, reason)
         if issubclass(raised, _ABOUT_ACCESS):
             error.provider_message = _provider_message(exc)
         return error
+
+
+def _status_before_retry(error: BaseException) -> int | None:
+    """The status that the provider sent before a client waited, to try again, until its time was over."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if (status := getattr(getattr(cause, "response", None), "status_code", None)) is not None:
+            return int(status)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _provider_message(error: Exception) -> str:

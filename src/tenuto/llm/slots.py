@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import aclosing, contextmanager
 from typing import Final, TypeVar
 
-from tenuto.errors import ModelFailed
+from tenuto.errors import ModelBusy
 from tenuto.model.generation import ModelEvent, ModelRequest
 from tenuto.ports import ChatModel, Tool
 
@@ -164,7 +164,7 @@ class SlottedModel:
         """As the port says.
 
         Raises:
-            ModelFailed: also if turns broke a background request off again and again, or left no time for it.
+            ModelBusy: turns broke a background request off again and again, or left no time for it.
         """
         if request.background:
             for event in await self._collect(request, tools):
@@ -187,4 +187,4 @@ class SlottedModel:
                 continue
             except _NeverFree:
                 break
-        raise ModelFailed(self.name, "was needed for turns")
+        raise ModelBusy(self.name)

@@ -179,10 +179,12 @@ def replace_matches(
 
 # Encrypted text is recognised without a key by its form: `tnt1.<data key>.<base64url>`.
 SEAL_MARK: Final = "tnt1."
-# State that is never encrypted itself: tenants' wrapped data keys, and the list of tenants that have some.
+# State that is never encrypted itself: tenants' wrapped data keys, the list of tenants that have some, and whether a
+# store holds encrypted records.
 KEYS_NAMESPACE: Final = "privacy.keys"
 KEYS_ENTRY: Final = "data"
 TENANTS_NAMESPACE: Final = "privacy.tenants"
+ENCRYPTION_NAMESPACE: Final = "encryption"
 DATA_KEY_LENGTH: Final = 16
 _DOT: Final = len(SEAL_MARK) + DATA_KEY_LENGTH
 # Twelve bytes of nonce and sixteen of tag, in base64, when nothing is inside.

@@ -238,7 +238,8 @@ class BeginTurn(
     With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.
     `window` is how many of the newest messages come back, the words included. `user_messages` may be empty, as when an
     answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it is
-    `journaled`, a local journal may acknowledge the turn while the store does not answer. A caller that holds the
+    `journaled`, a local journal may acknowledge the turn while the store does not answer; a session that is created
+    then needs a `new_id`, one that was made for this request and that no other caller can know. A caller that holds the
     window of a session names its incarnation and version as `known`: if they are still those, a store may leave out of
     the window what precedes the words.
     """
@@ -253,6 +254,7 @@ class BeginTurn(
     idempotency_key: IdempotencyKey | None = None
     producer: Producer | None = None
     journaled: bool = False
+    new_id: bool = False
     known: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -367,7 +369,8 @@ class FinishTurn(Value, frozen=True, kw_only=True):
 class AppendBatch(Value, frozen=True, kw_only=True):
     """Messages to append outside a turn. Without `usage` their tokens count.
 
-    A user message after a message of another role begins a new turn (`turn_offsets`).
+    A user message after a message of another role begins a new turn (`turn_offsets`). Where it is `journaled`, a local
+    journal may acknowledge it while the store does not answer.
     """
 
     id: str
@@ -376,6 +379,7 @@ class AppendBatch(Value, frozen=True, kw_only=True):
     create: NewSession | None = None
     idempotency_key: IdempotencyKey | None = None
     producer: Producer | None = None
+    journaled: bool = False
 
     def __post_init__(self) -> None:
         check_id(self.id, "the batch id")

@@ -90,9 +90,7 @@ def create_app(
         gate = _gate(settings, verifier, tenuto, clock, ticks)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
-        cache = tenuto.stores.cache
-        feed = cache.feed if cache is not None else None
-        hub = app.state.session_events = SessionEvents(tenuto.sessions.get, feed)
+        hub = app.state.session_events = SessionEvents(tenuto.sessions.get, tenuto.stores.elsewhere)
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(
@@ -127,10 +125,9 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            live = app.state.service.live
-            calls = app.state.service.chat.model_calls
+            live, chat = app.state.service.live, app.state.service.chat
             app.state.status = status.ServerStatus(
-                tenuto=tenuto, live=live, calls=calls, meters=meters, worker=worker, clock=clock
+                tenuto=tenuto, live=live, chat=chat, meters=meters, worker=worker, clock=clock
             )
             mcp_door = app.state.mcp = mcp.mcp_door(tenuto)
             a2a_door = app.state.a2a = a2a.a2a_door(tenuto, live)

@@ -45,6 +45,7 @@ _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and i
 _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
 _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
 _FIELD_NAME: Final = re.compile(r"unknown field `([A-Za-z_][A-Za-z_.-]{0,39})`")
+_PARAMETER: Final = re.compile(r"[A-Za-z_][\w.-]{0,39}", re.ASCII)
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -144,16 +145,26 @@ def _json_error(raw: bytes) -> Invalid:
 
 
 def parse_query(request: Request, kind: type[_Body]) -> _Body:
-    """The query as a value of `kind`. Unknown parameters are ignored.
+    """The query as a value of `kind`.
 
     Raises:
-        Invalid: a parameter does not fit; the error names it.
+        Invalid: a parameter does not fit or is unknown; the error names it.
     """
     given = dict(request.query_params) if request.scope["query_string"] else {}
+    _refuse_unknown_parameters(given, kind)
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as unfit:
         _raise_invalid(unfit, kind, "the query")
+
+
+def _refuse_unknown_parameters(given: Mapping[str, str], kind: type[Any]) -> None:
+    unknown = given.keys() - kind.__struct_fields__
+    if unknown:
+        # A name is repeated only where it looks like one; anything else may be what a user wrote.
+        names = ", ".join(sorted(filter(_PARAMETER.fullmatch, unknown)))
+        reason = f"unknown parameters: {names}" if names else "a parameter is unknown"
+        raise Invalid(f"the query: {reason}; expected {', '.join(kind.__struct_fields__)}")
 
 
 def path_parameter(request: Request, name: str = "session_id") -> str:

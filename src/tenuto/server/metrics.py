@@ -14,11 +14,10 @@ from tenuto.errors import TurnStopped
 from tenuto.llm import ModelCallLog
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
+from tenuto.ports import CacheCounts
 from tenuto.sessions import SessionEvent
 from tenuto.sessions.events import EventKind
-from tenuto.stores.breaker import BreakerState
-from tenuto.stores.cached import CachedSessions
-from tenuto.stores.circuit_breaker import Circuit
+from tenuto.stores.breaker import BreakerState, CircuitState
 from tenuto.upkeep import ScheduledScan
 from tenuto.wiring.stores import Stores
 
@@ -114,10 +113,10 @@ class Metrics:
     ) -> None:
         """Register models, breaker, L1 cache, journal, detector and scheduled scan of this process, if present."""
         self._registry.register(_ModelCollector(calls))
-        if stores.breaker is not None:
-            self._registry.register(_BreakerCollector(stores.breaker.circuit))
+        if stores.circuit is not None:
+            self._registry.register(_BreakerCollector(stores.circuit))
         if stores.cache is not None:
-            self._registry.register(_CacheCollector(stores.cache.sessions))
+            self._registry.register(_CacheCollector(stores.cache))
         if stores.journal is not None:
             self._registry.register(_JournalCollector(stores.journal))
         if detector is not None:
@@ -193,7 +192,7 @@ class _ScanCollector(Collector):
 class _BreakerCollector(Collector):
     """Circuit state and rejected calls."""
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, circuit: CircuitState) -> None:
         self._circuit = circuit
 
     def collect(self) -> Iterator[Metric]:
@@ -232,12 +231,12 @@ class _JournalCollector(Collector):
 class _CacheCollector(Collector):
     """The counters of the cache, read at collection."""
 
-    def __init__(self, cached: CachedSessions) -> None:
-        self._cached = cached
+    def __init__(self, counts: CacheCounts) -> None:
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         looks = CounterMetricFamily("tenuto_cache_reads", "Reads that L1 answered or passed on", labels=["result"])
-        looks.add_metric(["hit"], self._cached.hits)
-        looks.add_metric(["miss"], self._cached.misses)
+        looks.add_metric(["hit"], self._counts.hits)
+        looks.add_metric(["miss"], self._counts.misses)
         yield looks
-        yield GaugeMetricFamily("tenuto_cache_sessions", "Sessions in L1", value=len(self._cached))
+        yield GaugeMetricFamily("tenuto_cache_sessions", "Sessions in L1", value=len(self._counts))

@@ -20,9 +20,8 @@ from tenuto.chat import LiveTurn
 from tenuto.errors import LimitReached, SessionNotFound, Unavailable
 from tenuto.model import Scope, Session
 from tenuto.model.scope import owner_key, session_key
-from tenuto.model.store_reports import Invalidation
 from tenuto.model.values import View
-from tenuto.ports import ChangeFeed
+from tenuto.ports import ElsewhereFeed
 from tenuto.server.auth import asking, sessions
 from tenuto.server.json_io import parse_query
 from tenuto.server.openapi import Router, describe
@@ -141,7 +140,7 @@ class _Stream(AsyncIterator[View]):
 class SessionEvents:
     """The open streams of this process."""
 
-    def __init__(self, lookup: Lookup, feed: ChangeFeed | None = None) -> None:
+    def __init__(self, lookup: Lookup, feed: ElsewhereFeed | None = None) -> None:
         self.lookup = lookup
         self._feed = feed
         self._streams: set[_Stream] = set()
@@ -154,7 +153,7 @@ class SessionEvents:
         if self._feed is None:
             yield
             return
-        async with self._feed.watch(self._on_invalidate):
+        async with self._feed.watch(self._on_change):
             task = asyncio.create_task(self._look(self._feed), name="tenuto session events")
             try:
                 yield
@@ -209,20 +208,20 @@ class SessionEvents:
                 stream.put(SessionChange(session_id=session_id, kind=kind))
                 stream.named = None
 
-    def _on_invalidate(self, news: Invalidation | None) -> None:
+    def _on_change(self, key: bytes | None) -> None:
         for stream in self._streams:
-            if news is None:
+            if key is None:
                 stream.put(Ready())
-            elif not news.local and stream.named is not None and stream.key in news.keys:
+            elif stream.named is not None and stream.key == key:
                 stream.put(_Elsewhere())
 
-    async def _look(self, feed: ChangeFeed) -> None:
+    async def _look(self, feed: ElsewhereFeed) -> None:
         """Some feeds report only when they are asked; without a stream nothing is."""
         while True:
             self._opened.clear()
             if not self._streams:
                 await self._opened.wait()
-            feed.drain_invalidations()
+            feed.look()
             await asyncio.sleep(_LOOK_EVERY)
 
 

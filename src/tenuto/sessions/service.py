@@ -485,6 +485,7 @@ class Sessions:
             if request.idempotency_key is not None
             else None,
             journaled=policy.on_store_down is OnStoreDown.JOURNAL,
+            new_id=request.session_id is None,
         )
 
     async def _begin_when_free(self, scope: Scope, opening: BeginTurn, policy: SessionPolicy) -> OpenTurn:

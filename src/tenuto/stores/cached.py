@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -44,6 +44,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.ports import ChangeFeed, Clock, SessionStore, Store, StoreUpkeep, utc_now
 from tenuto.stores.session_cache import Call, SessionCache, cache_key
 
@@ -90,6 +91,26 @@ class CachedStore:
         self.cache.clear()
 
 
+class SessionFeed:
+    """The `ElsewhereFeed` port over the feed of a backend."""
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        self._feed = feed
+
+    def watch(self, on_change: Callable[[bytes | None], None]) -> AbstractAsyncContextManager[None]:
+        def tell(news: Invalidation | None) -> None:
+            if news is None:
+                on_change(None)
+            elif not news.local:
+                for key in news.keys:
+                    on_change(key)
+
+        return self._feed.watch(tell)
+
+    def look(self) -> None:
+        self._feed.drain_invalidations()
+
+
 class _PendingLoad:
     """A read of the store that is under way; other callers may await its `result`."""
 
@@ -127,6 +148,11 @@ class CachedSessions:
 
     def __len__(self) -> int:
         return len(self._cache)
+
+    @property
+    def held_bytes(self) -> int:
+        """The approximate memory use of the cache."""
+        return self._cache.bytes
 
     # Reading
 

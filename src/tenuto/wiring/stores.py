@@ -27,16 +27,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
-from tenuto.ports import Backend, Clock, Detector, OmitsKnown, Preparable, Sharded, Store
+from tenuto.ports import (
+    Backend,
+    CacheCounts,
+    Clock,
+    Detector,
+    ElsewhereFeed,
+    OmitsKnown,
+    Preparable,
+    Sharded,
+    StateStore,
+    Store,
+)
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
-from tenuto.stores.breaker import BreakerPolicy
-from tenuto.stores.cached import CachedStore
+from tenuto.stores.breaker import BreakerPolicy, CircuitState
+from tenuto.stores.cached import CachedStore, SessionFeed
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
+from tenuto.wiring.engine_stores import open_engine_stores, uses_engine
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
@@ -47,11 +60,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The store in use, `front`, and the stores behind it; `trusted` changes protected keys as well."""
+    """The store in use, `front`, and what is behind it.
+
+    `trusted` changes protected keys as well, `unredacted` lies below the privacy policy, and `plain_state` below the
+    encryption: vaults and data keys are there. Without a cache, breaker or journal these are `None`.
+    """
 
     backend: Backend
-    breaker: CircuitBreakerStore | None
-    cache: CachedStore | None
+    plain_state: StateStore
+    unredacted: Store
+    circuit: CircuitState | None
+    cache: CacheCounts | None
+    elsewhere: ElsewhereFeed | None
     journal: JournaledStore | None
     journal_folder: Path
     redactor: Redactor
@@ -61,7 +81,7 @@ class Stores:
     @property
     def unavailable(self) -> bool:
         """Whether the store, or a part of it, does not answer, by recent calls."""
-        if self.breaker is not None and not self.breaker.circuit.closed:
+        if self.circuit is not None and not self.circuit.closed:
             return True
         return self.journal is not None and self.journal.status.away
 
@@ -80,6 +100,8 @@ async def open_stores(
         # Where it cannot be made, opening the file below it says so.
         with suppress(OSError):
             sqlite_path(settings.store).parent.mkdir(exist_ok=True)
+    if uses_engine():
+        return await open_engine_stores(stack, settings, clock, read_only, detector, folder)
     backend, first = await _backend(settings, folder, clock, read_only)
     stack.push_async_callback(backend.close)
     feed, on_server = backend.feed, is_network_store(settings.store)
@@ -122,12 +144,15 @@ async def open_stores(
             sharded=isinstance(backend, Sharded) and backend.sharded,
         )
         store = await stack.enter_async_context(journal)
-    screen = open_screen(stack, settings, known, clock, detector)
+    screen = open_screen(stack, settings, state=known.state, sessions=known.sessions, clock=clock, detector=detector)
     trusted = RedactingStore(store=store, screen=screen)
     return Stores(
         backend=backend,
-        breaker=guard,
-        cache=l1,
+        plain_state=backend.state,
+        unredacted=store,
+        circuit=guard.circuit if guard is not None else None,
+        cache=l1.sessions if l1 is not None else None,
+        elsewhere=SessionFeed(l1.feed) if l1 is not None else None,
         journal=journal,
         journal_folder=folder,
         redactor=screen,

@@ -24,26 +24,26 @@ def split(text: str, step: int) -> tuple[str, list[tuple[str, object]]]:
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        (CALL, ""),
-        (f"```json\n{CALL}\n```", ""),
-        (f"I look.\n\n```\n{CALL}\n```\nThe gate is open.", "I look.\n\n"),
-        (f"<tool_call>\n{CALL}\n</tool_call>", ""),
-        (f"[TOOL_CALLS] [{CALL}]", ""),
-        (f"<|python_tag|>{CALL}", ""),
-        (f'{{"name": "look", "parameters": {ARGS}}}', ""),
-        (f'{{"tool": "look", "input": {ARGS}}}', ""),
-        (f'{{"action": "look", "action_input": {ARGS}}}', ""),
-        (f'{{"arguments": {ARGS}, "name": "look"}}', ""),
-        (f'{{"type": "function", "function": {CALL}}}', ""),
-        (f'{{"tool_calls": [{{"id": "1", "type": "function", "function": {CALL}}}]}}', ""),
-        (json.dumps({"name": "look", "arguments": ARGS}), ""),
-        (f"Well: {CALL}", "Well: "),
+        CALL,
+        f"```json\n{CALL}\n```",
+        f"<tool_call>\n{CALL}\n</tool_call>",
+        f"[TOOL_CALLS] [{CALL}]",
+        f"<|python_tag|>{CALL}",
+        f'{{"name": "look", "parameters": {ARGS}}}',
+        f'{{"tool": "look", "input": {ARGS}}}',
+        f'{{"action": "look", "action_input": {ARGS}}}',
+        f'{{"arguments": {ARGS}, "name": "look"}}',
+        f'{{"type": "function", "function": {CALL}}}',
+        f'{{"tool_calls": [{{"id": "1", "type": "function", "function": {CALL}}}]}}',
+        json.dumps({"name": "look", "arguments": ARGS}),
+        f"\n{CALL}\n<|eot_id|>",
+        f"{CALL}}}",
     ],
 )
-def test_an_object_that_names_an_offered_tool_is_its_call(text: str, said: str, step: int) -> None:
-    assert split(text, step) == (said, [("look", Q)])
+def test_an_answer_that_is_an_object_with_the_name_of_an_offered_tool_is_its_call(text: str, step: int) -> None:
+    assert split(text, step) == ("", [("look", Q)])
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
@@ -57,6 +57,12 @@ def test_an_object_that_names_an_offered_tool_is_its_call(text: str, said: str, 
         '{"type": "object", "properties": {"name": {}}}',
         "```python\nd = {'name': 'look'}\nf(){ return }\n```",
         "```````` {",
+        f"I look.\n\n```\n{CALL}\n```",
+        f"```json\n{CALL}\n```\nSo does a program call it.",
+        f"{CALL}\nor\n{CALL}",
+        f"[1] {CALL} and more",
+        f'{CALL} {{"colour": "red"}}',
+        '```json\n{"name": "look", "arguments": {q: 1}}\n```\nDone.',
         '{"na',
         '{"arguments": {"a": ',
     ],
@@ -69,7 +75,7 @@ def test_all_else_is_text(text: str, step: int) -> None:
     ("text", "name"),
     [
         ('{"name": "look_up", "arguments": {"q": "cut o', "look_up"),
-        ('```json\n{"name": "look", "arguments": {q: 1}}\n```\nDone.', "look"),
+        ('```json\n{"name": "look", "arguments": {q: 1}}\n```', "look"),
         ('{"name": "look", "arguments": "the gate"}', "look"),
         ('{"name": "look", "arguments": {"q": NaN}}', "look"),
     ],
@@ -85,9 +91,9 @@ def test_a_call_that_cannot_be_read_is_refused_by_the_tool_and_read_by_no_user(t
 def test_text_that_can_be_no_call_is_not_held_back() -> None:
     written = WrittenCalls(NAMES)
 
-    assert [written.feed(piece) for piece in ("Hi ", '{"', "na", 'me": "l', 'a", ', "x")] == [
-        *("Hi ", "", "", "", '{"name": "la", '),
-        "x",
+    assert [written.feed(piece) for piece in ('{"', "na", 'me": "l', 'a", ', "x", CALL)] == [
+        *("", "", "", '{"name": "la", '),
+        *("x", CALL),
     ]
     assert WrittenCalls(()).feed(CALL) == CALL
 
@@ -118,11 +124,21 @@ def test_of_a_row_of_marks_little_is_held_back(mark: str) -> None:
     said = "".join(written.feed(letter) for letter in row)
 
     assert len(row) - len(said) < 100
-    assert set(written.feed(CALL)) <= set(mark)
-    assert len(written.calls) == 1
+    assert written.feed(CALL) == CALL
 
 
-def test_several_calls_are_all_made() -> None:
-    text = f'[{CALL}, {{"name": "look_up", "arguments": {{}}}}]'
+OTHER = '{"name": "look_up", "arguments": {}}'
 
+
+@pytest.mark.parametrize(
+    "text", [f"[{CALL}, {OTHER}]", f"{CALL}\n{OTHER}", f"<tool_call>{CALL}</tool_call>\n<tool_call>{OTHER}</tool_call>"]
+)
+def test_several_calls_are_all_made(text: str) -> None:
     assert split(text, 5) == ("", [("look", Q), ("look_up", {})])
+
+
+def test_of_several_calls_one_that_is_cut_off_is_refused() -> None:
+    said, calls = split(f"[{CALL}, {OTHER[:-4]}", 5)
+
+    assert (said, [name for name, _ in calls]) == ("", ["look", "look_up"])
+    assert calls[1][1] == {UNREADABLE: OTHER[:-4]}

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, cast
@@ -246,6 +247,21 @@ async def test_silence_ends_at_the_deadline(server: ModelServer) -> None:
         async with open_pydantic_ai_model("openai:local", waits) as model:
             with pytest.raises(ModelTimeout, match="the model openai:local took too long"):
                 await answer(model)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(429, FailureReason.LIMIT), (503, FailureReason.OTHER)])
+async def test_a_provider_that_asks_to_wait_for_too_long_is_not_called_slow(
+    server: ModelServer, status: int, reason: FailureReason
+) -> None:
+    server.answers(replace(refusal(status, SECRET), retry_after=50))
+    access = ModelConnection(base_url=server.url, first_token_timeout=timedelta(seconds=0.6))
+
+    async with open_pydantic_ai_model("openai:local", access) as model:
+        with pytest.raises(ModelFailed, match=rf"the model openai:local .* \({status}\)") as failed:
+            await answer(model)
+
+    assert failed.value.reason is reason
+    assert len(server.asked) == 1
 
 
 async def test_a_model_on_this_machine_may_begin_late_but_not_fall_silent(

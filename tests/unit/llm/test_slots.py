@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tenuto.errors import ModelFailed
+from tenuto.errors import ModelBusy, ModelFailed
 from tenuto.llm import (
     FallbackChain,
     Hang,
@@ -22,6 +22,7 @@ from tenuto.llm import (
 )
 from tenuto.llm.slots import Slots, SlottedModel
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
+from tenuto.ports import ChatModel
 from tests.patience import LONG, until
 from tests.talking import events_of
 
@@ -34,7 +35,7 @@ def opened(*scripts: Script, count: int = 1) -> tuple[ScriptedModel, SlottedMode
     return model, SlottedModel(model, Slots(count, quiet=0))
 
 
-def in_background(model: SlottedModel) -> asyncio.Task[tuple[str, ModelDone]]:
+def in_background(model: ChatModel) -> asyncio.Task[tuple[str, ModelDone]]:
     return asyncio.create_task(complete(model, "", "Title?", 10, LIMIT))
 
 
@@ -97,8 +98,11 @@ async def test_a_request_for_which_turns_leave_no_time_fails() -> None:
     turn = a_turn(slotted)
     await hang.reached.wait()
 
-    with pytest.raises(ModelFailed, match="was needed for turns"):
-        await in_background(slotted)
+    spare = ScriptedModel("A title of another provider")
+    for model in (slotted, FallbackChain([slotted, spare])):
+        with pytest.raises(ModelBusy, match="was needed for turns"):
+            await in_background(model)
+    assert spare.requests == []
     hang.release.set()
     await turn
 

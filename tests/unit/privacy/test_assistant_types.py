@@ -171,7 +171,7 @@ async def test_the_conversation_itself_keeps_to_the_policy() -> None:
 async def test_a_scan_finds_them_in_titles_and_traces(app: Tenuto) -> None:
     reply = await app.ask(ANN, "hello", assistant="goods")
     session = await app.sessions.get(ANN, reply.session_id)
-    await app.stores.backend.sessions.patch(session.scope, session.id, Changes(title=COMPLAINT))
+    await app.stores.unredacted.sessions.patch(session.scope, session.id, Changes(title=COMPLAINT))
     reports = [report async for report in app.privacy.scan(ANN, fix=True)]
     assert reports[-1].matches[Sink.TITLE] == {"ORDER_ID": 1, "ADDRESS": 1}
     assert NUMBER not in (await app.sessions.get(ANN, reply.session_id)).title

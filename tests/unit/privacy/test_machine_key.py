@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,21 @@ def test_a_damaged_secret_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureF
     assert first.derive("a") != second.derive("a")
     assert "unchecked" in caplog.text
     assert (tmp_path / "trace.key").read_bytes() == content
+
+
+@pytest.mark.parametrize("of_another_process", [None, b"x" * 32])
+def test_the_first_secret_is_kept_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_another_process: bytes | None
+) -> None:
+    def link(part: Path, path: Path) -> None:
+        if of_another_process is not None:
+            path.write_bytes(of_another_process)
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    first = MachineKey(tmp_path).name
+    kept = (tmp_path / "trace.key").read_bytes()
+
+    assert MachineKey(tmp_path).name == first
+    assert of_another_process in (None, kept)
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.key"]

@@ -408,7 +408,7 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
 async def test_the_state_of_an_application_changes_no_protected_key() -> None:
     """T17: a scan does, since it applies the privacy policy."""
     async with tenuto.open("memory://", privacy_board="redact") as app:
-        plain = tasks_over(app.stores.backend, utc_now)
+        plain = tasks_over(app.stores.unredacted, utc_now)
         task = await opened(plain, ANN)
         board = plain.board(ANN, task.id)
         await board.write("final_decision", "write to a@example.com", agent="decision-agent")

@@ -33,7 +33,7 @@ async def test_a_scan_is_due_once_in_its_interval_and_tells_counts_only(
     settings = Settings(store="memory://", privacy_scan_every=WEEK, retention=timedelta(days=30))
     async with open_app(settings, clock=fake_clock, run_upkeep=False) as app:
         session, _ = await app.sessions.create(ANN, None, None)
-        await app.stores.backend.sessions.patch(session.scope, session.id, Changes(title=f"Write to {MAIL}"))
+        await app.stores.unredacted.sessions.patch(session.scope, session.id, Changes(title=f"Write to {MAIL}"))
         scan, meters = app.scheduled_scan, Metrics()
         assert scan is not None
         meters.watch(app.stores, ModelCallLog(), scan=scan)

@@ -33,22 +33,20 @@ async def test_a_server_stands_behind_breaker_encryption_l1_and_journal(valkey: 
     settings = _settings(valkey, tmp_path, encryption=True, privacy_key=KEY)
     async with open_app(settings, run_upkeep=False) as app:
         stores = app.stores
-        journal, l1 = stores.journal, stores.cache
+        journal = stores.journal
 
         assert isinstance(journal, JournaledStore)
-        assert isinstance(l1, CachedStore)
-        assert journal.inner is l1
-        assert isinstance(l1.inner, EncryptedStore)
-        assert l1.inner.inner is stores.breaker
-        assert isinstance(stores.breaker, CircuitBreakerStore)
-        assert stores.breaker.inner is stores.backend
+        assert isinstance(journal.inner, CachedStore)
+        assert isinstance(journal.inner.inner, EncryptedStore)
+        assert isinstance(journal.inner.inner.inner, CircuitBreakerStore)
+        assert journal.inner.inner.inner.inner is stores.backend
         assert stores.writable_journal is journal
         assert not stores.unavailable
 
 
 async def test_a_breaker_can_be_switched_off(valkey: RedisServer, tmp_path: Path) -> None:
     async with open_app(_settings(valkey, tmp_path, breaker_failures=0), run_upkeep=False) as app:
-        assert app.stores.breaker is None
+        assert app.stores.circuit is None
         assert app.stores.journal is not None
 
 
@@ -61,7 +59,7 @@ async def test_who_only_reads_has_no_journal(valkey: RedisServer, tmp_path: Path
 async def test_a_file_has_neither_breaker_nor_journal(tmp_path: Path) -> None:
     settings = read_settings({}, store=f"sqlite:///{tmp_path}/s.db", journal=str(tmp_path / "none"))
     async with open_app(settings, run_upkeep=False) as app:
-        assert (app.stores.breaker, app.stores.journal, app.stores.unavailable) == (None, None, False)
+        assert (app.stores.circuit, app.stores.journal, app.stores.unavailable) == (None, None, False)
     assert not (tmp_path / "none").exists()
 
 

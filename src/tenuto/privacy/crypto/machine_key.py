@@ -5,6 +5,7 @@ It lies beside the journals and in no store: a reader of the database, or of a c
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import secrets
@@ -52,14 +53,35 @@ class MachineKey:
                     file.write(made)
                     file.flush()
                     os.fsync(file.fileno())
-                with suppress(FileExistsError):
-                    os.link(part, path)
+                _publish(part, path)
             finally:
                 part.unlink(missing_ok=True)
             return _read(path)
         except OSError:
             _log.warning("the key of the digests in traces cannot be kept: after a restart, parts are unchecked")
             return made
+
+
+def _publish(part: Path, path: Path) -> None:
+    """Give a whole file its name, unless another has it.
+
+    Raises:
+        OSError: the file system has neither hard links nor locks.
+    """
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        return
+    except OSError:
+        # FAT and some shared folders have no hard links, and a plain rename would replace the file of a process that
+        # reads it already.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if not path.exists():
+                part.rename(path)
+        finally:
+            os.close(folder)
 
 
 def _read(path: Path) -> bytes:

@@ -63,12 +63,14 @@ class RecordCache:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._trips: dict[bytes, list[Trip]] = {}
+        self._trips: dict[bytes, Trip] = {}
         self._losses = 0
         self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
         """Called with each record that this process has stored or, without one, removed; before its callers know."""
-        self.bytes = 0
+        self.held_bytes = 0
         """The approximate memory use."""
+        self.hits = self.misses = 0
+        """Reads that were answered from here, and that were not."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -114,17 +116,13 @@ class RecordCache:
     # Writing
 
     def start_trip(self, key: bytes) -> Trip:
-        """Track a call that is about to be sent."""
-        trip = Trip(key, self._losses if self._caught_up() else UNCONFIRMED)
-        self._trips.setdefault(key, []).append(trip)
+        """Track a call that is about to be sent; a record has one at a time."""
+        trip = self._trips[key] = Trip(key, self._losses if self._is_caught_up or self._caught_up() else UNCONFIRMED)
         return trip
 
     def end_trip(self, trip: Trip) -> None:
         """The call was answered, or failed."""
-        trips = self._trips[trip.key]
-        trips.remove(trip)
-        if not trips:
-            del self._trips[trip.key]
+        del self._trips[trip.key]
 
     def put(self, record: Record, trip: Trip) -> None:
         """Store a record that a call brought or wrote."""
@@ -141,19 +139,25 @@ class RecordCache:
         """Remove a record."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self.bytes -= entry.size
+            self.held_bytes -= entry.size
 
     def clear(self) -> None:
         """Remove all records."""
         self._entries.clear()
-        self.bytes = 0
+        self.held_bytes = 0
+
+    def is_news(self, key: bytes, revision: int) -> bool:
+        """Whether a record that the feed tells of is at another revision here; 0 if it was removed."""
+        entry = self._entries.get(key)
+        return entry is None or revision == 0 or revision > entry.record.revision
 
     def on_change(self, key: bytes | None, revision: int) -> None:
         """The feed tells that a record is at this revision, or removed (0); without a key that it lost track."""
         if key is None:
             self._losses += 1
             return
-        for trip in self._trips.get(key, ()):
+        trip = self._trips.get(key)
+        if trip is not None:
             trip.heard = max(trip.heard, revision)
             trip.removed = trip.removed or revision == 0
         entry = self._entries.get(key)
@@ -165,17 +169,18 @@ class RecordCache:
             entry.losses = UNCONFIRMED
 
     def _store(self, key: bytes, record: Record, losses: int) -> None:
-        old = self._entries.pop(key, None)
-        if old is not None:
-            self.bytes -= old.size
-        if old is not None and 0 <= record.revision - old.weighed_at < _WEIGH_EVERY:
-            size, weighed_at = old.size, old.weighed_at
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(record, losses, 0, -_WEIGH_EVERY)
         else:
-            size, weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
-        self._entries[key] = _Entry(_without_fetched(record), losses, size, weighed_at)
-        self.bytes += size
-        while len(self._entries) > self._max_sessions or (self.bytes > self._max_bytes and self._entries):
-            self.bytes -= self._entries.popitem(last=False)[1].size
+            self._entries.move_to_end(key)
+        entry.record, entry.losses = _without_fetched(record), losses
+        if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
+            self.held_bytes -= entry.size
+            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
+            self.held_bytes += entry.size
+        while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
+            self.held_bytes -= self._entries.popitem(last=False)[1].size
 
 
 def _without_fetched(record: Record) -> Record:

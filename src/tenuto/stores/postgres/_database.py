@@ -30,18 +30,7 @@ class Database:
         self.writer = secrets.token_hex(WRITER_LENGTH // 2)
 
     async def wait_for_caches(self, news: int) -> None:
-        """Wait until every cache has acknowledged a strict change. It is committed, so this must not raise."""
-        until = time.monotonic() + PATIENCE
-        pause = 0.001
-        while time.monotonic() < until:
-            try:
-                if (await self.link.row("SELECT heard_by_all($1) AS heard", news))["heard"]:
-                    return
-            except Unavailable as exc:
-                log.debug("could not check whether caches acknowledged a change: %s", exc)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 0.05)
-        log.warning("a cache did not acknowledge a change within %s s; it serves nothing until it does", PATIENCE)
+        await wait_for_caches(self.link, news)
 
     async def session(self, asked: Place, row: Row) -> Session:
         """The session in a row of an answer."""
@@ -75,3 +64,18 @@ class Database:
         )
         log.warning("a session could not be read and was set aside: record %d, %s", head["ref"], exc)
         return SessionCorrupt(head["id"])
+
+
+async def wait_for_caches(link: Link, news: int) -> None:
+    """Wait until every cache has acknowledged a strict change. It is committed, so this must not raise."""
+    until = time.monotonic() + PATIENCE
+    pause = 0.001
+    while time.monotonic() < until:
+        try:
+            if (await link.row("SELECT heard_by_all($1) AS heard", news))["heard"]:
+                return
+        except Unavailable as exc:
+            log.debug("could not check whether caches acknowledged a change: %s", exc)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    log.warning("a cache did not acknowledge a change within %s s; it serves nothing until it does", PATIENCE)

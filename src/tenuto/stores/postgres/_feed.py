@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeVar
 
 from tenuto.errors import TenutoError
 from tenuto.model.store_reports import Invalidation
@@ -28,7 +28,7 @@ from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
 log = logging.getLogger(__name__)
 
-OnInvalidate: TypeAlias = Callable[[Invalidation | None], None]
+News = TypeVar("News")
 
 PULSE: Final = 1.0
 """Seconds between two pings."""
@@ -42,14 +42,20 @@ _NEWS: Final = re.compile(r"(.{8})(?:!([0-9a-f]{8}))?((?:[0-9a-f]{32})+)")
 _RETRY: Final = 0.2
 
 
-class PostgresFeed:
-    """Listens while there are watchers."""
+class PostgresFeed(Generic[News]):
+    """Listens while there are watchers.
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, writer: str) -> None:
+    `parse` reads a notification: the number of a strict change or `None`, and what watchers are told; it raises
+    `ValueError` for one that is none of ours.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[Connection]], schema: str, parse: Callable[[str], tuple[int | None, News]]
+    ) -> None:
         self._connect = connect
         self._schema = schema
-        self._writer = writer
-        self._watchers: list[OnInvalidate] = []
+        self._parse = parse
+        self._watchers: list[Callable[[News | None], None]] = []
         self._listening: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._heard = float("-inf")
@@ -58,9 +64,9 @@ class PostgresFeed:
         self._strict = 0
 
     @asynccontextmanager
-    async def watch(self, on_invalidate: OnInvalidate) -> AsyncIterator[None]:
-        """Call `on_invalidate` with changes; waits until the first connection listens, or fails to."""
-        self._watchers.append(on_invalidate)
+    async def watch(self, on_change: Callable[[News | None], None]) -> AsyncIterator[None]:
+        """Call `on_change` with changes; waits until the first connection listens, or fails to."""
+        self._watchers.append(on_change)
         if self._listening is None:
             self._tried.clear()
             self._listening = asyncio.create_task(self._listen())
@@ -68,7 +74,7 @@ class PostgresFeed:
             await self._tried.wait()
             yield
         finally:
-            self._watchers.remove(on_invalidate)
+            self._watchers.remove(on_change)
             if not self._watchers:
                 self._heard = float("-inf")
                 listening, self._listening = self._listening, None
@@ -137,13 +143,13 @@ class PostgresFeed:
 
     def _on_notify(self, _connection: Any, _pid: int, _channel: str, message: object) -> None:
         try:
-            writer, strict, keys = parse_payload(str(message))
+            strict, news = self._parse(str(message))
         except ValueError:
             # Another program uses the channel.
             self._notify(None)
             return
         # Own changes too: a cancelled caller does not know that its write was committed.
-        self._notify(Invalidation(keys=tuple(keys), removed=strict is not None, local=writer == self._writer))
+        self._notify(news)
         if strict is not None:
             self._strict = strict
             self._awake.set()
@@ -154,14 +160,20 @@ class PostgresFeed:
         self._awake.set()
         self._notify(None)
 
-    def _notify(self, news: Invalidation | None) -> None:
-        for on_invalidate in self._watchers:
-            on_invalidate(news)
+    def _notify(self, news: News | None) -> None:
+        for on_change in self._watchers:
+            on_change(news)
 
 
 def payload(writer: str, ops: Iterable[Op]) -> str:
     """The notification of a batch, which the server sends if anything changed."""
     return writer + "".join({op[0].hex(): None for op in ops})
+
+
+def parse_invalidation(writer: str, message: str) -> tuple[int | None, Invalidation]:
+    """A notification as what a cache is told by the store that writes as `writer`. Raises `ValueError`."""
+    author, strict, keys = parse_payload(message)
+    return strict, Invalidation(keys=tuple(keys), removed=strict is not None, local=author == writer)
 
 
 def parse_payload(message: str) -> tuple[str, int | None, list[bytes]]:

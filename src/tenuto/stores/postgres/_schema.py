@@ -37,31 +37,34 @@ class Migration:
 
 
 @cache
-def migrations() -> tuple[Migration, ...]:
-    """All steps this release knows, in order."""
+def migrations(package: str = "tenuto.stores.postgres") -> tuple[Migration, ...]:
+    """All steps of a package that this release knows, in order."""
     found = []
-    for file in files("tenuto.stores.postgres").joinpath("migrations").iterdir():
+    for file in files(package).joinpath("migrations").iterdir():
         match = _NUMBERED.fullmatch(file.name)
         if match is not None:
             found.append(Migration(int(match[1]), match[2], file.read_text("utf-8")))
     return tuple(sorted(found, key=lambda migration: migration.number))
 
 
-async def migrate(connection: Connection, schema: str) -> None:
-    """Migrate the schema; refuses one of a later release, and one that no release has made.
+async def migrate(connection: Connection, schema: str, steps: tuple[Migration, ...] | None = None) -> None:
+    """Migrate the schema, by the steps of this package unless others are given.
+
+    A schema of a later release is refused, and one that no release has made.
 
     Raises:
         Unavailable: it is of a later release or of none, or the server refused a step.
         InvalidSetting: the schema's name or the database's encoding cannot be used.
     """
+    steps = steps or migrations()
     if not 1 <= len(schema.encode()) <= 63 or "\0" in schema:
         raise InvalidSetting("schema", "a Postgres name has 1 to 63 bytes")
     try:
         encoding = await connection.fetchval("SHOW server_encoding")
         if encoding != "UTF8":
             raise InvalidSetting("store", f"the database is encoded as {encoding}; tenuto needs UTF8")
-        if await _applied_number(connection, schema) < migrations()[-1].number:
-            await _apply_pending(connection, schema)
+        if await _applied_number(connection, schema, steps) < steps[-1].number:
+            await _apply_pending(connection, schema, steps)
     except DRIVER_ERRORS as exc:
         failed = fault(exc, sent=True)
         raise (
@@ -71,7 +74,7 @@ async def migrate(connection: Connection, schema: str) -> None:
         ) from exc
 
 
-async def _applied_number(connection: Connection, schema: str) -> int:
+async def _applied_number(connection: Connection, schema: str, steps: tuple[Migration, ...]) -> int:
     """The last step applied; 0 for an empty database."""
     table = f"{quote_identifier(schema)}.migrations"
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
@@ -81,33 +84,33 @@ async def _applied_number(connection: Connection, schema: str) -> int:
         f"SELECT number, to_jsonb(step) ->> 'digest' AS digest FROM {table} AS step ORDER BY number"  # noqa: S608
     )
     number: int = applied[-1]["number"] if applied else 0
-    known = migrations()[-1].number
+    known = steps[-1].number
     if number > known:
         raise Unavailable(
             STORE, f"was set up by a later release (schema {number}; this release knows {known}): upgrade tenuto"
         )
-    if [step["digest"] for step in applied] != [step.digest for step in migrations()[: len(applied)]]:
+    if [step["digest"] for step in applied] != [step.digest for step in steps[: len(applied)]]:
         raise Unavailable(
             STORE, "was set up by a version from before the first release: begin with a new schema or database"
         )
     return number
 
 
-async def _apply_pending(connection: Connection, schema: str) -> None:
+async def _apply_pending(connection: Connection, schema: str, steps: tuple[Migration, ...]) -> None:
     async with connection.transaction():
         await connection.execute(_LOCK, schema)
         # A role that may not create schemas can use an existing one.
         if await connection.fetchval("SELECT to_regnamespace($1)", quote_identifier(schema)) is None:
             await connection.execute(f"CREATE SCHEMA {quote_identifier(schema)}")
         await connection.execute(f"SET LOCAL search_path TO {quote_identifier(schema)}")
-        done = await _applied_number(connection, schema)
+        done = await _applied_number(connection, schema, steps)
         if not done:
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS migrations "
                 "(number int PRIMARY KEY, name text NOT NULL, digest text NOT NULL, "
                 "applied_at timestamptz NOT NULL DEFAULT now())"
             )
-        for migration in migrations()[done:]:
+        for migration in steps[done:]:
             await connection.execute(migration.sql)
             await connection.execute(
                 "INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 from tenuto.model.store_reports import DurabilityFinding
@@ -10,7 +11,7 @@ from tenuto.ports import Clock, utc_now
 from tenuto.stores.postgres._bulk import PostgresBulk
 from tenuto.stores.postgres._client import Link
 from tenuto.stores.postgres._database import Database
-from tenuto.stores.postgres._feed import PostgresFeed
+from tenuto.stores.postgres._feed import PostgresFeed, parse_invalidation
 from tenuto.stores.postgres._schema import migrate, warn_if_rls_bypassed
 from tenuto.stores.postgres._sessions import PostgresSessions, PostgresTraces
 from tenuto.stores.postgres._state import PostgresState
@@ -39,7 +40,7 @@ class PostgresStore:
         self.state = PostgresState(database)
         self.upkeep = PostgresUpkeep(database, self.state)
         self.bulk = PostgresBulk(database)
-        self.feed = PostgresFeed(link.connect, link.schema, database.writer)
+        self.feed = PostgresFeed(link.connect, link.schema, partial(parse_invalidation, database.writer))
 
     @classmethod
     async def open(

@@ -200,7 +200,7 @@ def is_current(db: sqlite3.Connection) -> bool:
     return version == FORMAT
 
 
-def migrate(db: sqlite3.Connection) -> None:
+def create(db: sqlite3.Connection) -> None:
     """Apply what is missing, in one transaction; the caller has begun it."""
     db.create_function("digest_id", 1, digest_id, deterministic=True)
     done = max(_pragma(db, "user_version"), UNRELEASED)

@@ -215,7 +215,7 @@ async def test_a_sign_of_life_counts_from_when_it_was_asked_for(monkeypatch: pyt
 
     monkeypatch.setattr(_feed, "PULSE", 0)
     monkeypatch.setattr(_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    feed = PostgresFeed(unused, "tenuto", "writer00")
+    feed = PostgresFeed(unused, "tenuto", lambda _: (None, None))
 
     await ping_postgres(feed, ReadLate())
 

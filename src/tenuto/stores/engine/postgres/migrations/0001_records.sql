@@ -1,0 +1,525 @@
+-- Records, and the functions that are called for them. Times are microseconds since 1970; keys are digests. What a head,
+-- a profile or an entry says is decided above: here are bytes, a revision to compare, and columns to find by.
+
+-- A record that was set aside as unreadable has no key; a new record of the same key may stand beside it.
+--
+-- A commit changes the columns up to `head` and none that an index holds: so the indexes are spared, and of the new row
+-- only what differs is written to the log. `due` is a deadline that lags behind by up to an hour, to that end.
+CREATE TABLE records (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    revision   bigint NOT NULL,
+    deadline   bigint,
+    sessions   bigint NOT NULL,
+    messages   bigint NOT NULL,
+    tokens     bigint NOT NULL,
+    cost_nanos bigint NOT NULL,
+    head       bytea NOT NULL,
+    due        bigint,
+    listed_at  bigint NOT NULL,
+    key        bytea,
+    space      bytea NOT NULL,
+    owner      bytea NOT NULL,
+    kind       text NOT NULL,
+    status     text NOT NULL,
+    drawer     bytea NOT NULL,
+    namespace  text NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    title      text NOT NULL,
+    scope      bytea,
+    profile    bytea NOT NULL,
+    aside      bytea
+) WITH (fillfactor = 60);
+
+CREATE UNIQUE INDEX records_key ON records (key);
+CREATE INDEX records_of_site ON records (space, kind, listed_at, key);
+CREATE INDEX records_of_owner ON records (owner, kind, listed_at, key);
+CREATE INDEX records_due ON records (due) WHERE due IS NOT NULL;
+-- A name may be longer than an entry of an index.
+CREATE INDEX records_place ON records (space, owner, drawer, left(name, 200)) WHERE kind = 'value';
+
+CREATE TABLE entries (
+    record bigint NOT NULL,
+    number bigint NOT NULL,
+    part   "char" NOT NULL,
+    space  bytea NOT NULL,
+    body   bytea NOT NULL,
+    PRIMARY KEY (record, part, number)
+);
+
+-- ANALYZE keeps samples of columns in the catalogue, where they outlive their rows: none of what users said or are called.
+ALTER TABLE records ALTER head SET STATISTICS 0, ALTER profile SET STATISTICS 0, ALTER scope SET STATISTICS 0,
+    ALTER title SET STATISTICS 0, ALTER name SET STATISTICS 0, ALTER namespace SET STATISTICS 0;
+ALTER TABLE entries ALTER body SET STATISTICS 0;
+ALTER INDEX records_place ALTER COLUMN 4 SET STATISTICS 0;
+
+-- The second wall between tenants: a row is visible only while the transaction names its space, whatever a statement asks
+-- for; the tables' owner is bound as well. IS NOT DISTINCT FROM is `=` that no index is used for: rows are looked up by
+-- their keys, and the wall only checks. The name 'lookup' shows records of all spaces, to find the space of a key and
+-- what is due; it shows no entries, and nothing can be changed by it.
+ALTER TABLE records ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE entries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY own_space ON records USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
+CREATE POLICY own_space ON entries USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
+CREATE POLICY lookup ON records FOR SELECT USING (current_setting('tenuto.space', true) = 'lookup');
+
+-- Names the space of what follows in this transaction; null names none. Assigned and not performed, it costs a fifth.
+CREATE FUNCTION enter(a_space bytea) RETURNS text LANGUAGE sql AS $$
+    SELECT set_config('tenuto.space', coalesce(a_space::text, ''), true)
+$$;
+
+-- The space of each key in order; null where there is no record. A subquery is a search in the index whatever the planner
+-- thinks of the table.
+CREATE FUNCTION spaces_of(keys bytea[]) RETURNS bytea[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text := set_config('tenuto.space', 'lookup', true);
+BEGIN
+    RETURN ARRAY(
+        SELECT (SELECT space FROM records WHERE records.key = given.key)
+          FROM unnest(keys) WITH ORDINALITY AS given (key, nth) ORDER BY given.nth
+    );
+END
+$$;
+
+-- Feeds. A notification is the number of a strict change, if there was one, and (key, revision) of each change, 24 bytes.
+-- It is one for a batch where possible: each NOTIFY takes a lock of the whole database until its commit.
+
+CREATE SEQUENCE strict_changes AS int CYCLE;
+
+-- The number of a strict change. Changes are told in the order of their numbers: the lock is held until the commit.
+CREATE FUNCTION next_strict() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('tenuto strict changes'), hashtext(current_schema()));
+    RETURN nextval('strict_changes');
+END
+$$;
+
+CREATE FUNCTION announce(news bytea, strict_number int DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- A payload has less than 8000 bytes.
+    FOR start IN 1..length(news) BY 5400 LOOP
+        PERFORM pg_notify(
+            current_schema(), coalesce(to_hex(strict_number), '') || '!' || encode(substr(news, start, 5400), 'base64')
+        );
+    END LOOP;
+END
+$$;
+
+-- A listener confirms by a lock on the number of the last strict change that it has heard of; the lock ends with its
+-- connection. A new listener begins at the last number, with no change in between.
+CREATE FUNCTION vouch() RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    heard int;
+BEGIN
+    PERFORM set_config('application_name', 'tenuto listener', false);
+    PERFORM pg_advisory_xact_lock(hashtext('tenuto strict changes'), hashtext(current_schema()));
+    SELECT CASE WHEN is_called THEN last_value ELSE 0 END INTO heard FROM strict_changes;
+    PERFORM pg_advisory_lock_shared(hashtext('tenuto listeners ' || current_schema()), heard);
+    RETURN heard;
+END
+$$;
+
+CREATE FUNCTION vouch_on(heard int, before int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_lock_shared(hashtext('tenuto listeners ' || current_schema()), heard);
+    PERFORM pg_advisory_unlock_shared(hashtext('tenuto listeners ' || current_schema()), before);
+END
+$$;
+
+CREATE FUNCTION heard_by_all(strict_number int) RETURNS boolean LANGUAGE sql AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM pg_locks
+         WHERE locktype = 'advisory' AND granted AND objid::bigint < strict_number AND objsubid = 2
+           AND classid = hashtext('tenuto listeners ' || current_schema())::oid
+           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    )
+$$;
+
+-- Reading one record.
+
+-- A record with its newest messages, newest first, and what is beside it. Where there is none, `revision` is null. `source_changed` is
+-- of a refused copy; in the row number 0 `revision` is the number of a strict change.
+CREATE TYPE standing AS (
+    nth bigint, key bytea, revision bigint, head bytea, profile bytea, deadline bigint,
+    numbers bigint[], bodies bytea[], beside_parts "char"[], beside_numbers bigint[], beside_bodies bytea[],
+    source_changed boolean
+);
+
+-- The record of each key: at most `tail` messages beyond number `message`, pages of keys beyond `page`. Of one moment.
+CREATE FUNCTION load_records(keys bytea[], nths bigint[], tails bigint[], messages bigint[], pages bigint[])
+RETURNS SETOF standing LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
+    spaces bytea[] := spaces_of(keys);
+    a_space bytea;
+BEGIN
+    FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) LOOP
+        entered := enter(a_space);
+        RETURN QUERY
+        SELECT given.nth, given.key, records.revision, records.head, records.profile, records.deadline,
+               newest.numbers, newest.bodies, beside.parts, beside.numbers, beside.bodies, false
+          FROM unnest(keys, nths, spaces, tails, messages, pages) AS given (key, nth, space, tail, message, page)
+          LEFT JOIN LATERAL (SELECT * FROM records WHERE records.key = given.key LIMIT 1) records ON true
+          LEFT JOIN LATERAL (
+              SELECT array_agg(its.number) AS numbers, array_agg(its.body) AS bodies
+                FROM (
+                    SELECT number, body FROM entries
+                     WHERE entries.record = records.id AND part = 'm' AND number > given.message
+                     ORDER BY number DESC LIMIT given.tail
+                ) its
+          ) newest ON true
+          LEFT JOIN LATERAL (
+              SELECT array_agg(its.part) AS parts, array_agg(its.number) AS numbers, array_agg(its.body) AS bodies
+                FROM (
+                    SELECT part, number, body FROM entries
+                     WHERE entries.record = records.id AND part = 'k' AND number > given.page
+                    UNION ALL
+                    SELECT part, number, body FROM entries WHERE entries.record = records.id AND part = 'p'
+                     ORDER BY part, number
+                ) its
+          ) beside ON true
+         WHERE given.space IS NOT DISTINCT FROM a_space;
+    END LOOP;
+END
+$$;
+
+-- Entries of a part from `first` to `last`: the oldest in order, or with a negative `most` the newest, newest first.
+CREATE FUNCTION page_entries(a_key bytea, a_part text, first bigint, last bigint, most bigint)
+RETURNS TABLE (revision bigint, numbers bigint[], bodies bytea[]) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
+BEGIN
+    entered := enter((spaces_of(ARRAY[a_key]))[1]);
+    RETURN QUERY
+    SELECT records.revision, page.numbers, page.bodies
+      FROM records CROSS JOIN LATERAL (
+          SELECT array_agg(its.number) AS numbers, array_agg(its.body) AS bodies
+            FROM (
+                (SELECT number, body FROM entries
+                  WHERE entries.record = records.id AND part = a_part::"char" AND number BETWEEN first AND last
+                  ORDER BY number LIMIT greatest(most, 0))
+                UNION ALL
+                (SELECT number, body FROM entries
+                  WHERE entries.record = records.id AND part = a_part::"char" AND number BETWEEN first AND last
+                  ORDER BY number DESC LIMIT greatest(-most, 0))
+            ) its
+      ) page
+     WHERE records.key = a_key;
+END
+$$;
+
+-- Commits. Rows are locked in order of (space, key), so that two batches do not wait for each other in a circle.
+
+-- The deadline by which a record is found: moved only where it is an hour behind, or ahead.
+CREATE FUNCTION lag_behind(due bigint, deadline bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN due <= deadline AND deadline <= due + 3600000000 THEN due ELSE deadline END
+$$;
+
+-- The usual commit: a new head, and entries. Each change is made for itself; what is refused comes back as what stands
+-- instead. Changes are sorted by key; `nths` are the changes that entries belong to, `parts` a letter for each. Deadline -1 leaves it as it is.
+CREATE FUNCTION commit_heads(
+    keys bytea[], heads bytea[], expected bigint[], revisions bigint[], deadlines bigint[],
+    sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
+    tails bigint[], known_messages bigint[], known_pages bigint[],
+    nths bigint[], parts text, numbers bigint[], bodies bytea[]
+) RETURNS SETOF standing LANGUAGE plpgsql AS $$
+DECLARE
+    entered text;
+    spaces bytea[] := spaces_of(keys);
+    a_space bytea;
+    done bigint[] := '{}';
+    news bytea := '';
+    some_done bigint[];
+    some_news bytea;
+BEGIN
+    FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) WHERE space IS NOT NULL ORDER BY 1 LOOP
+        entered := enter(a_space);
+        WITH changed AS (
+            UPDATE records SET
+                revision = given.revision, head = given.head, sessions = given.sessions, messages = given.messages,
+                tokens = given.tokens, cost_nanos = given.cost_nanos,
+                deadline = CASE WHEN given.deadline = -1 THEN records.deadline ELSE given.deadline END,
+                due = CASE WHEN given.deadline = -1 THEN due ELSE lag_behind(due, given.deadline) END
+              FROM unnest(
+                  keys, spaces, expected, revisions, heads, deadlines, sessions_of, messages_of, tokens_of, costs_of
+              ) WITH ORDINALITY AS given (
+                  key, space, expected, revision, head, deadline, sessions, messages, tokens, cost_nanos, nth
+              )
+             WHERE given.space = a_space AND records.key = given.key AND records.revision = given.expected
+            RETURNING records.id, given.nth, records.key, records.revision
+        ), put AS (
+            INSERT INTO entries (record, number, part, space, body)
+            SELECT changed.id, its.number, its.part::"char", a_space, its.body
+              FROM unnest(nths, string_to_array(parts, NULL), numbers, bodies) AS its (nth, part, number, body)
+              JOIN changed ON changed.nth = its.nth
+            ON CONFLICT ON CONSTRAINT entries_pkey DO UPDATE SET body = excluded.body
+        )
+        SELECT array_agg(nth), string_agg(key || int8send(revision), '') INTO some_done, some_news FROM changed;
+        done := done || some_done;
+        news := news || coalesce(some_news, '');
+    END LOOP;
+    IF news <> '' THEN
+        PERFORM pg_notify(current_schema(), '!' || encode(news, 'base64'));
+    END IF;
+    IF cardinality(done) < cardinality(keys) THEN
+        RETURN QUERY SELECT its.* FROM (
+            SELECT array_agg(nth) AS nths, array_agg(key) AS keys, array_agg(tail) AS tails,
+                   array_agg(message) AS messages, array_agg(page) AS pages
+              FROM unnest(keys, tails, known_messages, known_pages) WITH ORDINALITY AS given (key, tail, message, page, nth)
+             WHERE nth <> ALL (done)
+        ) refused, load_records(refused.keys, refused.nths, refused.tails, refused.messages, refused.pages) its;
+    END IF;
+END
+$$;
+
+-- All other commits. Changes of one `batch` are made together or not at all.
+
+CREATE TYPE record_index AS (
+    space bytea, owner bytea, kind text, scope bytea, listed_at bigint, status text, title text, drawer bytea,
+    namespace text, name text
+);
+
+CREATE TYPE entry_drop AS (part text, first bigint, last bigint, spared bigint[]);
+
+CREATE TYPE record_change AS (
+    batch int, key bytea, expected bigint, revision bigint, action text, head bytea, profile bytea, deadline bigint,
+    index record_index, sessions bigint, messages bigint, tokens bigint, cost_nanos bigint, replaces boolean,
+    drops entry_drop[], source bytea, source_revision bigint, source_through bigint,
+    parts text[], numbers bigint[], bodies bytea[], strict boolean, tail bigint, known_message bigint, known_page bigint
+);
+
+-- Writes the columns of a record, and returns its id. A record of the key made meanwhile violates the unique index.
+CREATE FUNCTION write_columns(row_id bigint, change record_change) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    place record_index := change.index;
+BEGIN
+    IF row_id IS NULL THEN
+        INSERT INTO records (
+            revision, deadline, sessions, messages, tokens, cost_nanos, head, due, listed_at,
+            key, space, owner, kind, status, drawer, namespace, name, title, scope, profile
+        ) VALUES (
+            change.revision, nullif(change.deadline, -1), change.sessions, change.messages, change.tokens,
+            change.cost_nanos, change.head, nullif(change.deadline, -1), place.listed_at,
+            change.key, place.space, place.owner, place.kind, place.status, place.drawer, place.namespace, place.name,
+            place.title, place.scope, coalesce(change.profile, '')
+        ) RETURNING id INTO row_id;
+    ELSE
+        UPDATE records SET
+            revision = change.revision, head = change.head, sessions = change.sessions, messages = change.messages,
+            tokens = change.tokens, cost_nanos = change.cost_nanos, profile = coalesce(change.profile, profile),
+            deadline = CASE WHEN change.deadline = -1 THEN deadline ELSE change.deadline END,
+            due = CASE WHEN change.deadline = -1 THEN due ELSE lag_behind(due, change.deadline) END,
+            owner = coalesce(place.owner, owner), listed_at = coalesce(place.listed_at, listed_at),
+            status = coalesce(place.status, status), title = coalesce(place.title, title),
+            drawer = coalesce(place.drawer, drawer), namespace = coalesce(place.namespace, namespace),
+            name = coalesce(place.name, name), scope = CASE WHEN place.owner IS NULL THEN scope ELSE place.scope END
+         WHERE id = row_id;
+    END IF;
+    RETURN row_id;
+END
+$$;
+
+-- Makes one change: its revision was compared, and its row is locked.
+CREATE FUNCTION make_change(change record_change, a_space bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    row_id bigint := (SELECT id FROM records WHERE key = change.key);
+    its entry_drop;
+BEGIN
+    IF change.action = 'set aside' THEN
+        UPDATE records SET key = NULL, aside = key, deadline = NULL, due = NULL WHERE id = row_id;
+        RETURN;
+    ELSIF change.action = 'remove' OR change.replaces THEN
+        DELETE FROM entries WHERE entries.record = row_id;
+    END IF;
+    IF change.action = 'remove' THEN
+        DELETE FROM records WHERE id = row_id;
+        RETURN;
+    END IF;
+    row_id := write_columns(row_id, change);
+    FOREACH its IN ARRAY change.drops LOOP
+        DELETE FROM entries
+         WHERE entries.record = row_id AND part = its.part::"char" AND number BETWEEN its.first AND its.last
+           AND number <> ALL (its.spared);
+    END LOOP;
+    IF change.source IS NOT NULL THEN
+        INSERT INTO entries (record, number, part, space, body)
+        SELECT row_id, number, part, a_space, body FROM entries
+         WHERE entries.record = (SELECT id FROM records WHERE key = change.source)
+           AND part = 'm' AND number <= change.source_through;
+    END IF;
+    INSERT INTO entries (record, number, part, space, body)
+    SELECT row_id, put.number, put.part::"char", a_space, put.body
+      FROM unnest(change.parts, change.numbers, change.bodies) AS put (part, number, body)
+    ON CONFLICT ON CONSTRAINT entries_pkey DO UPDATE SET body = excluded.body;
+END
+$$;
+
+-- Changes of a batch stand one after the other.
+CREATE FUNCTION commit_changes(changes record_change[]) RETURNS SETOF standing LANGUAGE plpgsql AS $$
+DECLARE
+    entered text;
+    spaces bytea[];
+    a_space bytea;
+    some_keys bytea[];
+    low int;
+    high int;
+    fits boolean;
+    moved boolean;
+    hides boolean;
+    change record_change;
+    is_strict boolean := false;
+    strict_number int;
+    news bytea := '';
+    refused int[] := '{}';
+    with_moved_source int[] := '{}';
+BEGIN
+    spaces := spaces_of(ARRAY(SELECT its.key FROM unnest(changes) WITH ORDINALITY AS its ORDER BY its.ordinality));
+    spaces := ARRAY(
+        SELECT coalesce(spaces[its.ordinality], (its.index).space)
+          FROM unnest(changes) WITH ORDINALITY AS its ORDER BY its.ordinality
+    );
+    FOR a_space, some_keys IN
+        SELECT spaces[its.ordinality], array_agg(wanted.key)
+          FROM unnest(changes) WITH ORDINALITY AS its
+         CROSS JOIN unnest(ARRAY[CASE WHEN its.expected > 0 THEN its.key END, its.source]) AS wanted (key)
+         WHERE wanted.key IS NOT NULL AND spaces[its.ordinality] IS NOT NULL
+         GROUP BY 1 ORDER BY 1
+    LOOP
+        entered := enter(a_space);
+        PERFORM FROM records WHERE key = ANY (some_keys) ORDER BY key FOR UPDATE;
+    END LOOP;
+    FOR low, high IN
+        SELECT min(its.ordinality), max(its.ordinality)
+          FROM unnest(changes) WITH ORDINALITY AS its GROUP BY its.batch ORDER BY 1
+    LOOP
+        entered := enter(spaces[low]);
+        SELECT bool_and(coalesce(old.revision, 0) = its.expected),
+               bool_or(its.source IS NOT NULL AND source.revision IS DISTINCT FROM its.source_revision),
+               bool_or(its.strict AND old.kind = 'session')
+          INTO fits, moved, hides
+          FROM unnest(changes[low:high]) AS its
+          LEFT JOIN LATERAL (SELECT revision, kind FROM records WHERE key = its.key LIMIT 1) old ON true
+          LEFT JOIN LATERAL (SELECT revision FROM records WHERE key = its.source LIMIT 1) source ON true;
+        IF fits AND NOT moved THEN
+            BEGIN
+                FOREACH change IN ARRAY changes[low:high] LOOP
+                    PERFORM make_change(change, spaces[low]);
+                END LOOP;
+            EXCEPTION WHEN unique_violation THEN
+                fits := false;  -- Another batch has made a record of a key that was free.
+            END;
+        END IF;
+        IF NOT fits OR moved THEN
+            refused := refused || ARRAY(SELECT generate_series(low, high));
+            with_moved_source := with_moved_source || CASE WHEN moved THEN low END;
+            CONTINUE;
+        END IF;
+        is_strict := is_strict OR coalesce(hides, false);
+        FOREACH change IN ARRAY changes[low:high] LOOP
+            news := news || CASE WHEN change.replaces THEN change.key || int8send(0) ELSE '' END || change.key
+                || int8send(CASE WHEN change.action = 'write' THEN change.revision ELSE 0 END);
+        END LOOP;
+    END LOOP;
+    IF is_strict THEN
+        strict_number := next_strict();
+        RETURN QUERY SELECT (ROW(0, NULL, strict_number, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::standing).*;
+    END IF;
+    PERFORM announce(news, strict_number);
+    IF refused <> '{}' THEN
+        RETURN QUERY
+        SELECT found.nth, found.key, found.revision, found.head, found.profile, found.deadline, found.numbers,
+               found.bodies, found.beside_parts, found.beside_numbers, found.beside_bodies,
+               found.nth = ANY (with_moved_source)
+          FROM (
+              SELECT array_agg(its.ordinality) AS nths, array_agg(its.key) AS keys, array_agg(its.tail) AS tails,
+                     array_agg(its.known_message) AS messages, array_agg(its.known_page) AS pages
+                FROM unnest(changes) WITH ORDINALITY AS its WHERE its.ordinality = ANY (refused)
+          ) wanted, load_records(wanted.keys, wanted.nths, wanted.tails, wanted.messages, wanted.pages) found;
+    END IF;
+END
+$$;
+
+-- Moves deadlines forwards; what has none keeps none.
+CREATE FUNCTION touch_records(keys bytea[], deadlines bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    entered text;
+    spaces bytea[] := spaces_of(keys);
+    a_space bytea;
+BEGIN
+    FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) WHERE space IS NOT NULL ORDER BY 1 LOOP
+        entered := enter(a_space);
+        UPDATE records SET deadline = given.deadline FROM unnest(keys, spaces, deadlines) AS given (key, space, deadline)
+         WHERE given.space = a_space AND records.key = given.key AND records.deadline < given.deadline;
+    END LOOP;
+END
+$$;
+
+-- Many records.
+
+CREATE TYPE record_query AS (
+    space bytea, owner bytea, drawer bytea, status text, title text, due bigint,
+    behind bigint, behind_key bytea, behind_owner bytea, behind_drawer bytea, behind_name text, size bigint
+);
+
+-- Records by conditions on the fields of `$1`, in an order, of one space or of all. Planned for each call, with the values
+-- it is called with: which index serves depends on them.
+CREATE FUNCTION find_records(query record_query, conditions text, sorting text) RETURNS SETOF records
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
+BEGIN
+    entered := CASE WHEN query.space IS NULL THEN set_config('tenuto.space', 'lookup', true) ELSE enter(query.space) END;
+    RETURN QUERY EXECUTE format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
+END
+$$;
+
+CREATE FUNCTION sum_records(a_space bytea, an_owner bytea, now bigint)
+RETURNS TABLE (sessions bigint, messages bigint, tokens bigint, cost_nanos bigint) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
+BEGIN
+    entered := enter(a_space);
+    RETURN QUERY EXECUTE
+        'SELECT coalesce(sum(sessions), 0)::bigint, coalesce(sum(messages), 0)::bigint, coalesce(sum(tokens), 0)::bigint, '
+        'coalesce(sum(cost_nanos), 0)::bigint FROM records WHERE kind = ''session'' AND key IS NOT NULL '
+        'AND (deadline IS NULL OR deadline > $3) AND '
+        || CASE WHEN an_owner IS NULL THEN 'space = $1' ELSE 'space = $1 AND owner = $2' END
+        USING a_space, an_owner, now;
+END
+$$;
+
+-- The scope of one record of each space behind one, in order of their keys: each is one step in an index.
+CREATE FUNCTION list_scopes(behind bytea, size bigint) RETURNS SETOF bytea LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
+    a_scope bytea;
+BEGIN
+    entered := set_config('tenuto.space', 'lookup', true);
+    FOR nth IN 1..size LOOP
+        SELECT space, scope INTO behind, a_scope FROM records
+         WHERE space > behind AND scope IS NOT NULL AND key IS NOT NULL ORDER BY space LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        RETURN NEXT a_scope;
+    END LOOP;
+END
+$$;
+
+-- Removes the records of an owner that were set aside, and counts them.
+CREATE FUNCTION forget_aside(an_owner bytea)
+RETURNS TABLE (records bigint, messages bigint, traces bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    entered text;
+    a_space bytea;
+BEGIN
+    entered := set_config('tenuto.space', 'lookup', true);
+    SELECT records.space INTO a_space FROM records WHERE owner = an_owner AND aside IS NOT NULL LIMIT 1;
+    entered := enter(a_space);
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM records WHERE owner = an_owner AND aside IS NOT NULL RETURNING id, records.messages
+    ), lost AS (
+        DELETE FROM entries USING gone WHERE entries.record = gone.id RETURNING part
+    )
+    SELECT (SELECT count(*) FROM gone), (SELECT coalesce(sum(gone.messages), 0)::bigint FROM gone),
+           (SELECT count(*) FROM lost WHERE part = 't');
+END
+$$;

@@ -1,0 +1,232 @@
+"""Changes as arguments of the server's functions, and its rows as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from tenuto.model import Scope, Status
+from tenuto.model.stored import (
+    Action,
+    Drop,
+    Entry,
+    FoundRecord,
+    IndexColumns,
+    Kind,
+    Part,
+    RecordChange,
+    StoredRecord,
+    Totals,
+)
+from tenuto.stores.postgres._client import Row
+
+# Deadlines are later than 1970.
+_STAYS: Final = -1
+STRICT_NTH: Final = 0
+"""The number of the row that tells the number of a strict change."""
+
+
+class Standing(NamedTuple):
+    """What the server says of a change that it refused, or of a key that was loaded."""
+
+    record: StoredRecord | None
+    source_changed: bool
+
+
+def is_plain(change: RecordChange) -> bool:
+    """Whether a change is the usual one: another head, and entries that are new or written over."""
+    return not (
+        change.action is not Action.WRITE
+        or change.if_revision == 0
+        or change.profile is not None
+        or change.index is not None
+        or change.drops
+        or change.replaces
+        or change.copies is not None
+        or _rewrites(change)
+    )
+
+
+def head_arguments(changes: Sequence[RecordChange]) -> tuple[Any, ...]:
+    """The arguments of `commit_heads`."""
+    keys, heads, *numbers = zip(
+        *[
+            (
+                change.key,
+                change.head,
+                change.if_revision,
+                change.revision,
+                "NULL" if change.deadline is None else _deadline(change),
+                change.totals.sessions,
+                change.totals.messages,
+                change.totals.tokens,
+                change.totals.cost_nanos,
+                change.tail,
+                change.known.message,
+                change.known.page,
+            )
+            for change in changes
+        ],
+        strict=True,
+    )
+    puts = [(nth, put) for nth, change in enumerate(changes, 1) for put in change.puts]
+    return (
+        keys,
+        heads,
+        *map(to_literal, numbers),
+        to_literal([nth for nth, _ in puts]),
+        "".join([put.part for _, put in puts]),
+        to_literal([put.number for _, put in puts]),
+        [put.body for _, put in puts],
+    )
+
+
+def to_literal(numbers: Iterable[object]) -> str:
+    """An array of numbers as text: the driver takes five times as long for an array in binary form."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def change_argument(batch: int, change: RecordChange) -> tuple[Any, ...]:
+    """A `record_change`."""
+    index, copies, totals = change.index, change.copies, change.totals
+    return (
+        batch,
+        change.key,
+        change.if_revision,
+        change.revision,
+        change.action,
+        change.head,
+        change.profile,
+        _deadline(change),
+        None if index is None else _index_argument(index),
+        totals.sessions,
+        totals.messages,
+        totals.tokens,
+        totals.cost_nanos,
+        change.replaces,
+        [(drop.part, drop.first, drop.last, drop.keep) for drop in change.drops],
+        None if copies is None else copies.source,
+        None if copies is None else copies.revision,
+        None if copies is None else copies.through,
+        [put.part for put in change.puts],
+        [put.number for put in change.puts],
+        [put.body for put in change.puts],
+        is_strict(change),
+        change.tail,
+        change.known.message,
+        change.known.page,
+    )
+
+
+def _deadline(change: RecordChange) -> int | None:
+    deadline = change.deadline
+    return _STAYS if deadline is UNSET else deadline
+
+
+def _rewrites(change: RecordChange) -> bool:
+    """Whether messages that the caller knew are written over."""
+    return any(put.part is Part.MESSAGES and put.number <= change.known.message for put in change.puts)
+
+
+def is_strict(change: RecordChange) -> bool:
+    """Whether a change takes back what was said: no cache may serve it once the commit is acknowledged."""
+    return (
+        change.action is not Action.WRITE
+        or change.replaces
+        or any(drop.part is Part.MESSAGES and not _is_eviction(drop, change) for drop in change.drops)
+        or _rewrites(change)
+    )
+
+
+def _is_eviction(drop: Drop, change: RecordChange) -> bool:
+    """Whether a drop makes room for newer messages, which stay."""
+    return drop.first <= 0 and not drop.keep and drop.last < change.known.message
+
+
+def _index_argument(index: IndexColumns) -> tuple[Any, ...]:
+    return (
+        index.space,
+        index.owner,
+        index.kind,
+        None if index.scope is None else encode_scope(index.scope),
+        index.listed_at,
+        index.status,
+        index.title,
+        index.drawer,
+        index.namespace,
+        index.name,
+    )
+
+
+@lru_cache(maxsize=4096)
+def encode_scope(scope: Scope) -> bytes:
+    """A scope as bytes."""
+    return msgspec.msgpack.encode(scope)
+
+
+@lru_cache(maxsize=4096)
+def decode_scope(raw: bytes) -> Scope:
+    """A scope of bytes."""
+    return msgspec.msgpack.decode(raw, type=Scope)
+
+
+def to_standing(row: Row) -> Standing:
+    """A `standing`."""
+    _, key, revision, head, profile, deadline, numbers, bodies, *beside, source_changed = row
+    if revision is None:
+        return Standing(None, source_changed)
+    parts, beside_numbers, beside_bodies = beside
+    record = StoredRecord(
+        key=key,
+        revision=revision,
+        head=head,
+        profile=profile,
+        deadline=deadline,
+        entries=tuple(
+            [
+                Entry(part=Part(part.decode()), number=number, body=body)
+                for part, number, body in zip(parts or (), beside_numbers or (), beside_bodies or (), strict=True)
+            ]
+        ),
+        messages=to_entries(Part.MESSAGES, numbers, bodies)[::-1],
+    )
+    return Standing(record, source_changed)
+
+
+def to_entries(part: Part, numbers: Iterable[int] | None, bodies: Iterable[bytes] | None) -> tuple[Entry, ...]:
+    """Entries of two columns of arrays, which are null where there are none."""
+    pairs = zip(numbers or (), bodies or (), strict=True)
+    return tuple([Entry(part=part, number=number, body=body) for number, body in pairs])
+
+
+def to_found(row: Row) -> FoundRecord:
+    """A row of `records`."""
+    scope = row["scope"]
+    return FoundRecord(
+        record=StoredRecord(
+            key=row["key"] or row["aside"],
+            revision=row["revision"],
+            head=row["head"],
+            profile=row["profile"],
+            deadline=row["deadline"],
+        ),
+        index=IndexColumns(
+            space=row["space"],
+            owner=row["owner"],
+            kind=Kind(row["kind"]),
+            scope=None if scope is None else decode_scope(scope),
+            listed_at=row["listed_at"],
+            status=Status(row["status"]),
+            title=row["title"],
+            drawer=row["drawer"],
+            namespace=row["namespace"],
+            name=row["name"],
+        ),
+        totals=Totals(
+            sessions=row["sessions"], messages=row["messages"], tokens=row["tokens"], cost_nanos=row["cost_nanos"]
+        ),
+    )

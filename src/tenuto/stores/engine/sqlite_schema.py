@@ -1,0 +1,73 @@
+"""The tables of a SQLite file, and what is refused as not ours."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from tenuto.errors import InvalidSetting
+
+# "tnto" tells our files from other programs' databases, "tnut" those made before the first release.
+APPLICATION_ID: Final = 0x746E746F
+_UNRELEASED: Final = 0x746E7574
+FORMAT: Final = 1
+
+_STATEMENTS: Final = (
+    """
+    CREATE TABLE record (
+        id INTEGER PRIMARY KEY, key BLOB UNIQUE, profile BLOB NOT NULL, due INTEGER, space BLOB NOT NULL,
+        owner BLOB NOT NULL, kind TEXT NOT NULL, scope BLOB, listed_at INTEGER NOT NULL, status TEXT NOT NULL,
+        title TEXT NOT NULL, drawer BLOB NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, aside BLOB
+    )
+    """,
+    # What each commit writes, apart from the columns that seldom change: a row of its own is short.
+    """
+    CREATE TABLE head (
+        record INTEGER PRIMARY KEY, key BLOB, revision INTEGER NOT NULL, head BLOB NOT NULL, deadline INTEGER,
+        sessions INTEGER NOT NULL, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL
+    )
+    """,
+    """
+    CREATE VIEW whole AS
+    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos
+    FROM record JOIN head ON head.record = record.id
+    """,
+    "CREATE TABLE entry (record INTEGER NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL)",
+    "CREATE UNIQUE INDEX entry_place ON entry (record, part, number)",
+    "CREATE INDEX record_of_site ON record (space, kind, listed_at, key)",
+    "CREATE INDEX record_of_owner ON record (owner, kind, listed_at, key)",
+    "CREATE INDEX record_place ON record (owner, drawer, name) WHERE kind = 'value'",
+    "CREATE INDEX record_due ON record (due) WHERE due IS NOT NULL",
+    # One row for each group commit: which records it changed, for the caches of other processes.
+    "CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, writer INTEGER NOT NULL, keys BLOB NOT NULL)",
+)
+
+
+def is_current(db: sqlite3.Connection) -> bool:
+    """Whether the tables exist, in the format of this release.
+
+    Raises:
+        InvalidSetting: the file is of a newer release, from before the first one, or of another program.
+    """
+    version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
+    if application == _UNRELEASED:
+        raise InvalidSetting("SQLite file", "it is from before the first release: begin with a new file")
+    if application == APPLICATION_ID and version > FORMAT:
+        raise InvalidSetting("SQLite file", f"it has format {version}, and this release of tenuto reads up to {FORMAT}")
+    has_tables = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+    if application != APPLICATION_ID and (version or application or has_tables):
+        raise InvalidSetting("SQLite file", "it is the database of another program")
+    return version == FORMAT
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Create the tables, in the transaction of the caller."""
+    for statement in _STATEMENTS:
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {FORMAT}")
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    value: int = db.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
