@@ -393,7 +393,7 @@ class Lane:
     def _count_retry(self) -> None:
         self._retries += 1
         if self._retries > _MOST_RETRIES:
-            raise StoreUnavailable(why="is changed by others all the time")
+            raise StoreUnavailable(why="keeps being changed by other writers")
 
     def _set_aside(self, revision: int) -> None:
         """Keep a record that cannot be decoded apart, and free its id."""
