@@ -65,11 +65,6 @@ _COMMIT_HEADS: Final = (
     "$6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text::bigint[], "
     "$11::text::bigint[], $12::text::bigint[], $13::text::bigint[], $14, $15::text::bigint[], $16)"
 )
-_COMMIT_IN_TURN: Final = (
-    "SELECT * FROM commit_in_turn($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
-    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
-    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18)"
-)
 _LOAD: Final = (
     "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[])"
 )
@@ -96,7 +91,7 @@ class PostgresRecords:
         self.link = link
         self.feed = PostgresRecordFeed(link)
         opened = partial(Batches, width=batches, patience=link.patience)
-        self._turns = Turns(link, _COMMIT_IN_TURN)
+        self._turns = Turns(link)
         self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads)
         self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes)
         # A listener that hangs delays these, and no others.
@@ -148,7 +143,7 @@ class PostgresRecords:
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
         if len(changes) == 1 and is_plain(changes[0]):
             if self._turns.are_due(changes[0].key):
-                return asyncio.ensure_future(self._commit_in_turn(changes[0]))
+                return self._turns.commit(changes[0])
             return self._heads.add(changes[0])
         return (self._strict if any(map(is_strict, changes)) else self._changes).add(changes)
 
@@ -169,10 +164,6 @@ class PostgresRecords:
             answers[order[row["nth"] - 1]] = Refused(standing=(to_standing(row).record,))
             self._turns.mark(row["key"])
         return answers
-
-    async def _commit_in_turn(self, change: RecordChange) -> Refused | None:
-        row = await self._turns.commit(change.key, head_arguments([change]))
-        return None if row is None else Refused(standing=(to_standing(row).record,))
 
     async def _send_changes(self, commits: Sequence[Sequence[RecordChange]]) -> list[Refused | None]:
         order = sorted(range(len(commits)), key=lambda nth: commits[nth][0].key)
