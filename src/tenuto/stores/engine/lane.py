@@ -153,8 +153,11 @@ class Lane:
         self._guard(self._attempt, self._context.cache.get(self._key))
 
     def _end_batch(self) -> None:
-        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest."""
-        if self._waiting:
+        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest.
+
+        The callers of one batch tend to come again at once: they run before that turn, and go together once more.
+        """
+        if self._waiting or len(self._batch) > 1:
             get_running_loop().call_soon(self._begin_batch)
         else:
             del self._context.lanes[self._key]
