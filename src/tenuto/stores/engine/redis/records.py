@@ -92,22 +92,21 @@ class RedisRecords:
 
     def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
         known = known or Known()
-        return self._run(
-            "load", self.keys.record(key), (tail, known.message, known.page), lambda reply: decode_record(key, reply[0])
-        )
+        words = (tail, known.message, known.page)
+        return self._run("load", key, words, lambda reply: decode_record(key, reply[0]))
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
         words = (part, first, last, limit)
-        return self._run("page", self.keys.record(key), words, lambda reply: decode_page(part, reply, limit))
+        return self._run("page", key, words, lambda reply: decode_page(part, reply, limit))
 
     def touch(self, key: bytes, deadline: int) -> Future[None]:
-        return self._run("touch", self.keys.record(key)[:1], (deadline,), lambda _: None)
+        return self._run("touch", key, (deadline,), lambda _: None)
 
     def _run(
-        self, name: str, keys: Sequence[bytes], words: tuple[Word, ...], decode: Callable[[Reply], _Answer]
+        self, name: str, key: bytes, words: tuple[Word, ...], decode: Callable[[Reply], _Answer]
     ) -> Future[_Answer]:
         self._commits.flush()
-        return self._servers.run_for(name, keys, words, decode)
+        return self._servers.run_for(name, (self.keys.record(key),), words, decode)
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
         self._commits.flush()
@@ -200,7 +199,7 @@ class RedisRecords:
         """Note for its owner what is about to be set aside."""
         for change in changes:
             if change.action is Action.SET_ASIDE:
-                ((stored,),) = await self._servers.fields([self.keys.record(change.key)[0]], ("i",))
+                ((stored,),) = await self._servers.fields([self.keys.record(change.key)], ("i",))
                 columns = decode_columns(stored) if stored else None
                 owner = bytes(KEY_BYTES) if columns is None else columns.owner
                 member = owner + self.keys.aside(change.key, change.if_revision)
