@@ -10,7 +10,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -46,6 +46,7 @@ from tenuto.stores.redis._failures import WHAT, failure
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._tracking import ClientTracking
+from tenuto.stores.redis._url import DeploymentMode, parse
 
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
@@ -57,7 +58,8 @@ class RedisRecords:
 
     def __init__(self, url: str, *, prefix: str | None = None, policy: ConnectionPolicy | None = None) -> None:
         self.link = Link(url, policy)
-        self.keys = RecordKeys(self.link.address.prefix if prefix is None else prefix)
+        self.prefix = self.link.address.prefix if prefix is None else prefix
+        self.keys = RecordKeys(self.prefix)
         self._tracking = ClientTracking(self.link, self.keys.records)
         self.feed = RedisRecordFeed(self._tracking, self.keys)
         self._servers = Servers(self.link)
@@ -69,14 +71,15 @@ class RedisRecords:
     @classmethod
     async def open(
         cls, url: str, *, prefix: str | None = None, policy: ConnectionPolicy | None = None, prepare: bool = True
-    ) -> Self:
+    ) -> RedisRecords:
         """Open a store and check that it answers, unless `prepare` is called later.
 
         Raises:
             InvalidSetting: the URL is not one of ours.
             Unavailable: no server answers.
         """
-        records = cls(url, prefix=prefix, policy=policy)
+        sharded = parse(url).shape is DeploymentMode.CLUSTER
+        records = (ClusterRecords if sharded else cls)(url, prefix=prefix, policy=policy)
         try:
             if prepare:
                 await records.prepare()
@@ -267,6 +270,21 @@ class RedisRecords:
         for task in list(self._tasks):
             task.cancel()
         await self.link.aclose()
+
+
+class ClusterRecords(RedisRecords):
+    """Records in a cluster, of whose servers some can be unavailable."""
+
+    @property
+    def shards(self) -> frozenset[str]:
+        """The known servers."""
+        return frozenset(map(str, self.link.topology.primaries())) or frozenset({""})
+
+    def shard_of(self, key: bytes) -> str:
+        """The server that holds a record, by present knowledge."""
+        topology = self.link.topology
+        node = topology.node(topology.slot(self.keys.record(key)))
+        return "" if node is None else str(node.endpoint)
 
 
 def _is_plain(change: RecordChange) -> bool:
