@@ -339,8 +339,8 @@ async def _damage_engine_sqlite(store: Store, scope: Scope, session_id: str) -> 
     assert isinstance(store.records, SqliteRecords)
     key = session_key(scope, session_id)
     with closing(sqlite3.connect(store.records.path)) as db, db:
-        db.execute("UPDATE record SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
-        (revision,) = db.execute("SELECT revision FROM record WHERE key = ?", (key,)).fetchone()
+        db.execute("UPDATE head SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
+        (revision,) = db.execute("SELECT revision FROM head WHERE key = ?", (key,)).fetchone()
         db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key + revision.to_bytes(8, "big"),))
 
 
