@@ -116,7 +116,7 @@ class Lane:
     """One session's queue and the batch under way."""
 
     __slots__ = (
-        "_batch", "_codec", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting",
+        "_batch", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
     )  # fmt: skip
 
     def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
