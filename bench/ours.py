@@ -181,6 +181,10 @@ class BareStore:
         batch = AppendBatch(id=f"seed-{turns[0].number}", messages=drafts, create=create)
         await self._store.sessions.append(scope_of(session), session, batch)
 
+    async def append(self, session: str, turn: Turn) -> None:
+        batch = AppendBatch(id=f"batch-{turn.number}", messages=drafts_of(turn))
+        await self._store.sessions.append(scope_of(session), session, batch)
+
     async def load(self, session: str) -> int:
         return len((await self._store.sessions.messages(scope_of(session), session, _NEWEST)).messages)
 

@@ -70,7 +70,7 @@ _MODEL_ADVICE: Final = {
     FailureReason.REFUSED: "check the key (TENUTO_MODEL_API_KEY or the provider's variable), its permissions and the "
     "model's name",
     FailureReason.LIMIT: "wait, or raise the limit or quota with the provider; or add a second model to TENUTO_MODEL",
-    FailureReason.TOO_SLOW: "look at the load of its server; TENUTO_MODEL_TIMEOUT is the limit of an answer",
+    FailureReason.TOO_SLOW: "look at its server's load; limits: TENUTO_FIRST_TOKEN_TIMEOUT, TENUTO_MODEL_TIMEOUT",
     FailureReason.CONTENT_FILTER: "look at the filter that is set for this model with its provider",
     FailureReason.OTHER: "look at the provider's status, or whether this address is that of a model",
 }

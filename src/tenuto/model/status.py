@@ -27,7 +27,7 @@ _MODEL_ADVICE: Final = {
     FailureReason.UNREACHABLE: "Start its server, or check TENUTO_MODEL_BASE_URL and the network to it.",
     FailureReason.REFUSED: "Check the key, its permissions and the model's name; `tenuto doctor` asks the provider.",
     FailureReason.LIMIT: "Wait, or raise the limit or quota with the provider; or add a second model.",
-    FailureReason.TOO_SLOW: "Check the load of its server, or raise TENUTO_MODEL_TIMEOUT.",
+    FailureReason.TOO_SLOW: "Check its server's load, or raise TENUTO_FIRST_TOKEN_TIMEOUT or TENUTO_MODEL_TIMEOUT.",
     FailureReason.CONTENT_FILTER: "The provider's filter declined the question or the answer: look at the trace.",
     FailureReason.OTHER: "Run `tenuto doctor`: it asks the provider and shows what comes back. The log says more.",
 }

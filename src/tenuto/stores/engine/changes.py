@@ -30,15 +30,13 @@ WRITERS: Final = 4
 
 def build_change(
     key: bytes, before: Record | None, after: Record | None, steps: Sequence[Step[Any]], codec: Codec,
-    *, revision: int, writer: tuple[int, int], source: tuple[bytes, int] | None = None,
+    *, revision: int, writer: tuple[int, int], source: tuple[bytes, int] | None = None, tail: int = TAIL,
 ) -> tuple[Record | None, RecordChange]:  # fmt: skip
     """The record as it will stand, and the change that stores it. `writer` is this process and its commit's number,
-    `source` the key and revision of the record whose messages a fork copies."""
+    `source` the key and revision of the record whose messages a fork copies. A refusal brings up to `tail` messages."""
     if_revision = 0 if before is None else before.revision
     if after is None:
-        remove = RecordChange(
-            key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail_for(before), known=known_of(before)
-        )
+        remove = RecordChange(key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail, known=known_of(before))
         return None, remove
     created = any(step.created for step in steps)
     base = None if created else before
@@ -56,7 +54,7 @@ def build_change(
         drops=_drops(base, after, steps),
         copies=None if source is None else LogCopy(source=source[0], revision=source[1], through=after.head.last_seq),
         puts=_puts(base, after, steps, codec),
-        tail=tail_for(before),
+        tail=tail,
         known=known_of(before),
     )
     return after, change
@@ -65,11 +63,6 @@ def build_change(
 def known_of(record: Record | None) -> Known:
     """What of a record a load need not return."""
     return Known() if record is None else Known(message=record.head.last_seq, page=record.head.next_page - 1)
-
-
-def tail_for(record: Record | None) -> int:
-    """How many messages to load beyond what is held of a record."""
-    return TAIL if record is None else record.reach
 
 
 def totals_of(record: Record) -> Totals:

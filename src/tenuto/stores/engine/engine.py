@@ -40,7 +40,7 @@ from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
-from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Patch, Renew
+from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Renew
 from tenuto.stores.engine.journal import Journal, JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing
@@ -89,10 +89,17 @@ class Engine:
         self.sessions = EngineSessions(context, codecs)
         self.traces = EngineTraces(self.sessions)
         self.state = EngineState(records, codecs, context.chance)
-        self.upkeep = EngineUpkeep(records, self.cache, codecs, clock)
+        self.upkeep = EngineUpkeep(records, self.cache, codecs, clock, self.state)
         if folder is not None:
-            self.sessions.journal = Journal(
-                folder, records, self.cache, clock=clock, name=str(context.writer), queue=self.sessions.queue
+            self.sessions.journal = self.upkeep.journal = Journal(
+                folder,
+                records,
+                self.cache,
+                self.state,
+                clock=clock,
+                name=str(context.writer),
+                codec=self.sessions.codec,
+                queue=self.sessions.queue,
             )
         self.elsewhere = ElsewhereChanges(records.feed) if records.feed is not None else None
         self._stack = AsyncExitStack()
@@ -154,7 +161,8 @@ class EngineSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._run(scope, request.session_id, Begin(scope=scope, request=request))
+        command = Begin(scope=scope, request=request)
+        return await self._run(scope, request.session_id, command, tail=request.window)
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         return await self._run(turn.scope, turn.session.id, Finish(turn=turn, request=request))
@@ -171,8 +179,9 @@ class EngineSessions:
         return await self.read(scope, session_id, lambda record, now: rules.read_head(record, scope, session_id, now))
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        newest = query.limit if query.before is None and query.after is None else 0
         return await self.read(
-            scope, session_id, lambda record, now: rules.read_page(record, scope, session_id, query, now)
+            scope, session_id, lambda record, now: rules.read_page(record, scope, session_id, query, now), tail=newest
         )
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
@@ -181,7 +190,9 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._run(scope, session_id, Patch(scope=scope, session_id=session_id, changes=changes))
+        return await self._edit(
+            scope, session_id, lambda record, now: rules.patch(record, scope, session_id, changes, now), alone=False
+        )
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         return await self._edit(
@@ -226,14 +237,14 @@ class EngineSessions:
         """The codec of a tenant's site, to read with."""
         return (not refresh and self._codecs.ready(scope)) or await self._codecs.load(scope, refresh=refresh)
 
-    async def read(self, scope: Scope, session_id: str, rule: Rule[Answer]) -> Answer:
-        """Answer a read; in an outage from the journal."""
+    async def read(self, scope: Scope, session_id: str, rule: Rule[Answer], *, tail: int = 0) -> Answer:
+        """Answer a read, which may need the newest messages; in an outage from the journal."""
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self._read_stored(scope, session_id, key, rule)
-        return await self.journal.read(key, rule, lambda: self._read_stored(scope, session_id, key, rule))
+            return await self._read_stored(scope, session_id, key, rule, tail)
+        return await self.journal.read(scope, key, rule, lambda: self._read_stored(scope, session_id, key, rule, tail))
 
-    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer]) -> Answer:
+    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer], tail: int) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
         record = self.context.cache.confirmed(key)
         if record is not None:
@@ -246,26 +257,32 @@ class EngineSessions:
                     self.context.cache.hits += 1
                     return step.answer
         self.context.cache.misses += 1
-        return await self.queue(scope, key, session_id, rule, writing=False)
+        return await self.queue(scope, key, session_id, rule, writing=False, tail=tail)
 
-    def _run(self, scope: Scope, session_id: str, command: Command[Answer]) -> Awaitable[Answer]:
+    def _run(self, scope: Scope, session_id: str, command: Command[Answer], *, tail: int = 0) -> Awaitable[Answer]:
         """Carry out a command that a journal may acknowledge."""
         key = session_key(scope, session_id)
         if self.journal is None:
             if self._codecs.ready(scope) is PLAIN:
-                return self.context.submit(key, session_id, PLAIN, command.apply)
-            return self.queue(scope, key, session_id, command.apply)
-        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+                return self.context.submit(key, session_id, PLAIN, command.apply, tail=tail)
+            return self.queue(scope, key, session_id, command.apply, tail=tail)
+        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply, tail=tail))
 
     async def _edit(
-        self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None
+        self,
+        scope: Scope,
+        session_id: str,
+        rule: Rule[Answer],
+        source: tuple[bytes, int] | None = None,
+        *,
+        alone: bool = True,
     ) -> Answer:
-        """Carry out a change of stored messages, in a commit of its own."""
+        """Carry out a change that no journal acknowledges; one of stored messages in a commit of its own."""
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self.queue(scope, key, session_id, rule, alone=True, source=source)
+            return await self.queue(scope, key, session_id, rule, alone=alone, source=source)
         return await self.journal.refuse_in_outage(
-            key, lambda: self.queue(scope, key, session_id, rule, alone=True, source=source)
+            key, lambda: self.queue(scope, key, session_id, rule, alone=alone, source=source)
         )
 
     async def queue(
@@ -278,15 +295,16 @@ class EngineSessions:
         alone: bool = False,
         writing: bool = True,
         source: tuple[bytes, int] | None = None,
+        tail: int = 0,
     ) -> Answer:
         """Queue a rule on a session's lane; once more with fresh keys if the session does not open, since another
         process may have added one."""
         codec = self._codecs.ready(scope) or await self._codecs.load(scope, writing=writing)
         try:
-            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
         except DecryptionFailed:
             codec = await self._codecs.load(scope, writing=writing, refresh=True)
-            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
 
 
 def _read_source(

@@ -34,7 +34,7 @@ from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, 
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
-from tenuto.stores.engine.changes import WRITERS, build_change, known_of, tail_for
+from tenuto.stores.engine.changes import WRITERS, build_change, known_of
 from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
 from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing
 
@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 Rule: TypeAlias = Callable[[Record | None, datetime], Step[Answer]]
 _EAGER_RETRIES: Final = 2
 _LONGEST_PAUSE: Final = 0.05
+LOADED: Final = 20
+"""How many messages to load with a record that is not held, unless a call needs more."""
 _MOST_RETRIES: Final = 100
 _TORN_LOADS: Final = 2
 _ALL: Final = 2**31
@@ -54,18 +56,20 @@ class SourceChanged(Exception):
 class Call(Generic[Answer]):
     """One command on a session: its rule, and the future of its answer.
 
-    One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from.
+    One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from,
+    `tail` how many messages the rule is likely to need.
     """
 
-    __slots__ = ("alone", "future", "rule", "source")
+    __slots__ = ("alone", "future", "rule", "source", "tail")
 
     def __init__(
-        self, rule: Rule[Answer], future: Future[Answer], *, alone: bool, source: tuple[bytes, int] | None
+        self, rule: Rule[Answer], future: Future[Answer], *, alone: bool, source: tuple[bytes, int] | None, tail: int
     ) -> None:
         self.rule = rule
         self.future = future
         self.alone = alone
         self.source = source
+        self.tail = tail
 
 
 class Attempt:
@@ -101,6 +105,7 @@ class LaneContext:
         *,
         alone: bool = False,
         source: tuple[bytes, int] | None = None,
+        tail: int = 0,
     ) -> Future[Answer]:
         """Queue a command; the future brings its answer."""
         future: Future[Answer] = get_running_loop().create_future()
@@ -108,7 +113,7 @@ class LaneContext:
         if lane is None:
             lane = self.lanes[key] = Lane(self, key, session_id, codec)
         lane.codec = codec  # The newest keys count: a lane that is always busy must not go on with those it began with.
-        lane.add(Call(rule, future, alone=alone, source=source))
+        lane.add(Call(rule, future, alone=alone, source=source, tail=tail))
         return future
 
 
@@ -231,8 +236,14 @@ class Lane:
     def _load(self, held: Record | None) -> None:
         context = self._context
         trip = context.cache.start_trip(self._key)
-        loading = context.records.load(self._key, tail_for(held), known_of(held))
+        loading = context.records.load(self._key, self._tail(held), known_of(held))
         loading.add_done_callback(lambda done: self._guard(self._loaded, done, trip, held))
+
+    def _tail(self, held: Record | None) -> int:
+        """How many messages to load beyond what is held of a record: the first time as many as its calls need."""
+        if held is not None:
+            return held.reach
+        return min(WIDEST_TAIL, max(LOADED, *[call.tail for call in self._batch]))
 
     def _loaded(self, loading: Future[StoredRecord | None], trip: Trip, held: Record | None) -> None:
         self._context.cache.end_trip(trip)
@@ -246,7 +257,7 @@ class Lane:
         """Apply the batch to what stands in the store, unless it is in there already."""
         record: Record | None = None
         if standing is not None:
-            tail = tail_for(held)
+            tail = self._tail(held)
             try:
                 record = self.codec.decode_record(standing, self._session_id, held, tail=tail)
             except TornRecord:
@@ -339,6 +350,7 @@ class Lane:
             revision=context.chance.getrandbits(48) + 1 if base is None else base.revision + 1,
             writer=(context.writer, number),
             source=source,
+            tail=self._tail(base),
         )
         trip = context.cache.start_trip(self._key)
         committing = context.records.commit((change,))

@@ -89,7 +89,7 @@ export const en = {
   "health.finding.model_limit": "{subject}: the provider’s rate limit or quota is reached.",
   "health.do.model_limit": "Wait, or raise the limit or quota with the provider. A second model in TENUTO_MODEL answers meanwhile.",
   "health.finding.model_too_slow": "{subject}: the model takes too long.",
-  "health.do.model_too_slow": "Check the load of its server, or raise TENUTO_MODEL_TIMEOUT.",
+  "health.do.model_too_slow": "Check its server's load, or raise TENUTO_FIRST_TOKEN_TIMEOUT or TENUTO_MODEL_TIMEOUT.",
   "health.finding.model_content_filter": "{subject}: the provider’s content filter declined to answer.",
   "health.do.model_content_filter": "Look at the trace of the turn, and at the filter that is set with the provider.",
   "health.finding.model_other": "{subject}: the calls fail at the provider.",
@@ -105,12 +105,6 @@ export const en = {
   "health.fact.reason": "Reason",
   "health.fact.latency": "Latency",
   "health.fact.failure_rate": "Failed recently",
-  "health.reason.unreachable": "unreachable",
-  "health.reason.refused": "refused",
-  "health.reason.limit": "limit reached",
-  "health.reason.too_slow": "too slow",
-  "health.reason.content_filter": "content filter",
-  "health.reason.other": "other",
 };
 
 export const zh = {
@@ -202,7 +196,7 @@ export const zh = {
   "health.finding.model_limit": "{subject}：已达到服务商的速率限制或配额上限。",
   "health.do.model_limit": "请稍候，或向服务商提高限制或配额。TENUTO_MODEL 中的第二个模型可在此期间作答。",
   "health.finding.model_too_slow": "{subject}：模型用时过长。",
-  "health.do.model_too_slow": "请检查其服务器的负载，或调高 TENUTO_MODEL_TIMEOUT。",
+  "health.do.model_too_slow": "请检查其服务器的负载，或调高 TENUTO_FIRST_TOKEN_TIMEOUT 或 TENUTO_MODEL_TIMEOUT。",
   "health.finding.model_content_filter": "{subject}：服务商的内容过滤器拒绝作答。",
   "health.do.model_content_filter": "请查看该轮次的追踪记录，以及在服务商处设置的过滤器。",
   "health.finding.model_other": "{subject}：调用在服务商处失败。",
@@ -218,10 +212,4 @@ export const zh = {
   "health.fact.reason": "原因",
   "health.fact.latency": "延迟",
   "health.fact.failure_rate": "近期失败率",
-  "health.reason.unreachable": "无法连接",
-  "health.reason.refused": "被拒绝",
-  "health.reason.limit": "达到上限",
-  "health.reason.too_slow": "过慢",
-  "health.reason.content_filter": "内容过滤",
-  "health.reason.other": "其他",
 };

@@ -43,6 +43,7 @@ from tenuto.stores.engine.postgres.rows import (
     is_strict,
     to_entries,
     to_found,
+    to_literal,
     to_standing,
 )
 from tenuto.stores.postgres._client import Connection, Link, Row
@@ -59,7 +60,12 @@ _PACKAGE: Final = "tenuto.stores.engine.postgres"
 _VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
 _COMMIT_HEADS: Final = (
-    "SELECT * FROM commit_heads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+    "SELECT * FROM commit_heads($1, $2, $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], "
+    "$6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text::bigint[], "
+    "$11::text::bigint[], $12::text::bigint[], $13::text::bigint[], $14, $15::text::bigint[], $16)"
+)
+_LOAD: Final = (
+    "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[])"
 )
 _ORDERS: Final = {
     IndexOrder.NEWEST: ("listed_at DESC, key DESC", "(listed_at, key) < (($1).behind, ($1).behind_key)"),
@@ -167,8 +173,9 @@ class PostgresRecords:
         return [_refused(standings.get(nth)) for nth in range(len(commits))]
 
     async def _send_loads(self, loads: Sequence[Load]) -> list[StoredRecord | None]:
+        keys, *numbers = zip(*loads, strict=True)
         nths = range(1, len(loads) + 1)
-        rows = await self.link.fetch("SELECT * FROM load_records($1, $2, $3, $4, $5)", nths, *zip(*loads, strict=True))
+        rows = await self.link.fetch(_LOAD, keys, *map(to_literal, (nths, *numbers)))
         return [to_standing(row).record for row in sorted(rows, key=_nth)]
 
     async def _send_touches(self, touches: Sequence[tuple[bytes, int]]) -> Sequence[None]:

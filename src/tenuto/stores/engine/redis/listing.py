@@ -31,7 +31,7 @@ class RecordListing:
         self._keys = keys
         self._places = places
 
-    async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+    async def find(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
         limit = max(0, query.limit)
         if query.set_aside:
             return await self._sorted(query, self._asides())
@@ -56,9 +56,8 @@ class RecordListing:
 
     async def _sessions(self, index: bytes, query: IndexQuery) -> AsyncIterator[FoundRecord]:
         behind = query.behind
-        assert behind is None or isinstance(behind, tuple)
         chunk = _CHUNK if query.title is not None or query.status is not None else max(1, min(_CHUNK, query.limit + 2))
-        start = None if behind is None else (int(behind[0]), bytes(behind[1]))  # type: ignore[arg-type]
+        start = None if behind is None else (int(behind[0]), bytes(behind[1]))
         async for places in self._walk(index, start, chunk, newest=query.order is IndexOrder.NEWEST):
             wanted = await self._matching(index, places, query)
             for (at, key), row in zip(wanted, await self._rows(wanted, ALL_FIELDS), strict=True):
@@ -227,7 +226,7 @@ class RecordListing:
         sessions = IndexQuery(order=IndexOrder.NEWEST, space=space, limit=1)
         values = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=space, named=True, limit=1)
         for query in (sessions, values):
-            for found in await self.list(query):
+            for found in await self.find(query):
                 if found.index.scope is not None:
                     return found.index.scope
         lists = (self._keys.site(space), self._keys.drawers(space))

@@ -31,26 +31,20 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
+from tenuto.stores.engine.redis.commits import CommitBatches
 from tenuto.stores.engine.redis.feed import RedisRecordFeed
 from tenuto.stores.engine.redis.index import Places
 from tenuto.stores.engine.redis.keys import RecordKeys
 from tenuto.stores.engine.redis.listing import RecordListing
-from tenuto.stores.engine.redis.servers import Servers, engine_script
-from tenuto.stores.engine.redis.wire import (
-    change_words,
-    compared_words,
-    decode_columns,
-    decode_page,
-    decode_record,
-    decode_totals,
-    encode_revision,
-)
+from tenuto.stores.engine.redis.servers import Servers
+from tenuto.stores.engine.redis.wire import decode_columns, decode_page, decode_record, decode_totals
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._failures import WHAT, failure
-from tenuto.stores.redis._resp import CallFailed, Reply, pack
+from tenuto.stores.redis._resp import CallFailed, Reply
+from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._tracking import ClientTracking
 
 _Answer = TypeVar("_Answer")
@@ -69,6 +63,7 @@ class RedisRecords:
         self._servers = Servers(self.link)
         self._places = Places(self._servers, self.keys)
         self._listing = RecordListing(self._servers, self.keys, self._places)
+        self._commits = CommitBatches(self._servers, self.keys, self.feed)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -97,24 +92,27 @@ class RedisRecords:
 
     def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
         known = known or Known()
-        return self._servers.run_for(
+        return self._run(
             "load", self.keys.record(key), (tail, known.message, known.page), lambda reply: decode_record(key, reply[0])
         )
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
         words = (part, first, last, limit)
-        return self._servers.run_for(
-            "page", self.keys.record(key), words, lambda reply: decode_page(part, reply, limit)
-        )
+        return self._run("page", self.keys.record(key), words, lambda reply: decode_page(part, reply, limit))
 
     def touch(self, key: bytes, deadline: int) -> Future[None]:
-        return self._servers.run_for("touch", self.keys.record(key)[:1], (deadline,), lambda _: None)
+        return self._run("touch", self.keys.record(key)[:1], (deadline,), lambda _: None)
+
+    def _run(
+        self, name: str, keys: Sequence[bytes], words: tuple[Word, ...], decode: Callable[[Reply], _Answer]
+    ) -> Future[_Answer]:
+        self._commits.flush()
+        return self._servers.run_for(name, keys, words, decode)
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        if not keys:
-            return ()
-        names = [name for key in keys for name in self.keys.record(key)]
-        rows = await self._servers.run("load", names, 0, 0, -1)
+        self._commits.flush()
+        records = [self.keys.record(key) for key in keys]
+        rows = await self._servers.run_on_each("load", records, 0, 0, -1)
         return tuple(decode_record(key, row) for key, row in zip(keys, rows, strict=True))
 
     # Commits
@@ -122,7 +120,7 @@ class RedisRecords:
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
         future: Future[Refused | None] = asyncio.get_running_loop().create_future()
         if all(map(_is_plain, changes)):
-            self._send_commit(changes, partial(self._on_reply, changes, future), partial(_fail, future))
+            self._commits.add(changes, partial(self._on_reply, changes, future), partial(_fail, future))
         else:
             self._begin(self._commit_in_steps(changes), future)
         return future
@@ -162,7 +160,7 @@ class RedisRecords:
         while refused is None:
             before = await self._write_places(changes, lowered=lowered)
             replying: Future[Reply] = asyncio.get_running_loop().create_future()
-            self._send_commit(changes, replying.set_result, partial(_fail, replying), indexed=lowered)
+            self._commits.add(changes, partial(_succeed, replying), partial(_fail, replying), indexed=lowered)
             *_, reply = await asyncio.gather(*before, replying)
             if reply[0] == b"made":
                 await self._remove_places(changes, reply[1:])
@@ -176,41 +174,6 @@ class RedisRecords:
             else:
                 await asyncio.sleep(_GONE_PAUSE)
         return refused
-
-    def _send_commit(
-        self,
-        changes: Sequence[RecordChange],
-        on_reply: Callable[[Reply], None],
-        on_failure: Callable[[CallFailed], None],
-        *,
-        indexed: bool = False,
-    ) -> None:
-        """Send the script; the feed hears what came of it before the caller does."""
-        script, feed = engine_script("commit"), self.feed
-        names = [name for change in changes for name in self.keys.record(change.key)]
-        words: list[Any] = [len(changes), "1" if indexed else "0", b"", 0]
-        copies = next((change.copies for change in changes if change.copies is not None), None)
-        if copies is not None:
-            names += self.keys.record(copies.source)
-            words[2:] = encode_revision(copies.revision), copies.through
-        for change in changes:
-            words += compared_words(change)
-        for change in changes:
-            words += change_words(change, self.keys)
-            feed.expect(change.key, change.revision if change.action is Action.WRITE else 0)
-
-        def answered(reply: Reply) -> None:
-            for change in changes:
-                feed.end(change.key, made=reply[0] == b"made")
-            on_reply(reply)
-
-        def failed(error: CallFailed) -> None:
-            for change in changes:
-                feed.end(change.key, made=False)
-            on_failure(error)
-
-        packed = pack(("EVALSHA", script.sha, len(names), *names, *words))
-        self.link.submit(packed, names[0], answered, failed, safe=False, script=script)
 
     # Steps around a commit
 
@@ -226,7 +189,7 @@ class RedisRecords:
 
     async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
-        for change, stored in zip(changes, old, strict=True):
+        for change, stored in zip(changes, old, strict=False):
             columns = decode_columns(stored) if stored else None
             if change.action is not Action.WRITE:
                 await self._places.remove(change.key, columns)
@@ -260,7 +223,7 @@ class RedisRecords:
     # Many records
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
-        return await self._listing.list(query)
+        return await self._listing.find(query)
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
         return await self._listing.totals(space, owner, now)
@@ -315,10 +278,15 @@ def _is_plain(change: RecordChange) -> bool:
 def _decode_outcome(changes: Sequence[RecordChange], reply: Reply) -> Refused | None:
     if reply[0] == b"made":
         return None
-    rows = zip(changes, reply[2:], strict=True)
+    rows = zip(changes, reply[2:], strict=False)  # Behind them may be the source of a copy.
     return Refused(
         standing=tuple([decode_record(change.key, row) for change, row in rows]), source_changed=bool(reply[1])
     )
+
+
+def _succeed(future: Future[Reply], reply: Reply) -> None:
+    if not future.done():
+        future.set_result(reply)
 
 
 def _fail(future: Future[Any], failed: CallFailed) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
@@ -15,7 +15,7 @@ from tenuto.stores.redis._url import DeploymentMode
 
 _Answer = TypeVar("_Answer")
 _PACKAGE: Final = "tenuto.stores.engine.redis"
-_AT_ONCE: Final = 200
+_AT_ONCE: Final = 1000
 
 
 def engine_script(name: str) -> Script:
@@ -76,14 +76,16 @@ class Servers:
 
     async def fields(self, records: Sequence[bytes], names: Sequence[str]) -> list[Sequence[bytes | None]]:
         """Some fields of records, by the names of their hashes."""
+        return await self.run_on_each("fields", [(record,) for record in records], *names)
+
+    async def run_on_each(self, name: str, keys: Sequence[tuple[bytes, ...]], *words: Part) -> list[Any]:
+        """A script that answers for each of several records, in one call to each slot."""
         groups = dict[int, list[int]]()
-        for at, record in enumerate(records):
+        for at, (record, *_) in enumerate(keys):
             groups.setdefault(key_slot(record) if self.sharded else at // _AT_ONCE, []).append(at)
-        replies = await asyncio.gather(
-            *(self.run("fields", [records[at] for at in group], *names) for group in groups.values())
-        )
-        found: list[Sequence[bytes | None]] = [()] * len(records)
-        for group, rows in zip(groups.values(), replies, strict=True):
+        calls = [self.run(name, [key for at in group for key in keys[at]], *words) for group in groups.values()]
+        found: list[Any] = [None] * len(keys)
+        for group, rows in zip(groups.values(), await asyncio.gather(*calls), strict=True):
             for at, row in zip(group, rows, strict=True):
                 found[at] = row
         return found

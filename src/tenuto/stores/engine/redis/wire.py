@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -15,12 +15,12 @@ from msgspec import UNSET
 from tenuto.model import Scope, Status
 from tenuto.model.stored import (
     Action,
-    Drop,
     Entry,
     EntryPage,
     FoundRecord,
     IndexColumns,
     Kind,
+    LogCopy,
     Part,
     RecordChange,
     StoredRecord,
@@ -30,13 +30,13 @@ from tenuto.stores.engine.redis.keys import RecordKeys
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 
-_Fields: TypeAlias = list[Word]
 _NUMBERS: Final = struct.Struct(">5Q")
 _NUMBER: Final = struct.Struct(">Q")
 _LAST: Final = 2**53
 """Scores are floating-point numbers: beyond this they are not exact."""
 ABSENT: Final = b""
 """The revision to compare with where no record is expected."""
+_ACTIONS: Final = {Action.WRITE: "w", Action.REMOVE: "r", Action.SET_ASIDE: "a"}
 ALL_FIELDS: Final = ("n", "h", "p", "d", "i")
 
 
@@ -76,41 +76,52 @@ def encode_revision(revision: int) -> bytes:
     return _NUMBER.pack(revision) if revision else ABSENT
 
 
-def compared_words(change: RecordChange) -> _Fields:
-    """What a commit compares, and what it returns if that differs."""
-    known = change.known
-    deadline = b"" if change.deadline is UNSET or change.deadline is None else change.deadline
-    return [encode_revision(change.if_revision), change.tail, known.message, known.page, deadline]
+def compared_words(change: RecordChange, *, indexed: bool) -> tuple[Word, ...]:
+    """What a commit compares, what it returns if that differs, and what kind of change it is.
+
+    A deadline that became an earlier one must be `indexed` first.
+    """
+    known, deadline = change.known, change.deadline
+    return (
+        encode_revision(change.if_revision),
+        f"{change.tail} {known.message} {known.page}",
+        b"" if indexed or deadline is UNSET or deadline is None else deadline,
+        _ACTIONS[change.action] if change.index is None else "i",
+    )
 
 
-def change_words(change: RecordChange, keys: RecordKeys) -> _Fields:
+def source_words(copies: LogCopy) -> tuple[Word, ...]:
+    """The words of a copy's source among those of the changes."""
+    return encode_revision(copies.revision), "0 0 -1", b"", "s"
+
+
+def change_words(change: RecordChange, keys: RecordKeys) -> list[Word]:
     """What a change does."""
     if change.action is Action.REMOVE:
-        return ["r"]
+        return ["."]
     if change.action is Action.SET_ASIDE:
-        return ["a", keys.aside(change.key, change.if_revision)]
+        return [keys.aside(change.key, change.if_revision), "."]
     totals = change.totals
     numbers = _NUMBERS.pack(change.revision, totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
-    fields: _Fields = ["n", numbers, "h", change.head]
+    words: list[Word] = [4, "n", numbers, "h", change.head]
     if change.profile is not None:
-        fields += ("p", change.profile)
+        words += ("p", change.profile)
     if change.deadline is not UNSET:
-        fields += ("d", b"" if change.deadline is None else change.deadline)
+        words += ("d", b"" if change.deadline is None else change.deadline)
     if change.index is not None:
-        fields += ("i", encode_columns(change.index))
-    action = "n" if change.replaces else "w" if change.index is None else "i"
-    words: _Fields = [action, len(fields), *fields, len(change.drops)]
+        words += ("i", encode_columns(change.index))
+    words[0] = len(words) - 1
+    if change.replaces:
+        words.append("*")
     for drop in change.drops:
-        words += _drop_words(drop)
-    words += ("0" if change.copies is None else "1", len(change.puts))
+        last = "+inf" if drop.last > _LAST else drop.last
+        words += ("-", drop.part, drop.first, last, *drop.keep, b"")
+    if change.copies is not None:
+        words.append(f"<{change.copies.through}")
     for entry in change.puts:
-        words += (entry.part, entry.number, _NUMBER.pack(entry.number) + entry.body)
+        words += (f"{entry.part}{entry.number}", _NUMBER.pack(entry.number) + entry.body)
+    words.append(".")
     return words
-
-
-def _drop_words(drop: Drop) -> _Fields:
-    last = "+inf" if drop.last > _LAST else drop.last
-    return [drop.part, drop.first, last, len(drop.keep), *drop.keep]
 
 
 def decode_record(key: bytes, row: Reply) -> StoredRecord | None:

@@ -54,32 +54,29 @@ ALTER INDEX records_place ALTER COLUMN 4 SET STATISTICS 0;
 
 -- The second wall between tenants: a row is visible only while the transaction names its space, whatever a statement asks
 -- for; the tables' owner is bound as well. IS NOT DISTINCT FROM is `=` that no index is used for: rows are looked up by
--- their keys, and the wall only checks. `tenuto.lookup` shows records of all spaces, to find the space of a key and what
--- is due; it shows no entries, and nothing can be changed by it.
+-- their keys, and the wall only checks. The name 'lookup' shows records of all spaces, to find the space of a key and
+-- what is due; it shows no entries, and nothing can be changed by it.
 ALTER TABLE records ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE entries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_space ON records USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
 CREATE POLICY own_space ON entries USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
-CREATE POLICY lookup ON records FOR SELECT USING (current_setting('tenuto.lookup', true) = 'on');
+CREATE POLICY lookup ON records FOR SELECT USING (current_setting('tenuto.space', true) = 'lookup');
 
-CREATE FUNCTION enter(a_space bytea) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('tenuto.space', coalesce(a_space::text, ''), true);
-END
+-- Names the space of what follows in this transaction; null names none. Assigned and not performed, it costs a fifth.
+CREATE FUNCTION enter(a_space bytea) RETURNS text LANGUAGE sql AS $$
+    SELECT set_config('tenuto.space', coalesce(a_space::text, ''), true)
 $$;
 
--- The space of each key in order; null where there is no record.
+-- The space of each key in order; null where there is no record. A subquery is a search in the index whatever the planner
+-- thinks of the table.
 CREATE FUNCTION spaces_of(keys bytea[]) RETURNS bytea[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    spaces bytea[];
+    entered text := set_config('tenuto.space', 'lookup', true);
 BEGIN
-    PERFORM set_config('tenuto.lookup', 'on', true);
-    spaces := ARRAY(
-        SELECT records.space FROM unnest(keys) WITH ORDINALITY AS given (key, nth)
-          LEFT JOIN records ON records.key = given.key ORDER BY given.nth
+    RETURN ARRAY(
+        SELECT (SELECT space FROM records WHERE records.key = given.key)
+          FROM unnest(keys) WITH ORDINALITY AS given (key, nth) ORDER BY given.nth
     );
-    PERFORM set_config('tenuto.lookup', 'off', true);
-    RETURN spaces;
 END
 $$;
 
@@ -142,25 +139,26 @@ $$;
 -- A record with its newest messages, newest first, and what is beside it. Where there is none, `revision` is null. `source_changed` is
 -- of a refused copy; in the row number 0 `revision` is the number of a strict change.
 CREATE TYPE standing AS (
-    nth int, key bytea, revision bigint, head bytea, profile bytea, deadline bigint,
+    nth bigint, key bytea, revision bigint, head bytea, profile bytea, deadline bigint,
     numbers bigint[], bodies bytea[], beside_parts "char"[], beside_numbers bigint[], beside_bodies bytea[],
     source_changed boolean
 );
 
 -- The record of each key: at most `tail` messages beyond number `message`, pages of keys beyond `page`. Of one moment.
-CREATE FUNCTION load_records(nths int[], keys bytea[], tails bigint[], messages bigint[], pages bigint[])
+CREATE FUNCTION load_records(keys bytea[], nths bigint[], tails bigint[], messages bigint[], pages bigint[])
 RETURNS SETOF standing LANGUAGE plpgsql STABLE AS $$
 DECLARE
+    entered text;
     spaces bytea[] := spaces_of(keys);
     a_space bytea;
 BEGIN
     FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) LOOP
-        PERFORM enter(a_space);
+        entered := enter(a_space);
         RETURN QUERY
         SELECT given.nth, given.key, records.revision, records.head, records.profile, records.deadline,
                newest.numbers, newest.bodies, beside.parts, beside.numbers, beside.bodies, false
-          FROM unnest(nths, keys, spaces, tails, messages, pages) AS given (nth, key, space, tail, message, page)
-          LEFT JOIN records ON records.key = given.key
+          FROM unnest(keys, nths, spaces, tails, messages, pages) AS given (key, nth, space, tail, message, page)
+          LEFT JOIN LATERAL (SELECT * FROM records WHERE records.key = given.key LIMIT 1) records ON true
           LEFT JOIN LATERAL (
               SELECT array_agg(its.number) AS numbers, array_agg(its.body) AS bodies
                 FROM (
@@ -187,8 +185,10 @@ $$;
 -- Entries of a part from `first` to `last`: the oldest in order, or with a negative `most` the newest, newest first.
 CREATE FUNCTION page_entries(a_key bytea, a_part text, first bigint, last bigint, most bigint)
 RETURNS TABLE (revision bigint, numbers bigint[], bodies bytea[]) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
 BEGIN
-    PERFORM enter((spaces_of(ARRAY[a_key]))[1]);
+    entered := enter((spaces_of(ARRAY[a_key]))[1]);
     RETURN QUERY
     SELECT records.revision, page.numbers, page.bodies
       FROM records CROSS JOIN LATERAL (
@@ -215,23 +215,24 @@ CREATE FUNCTION lag_behind(due bigint, deadline bigint) RETURNS bigint LANGUAGE 
 $$;
 
 -- The usual commit: a new head, and entries. Each change is made for itself; what is refused comes back as what stands
--- instead. Changes are sorted by key; `nths` are the changes that entries belong to. Deadline -1 leaves it as it is.
+-- instead. Changes are sorted by key; `nths` are the changes that entries belong to, `parts` a letter for each. Deadline -1 leaves it as it is.
 CREATE FUNCTION commit_heads(
-    keys bytea[], expected bigint[], revisions bigint[], heads bytea[], deadlines bigint[],
+    keys bytea[], heads bytea[], expected bigint[], revisions bigint[], deadlines bigint[],
     sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
-    nths int[], parts text[], numbers bigint[], bodies bytea[],
-    tails bigint[], known_messages bigint[], known_pages bigint[]
+    tails bigint[], known_messages bigint[], known_pages bigint[],
+    nths bigint[], parts text, numbers bigint[], bodies bytea[]
 ) RETURNS SETOF standing LANGUAGE plpgsql AS $$
 DECLARE
+    entered text;
     spaces bytea[] := spaces_of(keys);
     a_space bytea;
-    done int[] := '{}';
+    done bigint[] := '{}';
     news bytea := '';
-    some_done int[];
+    some_done bigint[];
     some_news bytea;
 BEGIN
     FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) WHERE space IS NOT NULL ORDER BY 1 LOOP
-        PERFORM enter(a_space);
+        entered := enter(a_space);
         WITH changed AS (
             UPDATE records SET
                 revision = given.revision, head = given.head, sessions = given.sessions, messages = given.messages,
@@ -248,22 +249,24 @@ BEGIN
         ), put AS (
             INSERT INTO entries (record, number, part, space, body)
             SELECT changed.id, its.number, its.part::"char", a_space, its.body
-              FROM unnest(nths, parts, numbers, bodies) AS its (nth, part, number, body)
+              FROM unnest(nths, string_to_array(parts, NULL), numbers, bodies) AS its (nth, part, number, body)
               JOIN changed ON changed.nth = its.nth
             ON CONFLICT ON CONSTRAINT entries_pkey DO UPDATE SET body = excluded.body
         )
-        SELECT array_agg(nth::int), string_agg(key || int8send(revision), '') INTO some_done, some_news FROM changed;
+        SELECT array_agg(nth), string_agg(key || int8send(revision), '') INTO some_done, some_news FROM changed;
         done := done || some_done;
         news := news || coalesce(some_news, '');
     END LOOP;
-    PERFORM announce(news);
+    IF news <> '' THEN
+        PERFORM pg_notify(current_schema(), '!' || encode(news, 'base64'));
+    END IF;
     IF cardinality(done) < cardinality(keys) THEN
         RETURN QUERY SELECT its.* FROM (
-            SELECT array_agg(nth::int) AS nths, array_agg(key) AS keys, array_agg(tail) AS tails,
+            SELECT array_agg(nth) AS nths, array_agg(key) AS keys, array_agg(tail) AS tails,
                    array_agg(message) AS messages, array_agg(page) AS pages
               FROM unnest(keys, tails, known_messages, known_pages) WITH ORDINALITY AS given (key, tail, message, page, nth)
              WHERE nth <> ALL (done)
-        ) refused, load_records(refused.nths, refused.keys, refused.tails, refused.messages, refused.pages) its;
+        ) refused, load_records(refused.keys, refused.nths, refused.tails, refused.messages, refused.pages) its;
     END IF;
 END
 $$;
@@ -353,6 +356,7 @@ $$;
 -- Changes of a batch stand one after the other.
 CREATE FUNCTION commit_changes(changes record_change[]) RETURNS SETOF standing LANGUAGE plpgsql AS $$
 DECLARE
+    entered text;
     spaces bytea[];
     a_space bytea;
     some_keys bytea[];
@@ -380,21 +384,21 @@ BEGIN
          WHERE wanted.key IS NOT NULL AND spaces[its.ordinality] IS NOT NULL
          GROUP BY 1 ORDER BY 1
     LOOP
-        PERFORM enter(a_space);
+        entered := enter(a_space);
         PERFORM FROM records WHERE key = ANY (some_keys) ORDER BY key FOR UPDATE;
     END LOOP;
     FOR low, high IN
         SELECT min(its.ordinality), max(its.ordinality)
           FROM unnest(changes) WITH ORDINALITY AS its GROUP BY its.batch ORDER BY 1
     LOOP
-        PERFORM enter(spaces[low]);
+        entered := enter(spaces[low]);
         SELECT bool_and(coalesce(old.revision, 0) = its.expected),
                bool_or(its.source IS NOT NULL AND source.revision IS DISTINCT FROM its.source_revision),
                bool_or(its.strict AND old.kind = 'session')
           INTO fits, moved, hides
           FROM unnest(changes[low:high]) AS its
-          LEFT JOIN records AS old ON old.key = its.key
-          LEFT JOIN records AS source ON source.key = its.source;
+          LEFT JOIN LATERAL (SELECT revision, kind FROM records WHERE key = its.key LIMIT 1) old ON true
+          LEFT JOIN LATERAL (SELECT revision FROM records WHERE key = its.source LIMIT 1) source ON true;
         IF fits AND NOT moved THEN
             BEGIN
                 FOREACH change IN ARRAY changes[low:high] LOOP
@@ -426,10 +430,10 @@ BEGIN
                found.bodies, found.beside_parts, found.beside_numbers, found.beside_bodies,
                found.nth = ANY (with_moved_source)
           FROM (
-              SELECT array_agg(its.ordinality::int) AS nths, array_agg(its.key) AS keys, array_agg(its.tail) AS tails,
+              SELECT array_agg(its.ordinality) AS nths, array_agg(its.key) AS keys, array_agg(its.tail) AS tails,
                      array_agg(its.known_message) AS messages, array_agg(its.known_page) AS pages
                 FROM unnest(changes) WITH ORDINALITY AS its WHERE its.ordinality = ANY (refused)
-          ) wanted, load_records(wanted.nths, wanted.keys, wanted.tails, wanted.messages, wanted.pages) found;
+          ) wanted, load_records(wanted.keys, wanted.nths, wanted.tails, wanted.messages, wanted.pages) found;
     END IF;
 END
 $$;
@@ -437,11 +441,12 @@ $$;
 -- Moves deadlines forwards; what has none keeps none.
 CREATE FUNCTION touch_records(keys bytea[], deadlines bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+    entered text;
     spaces bytea[] := spaces_of(keys);
     a_space bytea;
 BEGIN
     FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) WHERE space IS NOT NULL ORDER BY 1 LOOP
-        PERFORM enter(a_space);
+        entered := enter(a_space);
         UPDATE records SET deadline = given.deadline FROM unnest(keys, spaces, deadlines) AS given (key, space, deadline)
          WHERE given.space = a_space AND records.key = given.key AND records.deadline < given.deadline;
     END LOOP;
@@ -459,18 +464,20 @@ CREATE TYPE record_query AS (
 -- it is called with: which index serves depends on them.
 CREATE FUNCTION find_records(query record_query, conditions text, sorting text) RETURNS SETOF records
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
 BEGIN
-    PERFORM enter(query.space);
-    PERFORM set_config('tenuto.lookup', CASE WHEN query.space IS NULL THEN 'on' ELSE 'off' END, true);
+    entered := CASE WHEN query.space IS NULL THEN set_config('tenuto.space', 'lookup', true) ELSE enter(query.space) END;
     RETURN QUERY EXECUTE format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
-    PERFORM set_config('tenuto.lookup', 'off', true);
 END
 $$;
 
 CREATE FUNCTION sum_records(a_space bytea, an_owner bytea, now bigint)
 RETURNS TABLE (sessions bigint, messages bigint, tokens bigint, cost_nanos bigint) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    entered text;
 BEGIN
-    PERFORM enter(a_space);
+    entered := enter(a_space);
     RETURN QUERY EXECUTE
         'SELECT coalesce(sum(sessions), 0)::bigint, coalesce(sum(messages), 0)::bigint, coalesce(sum(tokens), 0)::bigint, '
         'coalesce(sum(cost_nanos), 0)::bigint FROM records WHERE kind = ''session'' AND key IS NOT NULL '
@@ -483,16 +490,16 @@ $$;
 -- The scope of one record of each space behind one, in order of their keys: each is one step in an index.
 CREATE FUNCTION list_scopes(behind bytea, size bigint) RETURNS SETOF bytea LANGUAGE plpgsql STABLE AS $$
 DECLARE
+    entered text;
     a_scope bytea;
 BEGIN
-    PERFORM set_config('tenuto.lookup', 'on', true);
+    entered := set_config('tenuto.space', 'lookup', true);
     FOR nth IN 1..size LOOP
         SELECT space, scope INTO behind, a_scope FROM records
          WHERE space > behind AND scope IS NOT NULL AND key IS NOT NULL ORDER BY space LIMIT 1;
         EXIT WHEN NOT FOUND;
         RETURN NEXT a_scope;
     END LOOP;
-    PERFORM set_config('tenuto.lookup', 'off', true);
 END
 $$;
 
@@ -500,12 +507,12 @@ $$;
 CREATE FUNCTION forget_aside(an_owner bytea)
 RETURNS TABLE (records bigint, messages bigint, traces bigint) LANGUAGE plpgsql AS $$
 DECLARE
+    entered text;
     a_space bytea;
 BEGIN
-    PERFORM set_config('tenuto.lookup', 'on', true);
+    entered := set_config('tenuto.space', 'lookup', true);
     SELECT records.space INTO a_space FROM records WHERE owner = an_owner AND aside IS NOT NULL LIMIT 1;
-    PERFORM set_config('tenuto.lookup', 'off', true);
-    PERFORM enter(a_space);
+    entered := enter(a_space);
     RETURN QUERY
     WITH gone AS (
         DELETE FROM records WHERE owner = an_owner AND aside IS NOT NULL RETURNING id, records.messages
