@@ -156,7 +156,7 @@ def settings_error(error: TenutoError) -> Finding:
 
 def settings_ok(settings: Settings) -> Finding:
     """Settings that fit together, as Settings itself made sure."""
-    return ok("settings", f"sound, preset {settings.preset}")
+    return ok("settings", f"valid, preset {settings.preset}")
 
 
 # The store
@@ -285,11 +285,11 @@ def _journal(file: Path, settings: Settings) -> Finding:
 
 def _check_integrity(file: Path) -> Finding:
     if file.stat().st_size > _CHECKED_WHOLE:
-        return ok("soundness", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
+        return ok("integrity", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
     verdict = _read_pragma(file, "PRAGMA quick_check(1)")
     if verdict != "ok":
-        return fail("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
-    return ok("soundness", "SQLite finds no damage")
+        return fail("integrity", "SQLite finds the file damaged", "stop the server and restore a backup")
+    return ok("integrity", "SQLite finds no damage")
 
 
 def _read_pragma(file: Path, pragma: str) -> str:
