@@ -41,7 +41,8 @@ class Worker:
 
     async def ask(self, **order: Any) -> dict[str, Any] | None:
         number = next(self._numbers)
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
         assert self.child.stdin is not None
         try:
             self.child.stdin.write(json.dumps({"n": number, **order}).encode() + b"\n")
