@@ -414,6 +414,9 @@ class Journal:
             return
         except Unavailable as failure:
             _log.warning("the journal cannot be used: %s", failure)
+        except Exception:
+            # It looks again in a second, whatever this was.
+            _log.exception("the journal has met an error")
 
     async def replay(self) -> bool:
         """Store what waits now; returns whether nothing waits any more."""

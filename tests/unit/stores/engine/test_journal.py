@@ -21,6 +21,7 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.engine import journal as journal_module
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.engine.journal_replay import Replay
 from tests.clock import FakeClock
 from tests.patience import LONG, until
 from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts
@@ -344,6 +345,27 @@ async def test_rows_are_sealed(machine: Machine) -> None:
     shelf = await folder.shelf(session_key(ANN, "s"))
 
     assert {body[:1] for body in (shelf.base.body, *[row.body for row in shelf.rows])} == {b"\x81"}
+
+
+async def test_an_unexpected_error_does_not_end_the_replay(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    everything, failures = Replay.all, [ValueError()]
+
+    async def fail_once(replay: Replay) -> None:
+        if failures:
+            raise failures.pop()
+        await everything(replay)
+
+    monkeypatch.setattr(Replay, "all", fail_once)
+    await machine.until_stored(engine)
+
+    assert "the journal has met an error" in caplog.text
+    assert await texts(engine, ANN, "s") == ["one", "1", "two", "2"]
 
 
 async def test_a_full_disk_refuses_the_turn(machine: Machine) -> None:
