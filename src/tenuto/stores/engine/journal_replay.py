@@ -121,20 +121,18 @@ class Replay:
                 raise StoreUnavailable
 
     async def _store(self, key: bytes) -> None:
-        """Store the rows of a session that this process has locked, and remove them together."""
+        """Store the rows of a session that this process has locked."""
         shelf = await self._folder.shelf(key)
         if shelf is not None and await self._remove_erased(shelf):
             shelf = await self._folder.shelf(key)
         if shelf is None:
             return
         codec = await self._codec(shelf.site)
-        last: Row | None = None
-        try:
-            for stored in shelf.rows:
-                last = await self._store_row(key, stored, codec) or last
-        finally:
-            if last is not None:
-                await self._remove(key, last, len([row for row in shelf.rows if row.number <= last.number]), codec)
+        for stored in shelf.rows:
+            row = await self._store_row(key, stored, codec)
+            if row is not None:
+                # Each by itself: a cap may evict its messages with the next one, and they could not be recognised.
+                await self._remove(key, row, codec)
 
     async def _store_row(self, key: bytes, stored: StoredRow, codec: Codec) -> Row | None:
         """Store a row, or quarantine it."""
@@ -157,9 +155,9 @@ class Replay:
         _log.warning("a journaled turn was quarantined: %s", reason)
         await self._folder.set_aside(key, number, reason, to_micros(self._clock()))
 
-    async def _remove(self, key: bytes, last: Row, count: int, codec: Codec) -> None:
-        """Remove rows that are stored; the others go on from the record that has them."""
-        scope, session_id = last.command.scope, last.command.session_id
+    async def _remove(self, key: bytes, row: Row, codec: Codec) -> None:
+        """Remove a row that is stored; the others go on from the record that has it."""
+        scope, session_id = row.command.scope, row.command.session_id
         record = self._cache.get(key)
         if record is None:
             try:
@@ -168,8 +166,8 @@ class Replay:
                 )
             except SessionNotFound:
                 record = None
-        await self._folder.remove(key, last.number, encode_base(key, record, codec))
-        self.replayed += count
+        await self._folder.remove(key, row.number, encode_base(key, record, codec))
+        self.replayed += 1
 
     async def _remove_erased(self, shelf: StoredShelf) -> int:
         """Remove the rows of users that were erased since, on any machine."""
