@@ -149,8 +149,11 @@ class Lane:
         self._guard(self._attempt, self._context.cache.get(self._key))
 
     def _end_batch(self) -> None:
-        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest."""
-        if self._waiting:
+        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest.
+
+        The callers of one batch tend to come again at once: they run before that turn, and go together once more.
+        """
+        if self._waiting or len(self._batch) > 1:
             get_running_loop().call_soon(self._begin_batch)
         else:
             del self._context.lanes[self._key]
@@ -390,7 +393,7 @@ class Lane:
     def _count_retry(self) -> None:
         self._retries += 1
         if self._retries > _MOST_RETRIES:
-            raise StoreUnavailable(why="is changed by others all the time")
+            raise StoreUnavailable(why="keeps being changed by other writers")
 
     def _set_aside(self, revision: int) -> None:
         """Keep a record that cannot be decoded apart, and free its id."""
@@ -448,9 +451,12 @@ class Lane:
 
 
 def with_messages(record: Record, span: tuple[int, int], messages: Sequence[Any]) -> Record:
-    """The record with messages read beside its tail, or in a longer tail if they join it."""
+    """The record with messages read beside its tail, or in a longer tail if they join it.
+
+    A rule that appends shortens the tail, and may ask for what is in the tail before the step.
+    """
     stored = tuple([message for message in messages if message.seq >= record.first_seq])
-    if span[1] >= record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
+    if span[1] == record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
         tail = (*stored, *record.tail)
         return replace(record, tail=tail, tail_from=span[0], reach=max(record.reach, len(tail)))
     return replace(record, fetched=replace(record.fetched, spans=(*record.fetched.spans, (span, stored))))
