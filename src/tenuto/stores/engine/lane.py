@@ -279,7 +279,7 @@ class Lane:
             if record is None:
                 self._load(None)
                 return
-            self._context.cache.put(record, trip)
+            self._context.cache.put(record, trip, standing.messages)
         else:
             self._context.cache.drop(self._key)
         if not self._resolve_doubt(record):
