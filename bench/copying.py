@@ -17,7 +17,8 @@ from bench.grounds import ground, machine, working_folder
 from tenuto.model import AppendBatch, IdempotencyKey, NewSession, Scope
 from tenuto.ports import Backend
 from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier, CopyPolicy
+from tenuto.stores.copier import Copier
+from tenuto.stores.copy_reports import CopyPolicy
 from tenuto.stores.factory import open_store
 from tests.samples import answers, says
 

@@ -92,7 +92,7 @@ def _place(path: str, anchor: str) -> str | None:
 
 
 def _examples() -> Iterator[str]:
-    yield "# Examples\n\nEach file runs as it stands, without a key; the tests run all of them.\n"
+    yield "# Examples\n\nEach file is a complete program and needs no key; the tests run all of them.\n"
     for path in sorted((_TOP / "examples").glob("*.py")):
         text = path.read_text()
         code = text.split('"""\n', 1)[1].strip()

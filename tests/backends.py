@@ -24,10 +24,13 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.engine import Engine, MemoryRecords
+from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
 from tenuto.stores.engine.postgres import PostgresRecords
 from tenuto.stores.engine.postgres.records import migrate_records
+from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tenuto.stores.engine.state import EngineState
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -300,6 +303,15 @@ async def _engine(place: Place) -> AsyncIterator[Store]:
         yield engine
 
 
+@asynccontextmanager
+async def _engine_sealed(place: Place) -> AsyncIterator[Store]:
+    records = MemoryRecords()
+    keys = EngineState(records, PlainCodecs(), Random(2))
+    codecs = SealedCodecs(TenantCiphers(store=keys, ring=RING, clock=place.clock), clock=place.clock)
+    async with Engine(records, clock=place.clock, chance=Random(1), codecs=codecs) as engine:
+        yield engine
+
+
 async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and the feed tells of it as of every commit."""
     assert isinstance(store, Engine)
@@ -310,6 +322,7 @@ async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
 
 
 ENGINE = Backend("engine", _engine, _damage_engine)
+ENGINE_SEALED = Backend("engine sealed", _engine_sealed, _damage_engine)
 
 
 @asynccontextmanager
@@ -326,8 +339,8 @@ async def _damage_engine_sqlite(store: Store, scope: Scope, session_id: str) -> 
     assert isinstance(store.records, SqliteRecords)
     key = session_key(scope, session_id)
     with closing(sqlite3.connect(store.records.path)) as db, db:
-        db.execute("UPDATE record SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
-        (revision,) = db.execute("SELECT revision FROM record WHERE key = ?", (key,)).fetchone()
+        db.execute("UPDATE head SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
+        (revision,) = db.execute("SELECT revision FROM head WHERE key = ?", (key,)).fetchone()
         db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key + revision.to_bytes(8, "big"),))
 
 
@@ -373,6 +386,33 @@ async def _damage_engine_postgres(store: Store, scope: Scope, session_id: str) -
 
 ENGINE_POSTGRES = Backend("engine postgres", _engine_postgres, _damage_engine_postgres)
 
+
+@asynccontextmanager
+async def _engine_redis(place: Place, servers: str) -> AsyncIterator[Store]:
+    records = await RedisRecords.open(place.server(servers).url, prefix=fresh("engine"))
+    async with Engine(records, clock=place.clock, chance=Random(1)) as engine:
+        yield engine
+    await records.close()
+
+
+async def _damage_engine_redis(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head in a commit."""
+    assert isinstance(store, Engine)
+    assert isinstance(store.records, RedisRecords)
+    record = store.records.keys.record(session_key(scope, session_id))
+    numbers = await store.records.link.call("HGET", record, "n", key=record)
+    following = (int.from_bytes(numbers[:8], "big") + 1).to_bytes(8, "big")
+    await store.records.link.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)
+
+
+ENGINE_REDIS = Backend("engine redis", lambda place: _engine_redis(place, "valkey"), _damage_engine_redis)
+ENGINE_REDIS_CLUSTER = Backend(
+    "engine redis cluster", lambda place: _engine_redis(place, "redis_cluster"), _damage_engine_redis
+)
+ENGINE_REDIS_SENTINEL = Backend(
+    "engine redis sentinel", lambda place: _engine_redis(place, "redis_sentinel"), _damage_engine_redis
+)
+
 # What every contract test runs on: each backend bare, and each wrapper where it does something of its own.
 BACKENDS = [
     MEMORY,
@@ -394,6 +434,7 @@ BACKENDS = [
 # through the same code once more.
 COMBINED = [
     Backend("cached memory", _cached_memory),
+    ENGINE_SEALED,
     encrypted(MEMORY),
     encrypted(POSTGRES),
     encrypted(REDIS),
@@ -401,6 +442,7 @@ COMBINED = [
     cached(REDIS_CLUSTER),
     REDIS_SENTINEL,
     ENGINE_POSTGRES,
+    ENGINE_REDIS,
 ]
 # Where state is kept or looked at in ways of their own; every other wrapper passes it straight through.
 KEEPING_STATE = [

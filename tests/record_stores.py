@@ -15,7 +15,9 @@ from tenuto.ports import RecordStore
 from tenuto.stores.engine import MemoryRecords
 from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.postgres import PostgresRecords
+from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tests.samples import fresh
 from tests.simulation.store import SimClient, SimServer
 
 Server: TypeAlias = Callable[[str], Any]
@@ -63,8 +65,21 @@ async def _postgres(server: Server) -> AsyncIterator[RecordStore]:
     await records.close()
 
 
+def _redis(name: str) -> Callable[[Server], AbstractAsyncContextManager[RecordStore]]:
+    @asynccontextmanager
+    async def opened(server: Server) -> AsyncIterator[RecordStore]:
+        """The servers are shared by the whole suite, so each store has a key prefix of its own."""
+        records = await RedisRecords.open(server(name).url, prefix=fresh("records"))
+        yield records
+        await records.close()
+
+    return opened
+
+
 RECORD_STORES = [
     RecordBackend("sqlite", _sqlite),
+    RecordBackend("redis", _redis("valkey")),
+    RecordBackend("redis cluster", _redis("redis_cluster")),
     RecordBackend("memory", _memory),
     RecordBackend("simulated", _simulated),
     RecordBackend("breaker", _guarded),

@@ -3,6 +3,7 @@ the privacy policy guards say of one."""
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,27 @@ def describe_exception(error: BaseException | None) -> str:
         parts.append(f"{type(error).__name__} at {places or 'unknown'}")
         error = error.__cause__
     return "; from ".join(parts)
+
+
+class OutageLog:
+    """Warns of the first of several equal failures in a row: a loop that tries again would fill the log with them."""
+
+    def __init__(self, log: logging.Logger, what: str) -> None:
+        self._log = log
+        self._what = what
+        self._failure: type[BaseException] | None = None
+
+    def note_failure(self, error: BaseException) -> None:
+        """It failed; of a failure of the same kind nothing is said again."""
+        if self._failure is not type(error):
+            self._failure = type(error)
+            self._log.warning("%s failed, and is tried again: %s", self._what, describe_exception(error))
+
+    def note_success(self) -> None:
+        """It works, perhaps again."""
+        if self._failure is not None:
+            self._failure = None
+            self._log.warning("%s works again", self._what)
 
 
 def explain_exception(error: BaseException | None) -> str:

@@ -502,7 +502,10 @@ class RecordStore(Protocol):
         ...
 
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
-        """Make all changes, or none if a record is at another revision than expected; all are of one site."""
+        """Make all changes, or none if a record is at another revision than expected.
+
+        All are of one site, and their keys begin with the same `KEY_GROUP` bytes.
+        """
         ...
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
@@ -517,7 +520,7 @@ class RecordStore(Protocol):
         ...
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        """Records without messages, at one moment."""
+        """Records without messages; those whose keys begin with the same `KEY_GROUP` bytes at one moment."""
         ...
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
@@ -560,8 +563,9 @@ class RecordStore(Protocol):
 class RecordFeed(Protocol):
     """Reports changes of records, with the revision that a change led to; 0 for a removal.
 
-    Several changes of a record may be told as one, own ones as well, and late; a removal is always told. A cache drops
-    a record only if it knows an older revision, so it need not know whose a change was.
+    `UNKNOWN_REVISION` is reported for either where the feed does not know it. Several changes of a record may be told
+    as one, own ones as well, and late; a removal is always told. A cache drops a record only if it knows an older
+    revision, so it need not know whose a change was.
     """
 
     def caught_up(self) -> bool:
@@ -747,6 +751,11 @@ class Cipher(Protocol):
         """Whether every data key that the tenant ever had is loaded."""
         ...
 
+    @property
+    def read_at(self) -> datetime:
+        """When its keys were read: another process may have added or destroyed some since."""
+        ...
+
     def knows(self, sealed: str) -> bool:
         """Whether a text of the sealed form names a data key that the tenant has or had, loaded or not."""
         ...
@@ -774,6 +783,23 @@ class Cipher(Protocol):
         Raises:
             DecryptionFailed: this cipher has no key to look up with.
         """
+        ...
+
+    @property
+    def can_seal(self) -> bool:
+        """Whether it has a key to write with."""
+        ...
+
+    def seal_bytes(self, plain: bytes, place: Place) -> bytes:
+        """As `seal`, in bytes: for whole records, a third shorter."""
+        ...
+
+    def open_bytes(self, sealed: bytes, place: Place) -> bytes:
+        """As `open`, of what `seal_bytes` returned."""
+        ...
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether `seal_bytes` returned this under the data key that is in use now."""
         ...
 
 

@@ -16,8 +16,8 @@ from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model import Page
 from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
-from tenuto.stores.encrypted import mark_sealed
 from tenuto.stores.factory import open_store
+from tenuto.stores.sealed_state import mark_sealed
 from tests.patience import LONG, until
 from tests.peek import hears_news
 from tests.samples import ANN

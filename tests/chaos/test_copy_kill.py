@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier, CopyPolicy
+from tenuto.stores.copier import Copier
+from tenuto.stores.copy_reports import CopyPolicy
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, batch
 from tests.warm_start import open_program
@@ -16,7 +17,8 @@ SESSIONS = 300
 # It stops where it is when it has said how far it is: the kill comes at no later point.
 COPIER = """
 import asyncio, sys, time
-from tenuto.stores.copier import Copier, CopyPolicy
+from tenuto.stores.copier import Copier
+from tenuto.stores.copy_reports import CopyPolicy
 from tenuto.stores.factory import open_store
 
 def tell(messages):

@@ -31,7 +31,8 @@ from tenuto.ports import RecordStore
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ACME, ANN, BOB, EVE
 
-A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
+# They begin alike, as keys of one commit do.
+A, B, C = (bytes(4) + bytes([n]) * 12 for n in (1, 2, 3))
 
 
 @pytest.fixture(params=RECORD_STORES, ids=lambda backend: backend.name)
@@ -243,9 +244,10 @@ async def test_values_are_found_by_their_place(records: RecordStore) -> None:
 
 
 async def test_sums_are_of_what_has_not_expired(records: RecordStore) -> None:
-    for number, (scope, deadline) in enumerate(((ANN, None), (ANN, 50), (BOB, 10), (EVE, None)), 1):
+    given = zip((A, B, C, b"4" * 16), ((ANN, None), (ANN, 50), (BOB, 10), (EVE, None)), strict=True)
+    for number, (key, (scope, deadline)) in enumerate(given, 1):
         sums = Totals(sessions=1, messages=number, tokens=10 * number, cost_nanos=100 * number)
-        made = change(bytes([number]) * 16, 0, 1, index=columns(scope), totals=sums, deadline=deadline)
+        made = change(key, 0, 1, index=columns(scope), totals=sums, deadline=deadline)
         await records.commit([made])
     await records.commit([change(A, 1, 2, totals=Totals(sessions=1, messages=4))])
 

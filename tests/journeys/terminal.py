@@ -138,7 +138,8 @@ def own_settings(**given: str) -> dict[str, str]:
     meaning.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
-    for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
+    # The last two are those of a worker of xdist, which are no terminal of ours.
+    for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR", "COLUMNS", "LINES"):
         kept.pop(name, None)
     return {**kept, "TENUTO_EMBEDDER": "none", **given}
 

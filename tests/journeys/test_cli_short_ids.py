@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +21,7 @@ from tests.journeys.desk import asked, typed
 
 pytestmark = pytest.mark.usefixtures("own_environment")
 
+CLI_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 # Six of one minute, and two that a caller chose.
 SESSIONS = [f"0198c0de-000{n}-7000-8000-0000000000a{n}" for n in range(6)]
 CHOSEN = ["user-00a1", "beef"]
@@ -63,6 +67,7 @@ READING = [
     "tasks log {task} --user ann --json",
     "tasks log --user ann --session {session} --json",
     "memories list --user ann --session {session} --json",
+    "memories search Ulm --user ann --session {session} --json",
 ]
 CHANGING = [
     "sessions rename {session} New --json",
@@ -72,10 +77,24 @@ CHANGING = [
     "memories edit {memory} --user ann --text Coffee. --json",
     "memories forget {memory} --user ann --json",
     "memories forget --session {session} --user ann --yes --json",
+    "tasks cancel {task} --user ann --json",
     "tasks delete {task} --user ann --yes --json",
     "sessions delete {session} --yes --json",
     "keys revoke {key} --json",
 ]
+
+
+# Commands that end with an error here: one about what the id stands for, and not about the id.
+REFUSED = {
+    "tasks follow {task} --user ann": "task_cancelled",
+    "tasks resume {task} --user ann": "the task has no plan",
+    "tasks answer {task} approval yes --user ann": "step_not_found",
+    "privacy reveal {session} EMAIL_1": "placeholder_not_found",
+}
+
+
+PLAN = '[[steps]]\nid = "approval"\nhuman_input = "Send it?"\n'
+RUN = "tasks run plan.toml --detach --user ann --session {session} --json"
 
 
 def _line(command: str, ids: Made) -> list[str]:
@@ -87,6 +106,8 @@ def test_the_end_of_an_id_is_enough(made: Made) -> None:
 
     for command in READING:
         assert typed(*_line(command, short)).stdout == typed(*_line(command, made)).stdout != "", command
+    Path("plan.toml").write_text(PLAN)
+    assert json.loads(typed(*_line(RUN, short)).stdout)["task"]["session_id"] == made.session
     for command in CHANGING:
         done = typed(*_line(command, short))
         assert done.exit_code == 0, (command, done.output)
@@ -94,8 +115,27 @@ def test_the_end_of_an_id_is_enough(made: Made) -> None:
     left = {session["id"] for session in asked("sessions", "list", "--all")["sessions"]}
     assert made.session not in left
     assert {*SESSIONS, *CHOSEN} - left == {made.session}
-    assert asked("tasks", "list", "--user", "ann")["tasks"] == []
+    assert made.task not in {task["id"] for task in asked("tasks", "list", "--user", "ann")["tasks"]}
     assert asked("keys", "list")["keys"][0]["revoked_at"] is not None
+
+
+def test_an_error_is_about_what_the_short_id_stands_for(made: Made) -> None:
+    short = Made("00a1", made.task[-8:], made.memory[-8:], made.trace[-12:], made.key[:6])
+    assert typed(*_line("tasks cancel {task} --user ann", made)).exit_code == 0
+
+    for command, says in REFUSED.items():
+        done = typed(*_line(command, short), env={"TENUTO_PRIVACY_KEY": "11" * 32})
+        assert (done.exit_code, says in done.output) == (1, True), (command, done.output)
+
+
+def test_every_command_with_an_id_is_tried() -> None:
+    page = CLI_PAGE.read_text()
+    sections = re.findall(r"^### `tenuto ([a-z ]+[a-z]).*?`\n(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE)
+    taking = {command for command, text in sections if re.search(r"^\| `(--session )?ID` \|", text, re.MULTILINE)}
+    tried = [*READING, *CHANGING, *REFUSED, RUN]
+
+    assert len(taking) > 20
+    assert {command for command in taking if not any(line.startswith(f"{command} ") for line in tried)} == set()
 
 
 FITTING = [

@@ -36,6 +36,7 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
         listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
         refused = {name: await _say(door, name) for name in ("legal", "clever")}
         left = [(await door.http.get(path, headers=ANN)).json() for path in ("/v1/stats", "/v1/tasks")]
+        health = (await door.http.get("/v1/status")).json()
         answered = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi"})
 
     assert {each["name"]: each["missing"] for each in listed} == {
@@ -49,3 +50,10 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
     assert code(refused["legal"][0]) == (503, "extra_missing")
     assert (left[0]["sessions"], left[1]["tasks"]) == (0, [])
     assert answered.status_code == 200
+    extras = {(each["code"], each.get("subject"), each["advice"]) for each in health["findings"]}
+    assert extras == {
+        ("tasks_extra", None, TASKS),
+        ("assistant_extra", "legal", TASKS),
+        ("assistant_extra", "clever", MODELS),
+    }
+    assert health["level"] == "warning"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
@@ -11,8 +12,9 @@ import pytest
 from tenuto.access import KeyRole
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, ModelTimeout
 from tenuto.llm import Call, Fail, Say, ScriptedModel
+from tenuto.model.generation import StepChanged, ToolContext, ToolOutput
 from tests.journeys.door import ANN, Door, playing, served
-from tests.talking import Adder
+from tests.talking import Adder, helper
 
 WHY = {
     FailureReason.UNREACHABLE: ModelFailed("m", "cannot be reached, or broke off", FailureReason.UNREACHABLE),
@@ -103,18 +105,42 @@ async def test_a_value_at_the_place_of_a_cut_is_redacted_whole(before: int) -> N
     assert 1_000 < len(run["exception"]) < 9_000
 
 
-async def test_what_code_raised_is_not_shown_to_a_user_with_a_key_of_their_own() -> None:
-    tool = Adder(fault=ValueError("no route to db.internal"))
-    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,)), locked=True) as door:
-        user, admin = await door.key(user="ann"), await door.key(user="ann", role=KeyRole.ADMIN)
-        reply = await door.http.post("/v1/chat", headers=user, json={"message": "1+2?"})
-        trace_id = reply.json()["trace_id"]
-        paths = [f"/v1/traces/{trace_id}", f"/v1/npc/traces/{trace_id}", "/v1/traces"]
-        shown, internal = [[(await door.http.get(path, headers=key)).text for path in paths] for key in (user, admin)]
+async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
+    """B2: by credential and door; a tool that fails in a turn, and an assistant's own code that fails the turn."""
 
-    assert ["tool_failed" in text for text in shown] == [True] * 3
-    assert ["db.internal" in text for text in shown] == [False] * 3
-    assert ["db.internal" in text for text in internal] == [True] * 3
+    async def respond(turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
+        if turn.question:
+            raise LookupError("no route to db.internal")
+        yield ToolOutput(output=None)
+
+    tool = Adder(fault=ValueError("no route to db.internal"))
+    given = playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))
+    given["assistants"].append(helper(name="broken", respond=respond))
+    async with served(**given, locked=True) as door:
+        user = await door.key(user="ann")
+        told = [
+            await door.http.post("/v1/chat", headers=user, json={"message": "1+2?", **body})
+            for body in ({}, {"assistant": "broken"}, {"assistant": "broken", "stream": True})
+        ]
+        traces = (await door.http.get("/v1/traces?brief=true", headers=user)).json()["traces"]
+        ids = {trace["assistant"]: trace["trace_id"] for trace in traces}
+        credentials = {
+            "user": (user, False),
+            "backend": ({**await door.key(), "X-User-ID": "ann"}, True),
+            "admin": (await door.key(user="ann", role=KeyRole.ADMIN), True),
+        }
+        for who, (key, sees) in credentials.items():
+            for code, id_ in (("tool_failed", ids["helper"]), ("lookuperror", ids["broken"])):
+                one = f"/v1/traces/{id_}"
+                # The trace of a character has its tools, and no error of the turn.
+                beside = [f"/v1/npc/traces/{id_}"] if code == "tool_failed" else []
+                for path in (one, f"{one}?text=true", "/v1/traces", *beside):
+                    with subtests.test(who, code=code, path=path):
+                        shown = (await door.http.get(path, headers=key)).text
+                        assert code in shown
+                        assert ("db.internal" in shown) == sees
+
+    assert not [response.text for response in told if "db.internal" in response.text]
 
 
 async def _turn_and_status(door: Door) -> dict[str, Any]:

@@ -80,7 +80,7 @@ async def test_a_server_that_can_run_no_plan_says_which_line_changes_that(monkey
         shown = await status(door)
 
     assert (shown.level, shown.tasks.status) == (Level.WARNING, "unavailable")
-    assert shown.findings[0].advice == "Run: pip install 'tenuto[tasks]'"
+    assert shown.findings[0].advice == "pip install 'tenuto[tasks]'"
 
 
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics"])

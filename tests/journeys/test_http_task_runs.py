@@ -372,17 +372,28 @@ async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
         assert SAID not in "".join([*timelines, caplog.text])
 
 
-async def test_what_an_agent_raised_is_not_shown_to_a_user_with_a_key_of_their_own() -> None:
+async def test_what_an_agent_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
+    """B2: by credential and door; whoever sees it, sees it under the privacy policy."""
     async with office_at(locked=True) as (door, _):
-        user, admin = await door.key(user="ann"), await door.key(user="ann", role=KeyRole.ADMIN)
+        user = await door.key(user="ann")
         task_id = (await submitted(door, {"id": "a", "agent": "broken"}, who=user)).json()["id"]
         await wait_for_end(door.tenuto.tasks, door.tenuto.scope(tenant="acme", user="ann"), task_id)
-        paths = [f"/v1/tasks/{task_id}", "/v1/tasks"]
-        shown, internal = [[(await door.http.get(path, headers=key)).text for path in paths] for key in (user, admin)]
-
-    assert ["agent_failed" in text for text in shown] == [True, True]
-    assert [SAID in text for text in shown] == [False, False]
-    assert [SAID in text for text in internal] == [True, True]
+        credentials = {
+            "user": (user, False),
+            "agent of the user": (await door.key(user="ann", agent="broken"), False),
+            "backend": ({**await door.key(), "X-User-ID": "ann"}, True),
+            "agent of the backend": ({**await door.key(agent="broken"), "X-User-ID": "ann"}, True),
+            "admin": (await door.key(user="ann", role=KeyRole.ADMIN), True),
+        }
+        for who, (key, sees) in credentials.items():
+            for path, tells in {"": True, "/runs": True, "/timeline": False, "/events": False, None: True}.items():
+                with subtests.test(who, path=path):
+                    shown = await door.http.get(
+                        "/v1/tasks" if path is None else f"/v1/tasks/{task_id}{path}", headers=key
+                    )
+                    assert "agent_failed" in shown.text
+                    assert (SAID in shown.text) == (sees and tells)
+                    assert MAIL not in shown.text
 
 
 async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:

@@ -1,18 +1,30 @@
-"""A folder that the simulated processes of a machine share, with what is in it when they die."""
+"""A folder that the simulated processes of a machine share, with what is in it when they die.
+
+It keeps the contract of `JournalFolder`; its disk may be slow, full, or tear a row.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
-from tenuto.stores.engine.journal import Row, Shelf
-from tenuto.stores.engine.record import Record
+from tenuto.errors import Unavailable
+from tenuto.model import Scope
+from tenuto.stores.engine.journal_folder import JournalCounts, Offer, StoredBase, StoredRow, StoredShelf
 
-if TYPE_CHECKING:
-    from tests.simulation.world import Host
+Callback = Callable[[], Awaitable[None]]
+
+
+@dataclass
+class _Aside:
+    site: Scope
+    row: StoredRow
+    reason: str
+    at: int
 
 
 @dataclass
@@ -20,10 +32,13 @@ class SimFolder:
     """What is on the disk of the machine, and what its shared memory says."""
 
     is_down: bool = False
-    shelves: dict[bytes, Shelf] = field(default_factory=dict)
+    is_full: bool = False
+    shelves: dict[bytes, StoredShelf] = field(default_factory=dict)
     order: list[bytes] = field(default_factory=list)
-    revisions: dict[bytes, int] = field(default_factory=dict)
+    aside: list[_Aside] = field(default_factory=list)
+    revisions: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     votes: dict[str, bool] = field(default_factory=dict)
+    offered: set[str] = field(default_factory=set)
     locks: dict[bytes, str] = field(default_factory=dict)
     views: dict[str, FolderView] = field(default_factory=dict)
 
@@ -32,117 +47,230 @@ class SimFolder:
         return sum(len(shelf.rows) for shelf in self.shelves.values())
 
     def leave(self, name: str) -> None:
-        """A process died: its locks and its vote go with it."""
+        """A process died: its locks and its vote go with it, and with the last one what only memory says."""
         self.views.pop(name, None)
         self.votes.pop(name, None)
         self.locks = {key: holder for key, holder in self.locks.items() if holder != name}
-        self.count_votes()
+        if not self.views:
+            self.is_down = False
+            self.revisions.clear()
+            self.drop_offers()
 
-    def count_votes(self) -> None:
-        if not self.is_down and self.views and all(self.votes.get(name) for name in self.views):
-            self.is_down = True
-            for view in self.views.values():
-                view.on_down()
+    def drop_offers(self) -> None:
+        self.shelves = {key: shelf for key, shelf in self.shelves.items() if shelf.rows}
+
+    def forget_order(self, key: bytes) -> None:
+        if key in self.order and not (key in self.shelves and self.shelves[key].rows):
+            self.order.remove(key)
+            self.shelves.pop(key, None)
 
 
 class FolderView:
-    """The folder as one process sees it."""
+    """The folder as one process sees it; `event` hears of rows written and stored, `spawn` runs as the process."""
 
-    def __init__(self, folder: SimFolder, host: Host) -> None:
-        assert host.process is not None
+    def __init__(
+        self,
+        folder: SimFolder,
+        name: str,
+        *,
+        delay: Callable[[], float] = lambda: 0.0,
+        event: Callable[[str], None] = lambda kind: None,
+        spawn: Callable[[Any], object] = asyncio.ensure_future,
+    ) -> None:
         self._folder = folder
-        self._host = host
-        self.name = host.process.name
-        folder.views[self.name] = self
+        self._delay = delay
+        self._event = event
+        self._spawn = spawn
+        self._on_asked: Callback | None = None
+        self._on_change: Callback | None = None
+        self.name = name
+        folder.views[name] = self
+        folder.offered.add(name)
+        if folder.is_down:
+            self._tell_all()
 
     @property
     def is_down(self) -> bool:
         return self._folder.is_down
 
-    def is_fenced(self, key: bytes) -> bool:
+    @property
+    def is_shared(self) -> bool:
+        return len(self._folder.views) > 1
+
+    @property
+    def may_have_rows(self) -> bool:
+        return bool(self._folder.order)
+
+    @property
+    def counts(self) -> JournalCounts:
+        times = [row.at for shelf in self._folder.shelves.values() for row in shelf.rows]
+        return JournalCounts(waiting=len(times), oldest=min(times, default=None), quarantined=len(self._folder.aside))
+
+    @property
+    def are_offers_complete(self) -> bool:
+        return not self._folder.views.keys() - self._folder.offered - {self.name}
+
+    def mark_offered(self) -> None:
+        self._folder.offered.add(self.name)
+
+    # Revisions
+
+    def note(self, key: bytes, revision: int, incarnation: str) -> None:
+        known = self._folder.revisions.get(key)
+        if known is not None and known[1] == incarnation:
+            revision = max(revision, known[0])
+        self._folder.revisions[key] = revision, incarnation
+
+    def is_current(self, key: bytes, revision: int, incarnation: str) -> bool:
+        return self._folder.revisions.get(key, (revision, incarnation)) == (revision, incarnation)
+
+    def is_noted(self, key: bytes) -> bool:
+        return key in self._folder.revisions
+
+    # Rows and records
+
+    async def shelf(self, key: bytes) -> StoredShelf | None:
+        await asyncio.sleep(0)
         shelf = self._folder.shelves.get(key)
-        return shelf is not None and bool(shelf.rows)
+        if shelf is None or shelf.rows or self.is_current(key, shelf.base.revision, shelf.base.incarnation):
+            return shelf
+        return None
 
-    def shelf(self, key: bytes) -> Shelf | None:
-        shelf = self._folder.shelves.get(key)
-        return shelf if shelf is not None and (shelf.rows or self.is_current(key, shelf.base)) else None
+    async def fenced_keys(self) -> tuple[bytes, ...]:
+        await asyncio.sleep(0)
+        return tuple(self._folder.order)
 
-    def fenced_keys(self) -> tuple[bytes, ...]:
-        return tuple(key for key in self._folder.order if self.is_fenced(key))
+    async def offer(self, offers: Sequence[Offer]) -> None:
+        await self._write()
+        for offer in offers:
+            if self._folder.is_down and self.is_current(offer.key, offer.base.revision, offer.base.incarnation):
+                shelf = self._folder.shelves.get(offer.key) or StoredShelf(site=offer.site, base=offer.base)
+                self._folder.shelves[offer.key] = replace(shelf, base=offer.base)
 
-    def note(self, key: bytes, revision: int) -> None:
-        self._folder.revisions[key] = revision
-
-    def is_current(self, key: bytes, record: Record) -> bool:
-        return self._folder.revisions.get(key, record.revision) == record.revision
-
-    def offer(self, key: bytes, record: Record) -> None:
-        if not self.is_current(key, record):
-            return
-        shelf = self._folder.shelves.get(key)
-        if shelf is None or shelf.base.revision != record.revision:
-            self._folder.shelves[key] = Shelf(base=record, rows=shelf.rows if shelf is not None else ())
-
-    async def append(self, key: bytes, base: Record, row: Row) -> bool:
-        await asyncio.sleep(self._host.world.disk_delay())
+    async def append(self, key: bytes, site: Scope, base: StoredBase, row: StoredRow) -> bool:
+        await self._write()
         folder = self._folder
-        shelf = folder.shelves.get(key) or Shelf(base=base)
+        shelf = folder.shelves.get(key) or StoredShelf(site=site, base=base)
         newest = shelf.rows[-1].number if shelf.rows else 0
-        if not folder.is_down or row.number != newest + 1 or shelf.base.revision != base.revision:
+        stands = (shelf.base.revision, shelf.base.incarnation) == (base.revision, base.incarnation)
+        if not folder.is_down or row.number != newest + 1 or not stands:
             return False
         folder.shelves[key] = replace(shelf, rows=(*shelf.rows, row))
         if key not in folder.order:
             folder.order.append(key)
-        self._host.world.event("row", self._host)
-        await asyncio.sleep(self._host.world.disk_delay())
+        self._event("row")
+        await asyncio.sleep(self._delay())
         return True
 
-    async def remove(self, key: bytes, number: int, base: Record) -> None:
-        await asyncio.sleep(self._host.world.disk_delay())
-        shelf = self._folder.shelves[key]
-        left = tuple(row for row in shelf.rows if row.number > number)
-        self._host.world.event("replayed", self._host)
-        if left:
-            self._folder.shelves[key] = Shelf(base=base, rows=left)
-        else:
-            del self._folder.shelves[key]
-            self._folder.order.remove(key)
+    async def remove(self, key: bytes, through: int, base: StoredBase) -> None:
+        await self._write()
+        shelf = self._folder.shelves.get(key)
+        if shelf is None:
+            return
+        left = tuple(row for row in shelf.rows if row.number > through)
+        self._event("replayed")
+        self._folder.shelves[key] = replace(shelf, base=base, rows=left)
+        self._folder.forget_order(key)
 
-    def lock(self, key: bytes) -> bool:
+    async def set_aside(self, key: bytes, number: int, reason: str, now: int) -> None:
+        await self._write()
+        shelf = self._folder.shelves.get(key)
+        gone = [row for row in shelf.rows if row.number == number] if shelf is not None else []
+        if shelf is None or not gone:
+            return
+        self._folder.aside.append(_Aside(shelf.site, gone[0], reason, now))
+        self._folder.shelves[key] = replace(shelf, rows=tuple(row for row in shelf.rows if row is not gone[0]))
+        self._folder.forget_order(key)
+
+    async def purge(self, before: int) -> None:
+        await self._write()
+        self._folder.aside = [aside for aside in self._folder.aside if aside.at >= before]
+
+    async def keys_of_user(self, site: Scope, user: str) -> tuple[bytes, ...]:
+        await asyncio.sleep(0)
+        return tuple(
+            key
+            for key, shelf in self._folder.shelves.items()
+            if shelf.site == site and any(user in row.users for row in shelf.rows)
+        )
+
+    async def erase(self, site: Scope, user: str, until: int) -> int:
+        await self._write()
+        folder, count = self._folder, 0
+        for key, shelf in list(folder.shelves.items()):
+            if shelf.site == site:
+                left = tuple(row for row in shelf.rows if user not in row.users or row.at > until)
+                count += len(shelf.rows) - len(left)
+                folder.shelves[key] = replace(shelf, rows=left)
+                if not left:
+                    del folder.shelves[key]
+                folder.forget_order(key)
+        kept = [one for one in folder.aside if one.site != site or user not in one.row.users or one.row.at > until]
+        count += len(folder.aside) - len(kept)
+        folder.aside = kept
+        return count
+
+    # Locks
+
+    async def lock(self, key: bytes) -> bool:
+        await asyncio.sleep(0)
         if key in self._folder.locks:
             return False
         self._folder.locks[key] = self.name
         return True
 
-    def unlock(self, key: bytes) -> None:
+    async def unlock(self, key: bytes) -> None:
         if self._folder.locks.get(key) == self.name:
             del self._folder.locks[key]
 
-    def vote(self, is_away: bool) -> None:
-        self._folder.votes[self.name] = is_away
-        self._folder.count_votes()
+    # Agreement
 
     def ask(self) -> None:
-        """Votes given before count no more; each process is asked in a moment of its own."""
+        """Each process is asked in a moment of its own."""
         self._folder.votes.clear()
         for view in self._folder.views.values():
-            if view is not self:
-                view.on_asked()
+            if view is not self and view._on_asked is not None:
+                view._spawn(view._on_asked())
 
-    def is_refuted(self) -> bool:
-        return any(vote is False for vote in self._folder.votes.values())
+    def vote(self, is_away: bool) -> None:
+        self._folder.votes[self.name] = is_away
 
-    def reopen(self) -> None:
-        self._folder.is_down = False
-        self._folder.votes.clear()
-        for key in [key for key, shelf in self._folder.shelves.items() if not shelf.rows]:
-            del self._folder.shelves[key]
+    async def is_agreed(self) -> bool | None:
+        await asyncio.sleep(0)
+        folder = self._folder
+        if folder.is_down:
+            return True
+        votes = [folder.votes.get(name) for name in folder.views]
+        if False in votes:
+            return False
+        if not all(votes):
+            return None
+        folder.is_down = True
+        folder.offered.clear()
+        self._event("away")
+        self._tell_all()
+        return True
 
-    # What the process hears of
+    async def reopen(self) -> None:
+        await asyncio.sleep(self._delay())
+        if self._folder.is_down:
+            self._folder.is_down = False
+            self._folder.votes.clear()
+            self._folder.drop_offers()
+            self._tell_all()
 
-    def on_down(self) -> None:
-        self._host.world.tell(self._host.name, "the store is away")
-        self._host.run_soon(lambda journal: journal.offer_all())
+    async def watch(self, on_asked: Callback, on_change: Callback) -> None:
+        self._on_asked, self._on_change = on_asked, on_change
+        if self._folder.is_down:
+            await on_change()
+        await asyncio.Event().wait()
 
-    def on_asked(self) -> None:
-        self._host.run_soon(lambda journal: journal.answer_vote())
+    def _tell_all(self) -> None:
+        for view in self._folder.views.values():
+            if view._on_change is not None:
+                view._spawn(view._on_change())
+
+    async def _write(self) -> None:
+        await asyncio.sleep(self._delay())
+        if self._folder.is_full:
+            raise Unavailable("journal", "has no space left on its disk")

@@ -47,6 +47,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._count = 0
         self._world = Process("world")
         self._processes: list[Process] = [self._world]
+        self._dead: list[Process] = []
         self.steps = 0
         self.failures: list[str] = []
         self.set_exception_handler(self._on_failure)
@@ -92,6 +93,7 @@ class SimLoop(asyncio.BaseEventLoop):
         process.is_alive = False
         process.ready.clear()
         self._processes.remove(process)
+        self._dead.append(process)
 
     def spawn(self, process: Process, coroutine: Any) -> asyncio.Task[Any]:
         """Run a coroutine as this process."""

@@ -31,7 +31,8 @@ class ClientPlan(msgspec.Struct, frozen=True):
 
 
 class FaultPlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fault at a time, or at the n-th event of a kind: `outage`, `cut`, `kill`, `freeze`, `deaf`, `clock`."""
+    """A fault at a time, or at the n-th event of a kind: `outage`, `cut`, `kill`, `freeze`, `deaf`, `clock`, and of the
+    journal's disk `full` and `torn`."""
 
     kind: str
     process: int = 0
@@ -53,8 +54,11 @@ class Plan(msgspec.Struct, frozen=True):
     clients: tuple[ClientPlan, ...]
     faults: tuple[FaultPlan, ...]
     rates: dict[Fate, float]
+    breaker: bool = False
 
 
+FRESH = "fresh"
+"""A session whose id is made for the request that creates it."""
 EVENTS = ("commit", "acknowledged", "called")
 JOURNAL_EVENTS = (*EVENTS, "row", "row", "replayed", "replayed")
 SESSIONS = ("plain", "plain", "shared", "capped", "edited")
@@ -82,9 +86,11 @@ def make_plan(seed: int, *, large: bool = False) -> Plan:
 def make_outage_plan(seed: int, *, only_outages: bool = False) -> Plan:
     """Clients that go on talking, often elsewhere, while the store is away and processes die."""
     luck = Random(f"outage {seed}")
-    others = [] if only_outages else [kind for kind in ("cut", "kill", "freeze", "deaf") if luck.random() < 0.5]
-    kinds = ("turn", "turn", "append", "note", "read", "edit")
-    clients = tuple(_make_client(luck, f"client{n}", 2, 14, kinds, (0.1, 0.3, 1.0)) for n in range(luck.randint(1, 3)))
+    kinds = ("cut", "kill", "freeze", "deaf", "full", "torn")
+    others = [] if only_outages else [kind for kind in kinds if luck.random() < 0.4]
+    steps = ("turn", "turn", "append", "note", "read", "edit")
+    pauses = (0.0, 0.1, 0.3, 1.0)
+    clients = tuple(_make_client(luck, f"client{n}", 2, 20, steps, pauses) for n in range(luck.randint(1, 4)))
     outages = [
         FaultPlan(kind="outage", at=1 + luck.random() * 4, lasts=luck.choice((2.0, 6.0, 12.0)))
         for _ in range(luck.randint(1, 2))
@@ -111,6 +117,7 @@ def _put_together(
         disk=luck.choice((0.001, 0.05, 0.3)),
         sealed=luck.random() < 0.3,
         journals=journals,
+        breaker=journals and luck.random() < 0.5,
         clients=clients,
         faults=faults,
         rates=rates,
@@ -124,7 +131,7 @@ def _make_client(
     made = tuple(
         ClientStep(
             kind=luck.choice(kinds),
-            session=luck.choice((own, own, "plain-of-all", "shared-of-all", "edited-of-all")),
+            session=luck.choice((own, own, FRESH, "plain-of-all", "shared-of-all", "edited-of-all")),
             keyed=luck.random() < 0.8,
             pause=luck.choice(pauses),
             gives_up_after=luck.random() * 0.3 if luck.random() < 0.1 else None,

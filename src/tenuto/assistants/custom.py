@@ -142,11 +142,21 @@ def _prompt(path: Path, section: _PromptFile) -> PromptPolicy:
 def _override_policy(path: Path, base: _Policy, given: Mapping[str, Any]) -> _Policy:
     """A policy with some fields changed, checked as settings are."""
     kind = type(base)
-    _check_known_fields(path, given, kind.__struct_fields__)
     try:
-        return msgspec.convert({**msgspec.to_builtins(base, builtin_types=()), **given}, kind, strict=False)
+        return msgspec.convert(_with_fields(path, base, given), kind, strict=False)
     except msgspec.ValidationError as unfit:
         raise _invalid_file(path, str(unfit)) from None
+
+
+def _with_fields(path: Path, base: Value, given: Mapping[str, Any]) -> JsonObject:
+    """The fields of a policy, with those of the file in place of some; parts of a policy likewise."""
+    _check_known_fields(path, given, base.__struct_fields__)
+    parts = {name: part for name in given if isinstance(part := getattr(base, name), Value)}
+    for name, part in parts.items():
+        if not isinstance(given[name], Mapping):
+            raise _invalid_file(path, f"{name} has fields of its own: {', '.join(part.__struct_fields__)}")
+    merged = {name: _with_fields(path, part, given[name]) for name, part in parts.items()}
+    return {**msgspec.to_builtins(base, builtin_types=()), **given, **merged}
 
 
 def _check_known_fields(path: Path, given: Mapping[str, Any], known: tuple[str, ...]) -> None:

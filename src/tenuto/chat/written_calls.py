@@ -48,9 +48,9 @@ class WrittenCalls:
         if self._is_text:
             return text
         self._held += text
-        while not self._is_text and self._read_object("}" in text):
+        while is_call := self._read_object("}" in text):
             pass
-        return self._release() if self._is_text else ""
+        return "" if is_call is None else self._release()
 
     def flush(self) -> str:
         """The rest, at the end of the answer."""
@@ -73,27 +73,26 @@ class WrittenCalls:
         assert around is not None
         return around.end() if around.end() < len(self._held) else None
 
-    def _read_object(self, closes: bool) -> bool:
-        """Read the next object; returns whether it was a call."""
+    def _read_object(self, closes: bool) -> bool | None:
+        """Read what comes next; whether it is a call, and `None` as long as it may become one."""
         start = self._find_object()
         if start is None:
-            return False
+            return None
         if self._held[start] != "{" or not _may_be_call(self._held, start, self._names):
-            self._is_text = True
-        elif closes:
-            try:
-                written, end = _DECODER.raw_decode(self._held, start)
-            except json.JSONDecodeError as error:
-                # Code is no JSON, however it goes on; what names a tool is held, to be refused.
-                self._is_text = _is_broken(error) and _tool_named_at(self._held, start, self._names) is None
-            except RecursionError:
-                self._is_text = True
-            else:
-                calls = _calls_of(written, self._names)
-                self.calls += calls
-                self._read, self._is_text = end, not calls
-                return bool(calls)
-        return False
+            return False
+        if not closes:
+            return None
+        try:
+            written, self._read = _DECODER.raw_decode(self._held, start)
+        except json.JSONDecodeError as error:
+            # Code is no JSON, however it goes on; what names a tool is held, to be refused.
+            is_text = _is_broken(error) and _tool_named_at(self._held, start, self._names) is None
+            return False if is_text else None
+        except RecursionError:
+            return False
+        calls = _calls_of(written, self._names)
+        self.calls += calls
+        return bool(calls)
 
 
 def read_written_calls(text: str, names: Collection[str]) -> list[ToolCall]:

@@ -40,6 +40,8 @@ _PROMPT: Final = "> "
 _SHOWN: Final = 2
 _RECALLED: Final = 100
 _LISTED: Final = 20
+# Their warnings are about failures that an answer, its error or a step that is shown names.
+_TOLD_BY_ANSWERS: Final = ("tenuto.llm", "tenuto.upkeep", "tenuto.tasks.step_runner")
 _REMARKS: Final = {
     "store": "the store does not answer, and this turn is not stored",
     "journal": "the store does not answer; the journal keeps this turn until it does",
@@ -69,10 +71,8 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
         ModelFailed: the only model is at an address that takes no connection. Its client would find that out as well,
             but takes seconds to load, tries several times, and does not name the address.
     """
-    if len(model_names(settings.model)) == 1:
-        for address in model_addresses([settings.model], main=settings.model, base_url=settings.model_base_url):
-            if (why := asyncio.run(why_unreachable(address))) is not None:
-                raise ModelFailed(settings.model, f"does not answer: {why}", FailureReason.UNREACHABLE)
+    if len(model_names(settings.model)) == 1 and (away := _find_cut_off(settings, settings.model)) is not None:
+        raise away
     with _without_model_warnings(), open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
@@ -82,13 +82,21 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
             talk.go_on()
 
 
+def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
+    """The failure of a model, or of a chain, of which an address takes no connection."""
+    for address in model_addresses([model], main=settings.model, base_url=settings.model_base_url):
+        if (why := asyncio.run(why_unreachable(address))) is not None:
+            return ModelFailed(model, f"does not answer: {why}", FailureReason.UNREACHABLE)
+    return None
+
+
 @contextmanager
 def _without_model_warnings() -> Iterator[None]:
     """Keep the log of models off the terminal: the answer or its error says what failed, and why.
 
     Titles and summaries that are postponed come later.
     """
-    loggers = [logging.getLogger(name) for name in ("tenuto.llm", "tenuto.upkeep")]
+    loggers = [logging.getLogger(name) for name in _TOLD_BY_ANSWERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
@@ -178,8 +186,11 @@ class Conversation:
         screen = _AnswerPrinter(self._marks, quiet=self._manner.as_json or not self._manner.streams)
         try:
             reply = self._aside.run(lambda: self._stream_reply(request, screen))
-        except (TenutoError, KeyboardInterrupt):
+        except (TenutoError, KeyboardInterrupt) as error:
             screen.end()
+            if isinstance(error, ModelFailed) and error.reason is FailureReason.UNREACHABLE:
+                # The failure names the model; a person at a terminal wants to know the address, too.
+                raise _find_cut_off(self._app.settings, error.model) or error from None
             raise
         self._last = reply
         if self._manner.as_json:

@@ -22,8 +22,9 @@ from tenuto.cli.terminal import advancing, pluralize, show_json, show_table, vis
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.ports import Backend
 from tenuto.settings import read_settings
-from tenuto.stores.comparison import Comparer, Comparison
-from tenuto.stores.copier import Copier, CopyPolicy, CopyReport
+from tenuto.stores.comparison import Comparer
+from tenuto.stores.copier import Copier
+from tenuto.stores.copy_reports import Comparison, CopyPolicy, CopyReport
 from tenuto.stores.factory import open_store, place_of
 from tenuto.wiring.tasks import engine_database
 

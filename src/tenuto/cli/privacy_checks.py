@@ -14,7 +14,7 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
 from tenuto.privacy.redactor import Slot
-from tenuto.stores.encrypted import has_sealed_records
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.wiring.privacy import open_ciphers
 
 if TYPE_CHECKING:

@@ -6,12 +6,15 @@ look at, by a stable code; the page has its own words for each code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
-from tenuto.errors import FailureReason, PromptTooLong
+from msgspec.structs import replace
+
+from tenuto.errors import FailureReason, PromptTooLong, install_line
 from tenuto.model.values import View
 
 _SLOW_MS: Final = 250.0
@@ -24,7 +27,7 @@ _MODEL_ADVICE: Final = {
     FailureReason.UNREACHABLE: "Start its server, or check TENUTO_MODEL_BASE_URL and the network to it.",
     FailureReason.REFUSED: "Check the key, its permissions and the model's name; `tenuto doctor` asks the provider.",
     FailureReason.LIMIT: "Wait, or raise the limit or quota with the provider; or add a second model.",
-    FailureReason.TOO_SLOW: "Check the load of its server, or raise TENUTO_MODEL_TIMEOUT.",
+    FailureReason.TOO_SLOW: "Check its server's load, or raise TENUTO_FIRST_TOKEN_TIMEOUT or TENUTO_MODEL_TIMEOUT.",
     FailureReason.CONTENT_FILTER: "The provider's filter declined the question or the answer: look at the trace.",
     FailureReason.OTHER: "Run `tenuto doctor`: it asks the provider and shows what comes back. The log says more.",
 }
@@ -48,7 +51,7 @@ class Level(StrEnum):
 
 
 class StatusFinding(View, frozen=True, kw_only=True):
-    """What is not as it should be, and what to do; `subject` names the model that it is about."""
+    """What is not as it should be, and what to do; `subject` names the model or assistant that it is about."""
 
     code: str
     level: Level
@@ -202,6 +205,9 @@ class StatusView(View, frozen=True, kw_only=True):
     tasks: WorkerStatus
 
 
+_NOTHING_LACKING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 def find_problems(
     *,
     store: StoreStatus,
@@ -211,11 +217,14 @@ def find_problems(
     jobs: JobsStatus,
     tasks: WorkerStatus,
     models: Sequence[ModelStatus] = (),
+    lacking: Mapping[str, str] = _NOTHING_LACKING,
 ) -> list[StatusFinding]:
-    """What an operator should look at, the worst first."""
+    """What an operator should look at, the worst first. `lacking` has the command that installs the package of each
+    assistant whose package is missing."""
     failing = [_model_finding(model, model.last_failure) for model in models if model.is_failing and model.last_failure]
     work = _work_findings(turns, jobs, tasks, store.answers, bool(failing))
-    found = [*_store_findings(store, breaker, journal), *failing, *work]
+    extras = _extra_findings(tasks, lacking)
+    found = [*_store_findings(store, breaker, journal), *failing, *extras, *work]
     return sorted(found, key=lambda finding: finding.level is not Level.ERROR)
 
 
@@ -242,7 +251,7 @@ def _store_findings(
         )
     elif breaker is not None and breaker.state != "closed":
         yield _warning(
-            "circuit_open", "The circuit breaker is not closed.", "Wait: the next answer of the store closes it."
+            "circuit_open", "The circuit breaker is not closed.", "Wait. It closes as soon as the store answers again."
         )
     elif store.ping_ms is not None and store.ping_ms > _SLOW_MS:
         yield _warning("store_slow", "The store answers slowly.", "Check its load and the network in between.")
@@ -257,29 +266,35 @@ def _store_findings(
     if journal is not None and journal.waiting:
         yield _warning(
             "journal_waiting",
-            "Turns wait in the journal.",
-            "Keep the disk of this machine: they are delivered when the store answers.",
+            "Turns are waiting in the journal.",
+            "Keep the disk of this machine. The turns are delivered when the store answers again.",
         )
 
 
 def _work_findings(
     turns: TurnsStatus, jobs: JobsStatus, tasks: WorkerStatus, store_answers: bool, model_fails: bool
 ) -> Iterator[StatusFinding]:
-    if tasks.error == EXTRA_MISSING:
-        yield _warning(
-            "tasks_extra", "Plans cannot run: the extra tasks is not installed.", "Run: pip install 'tenuto[tasks]'"
-        )
-    elif tasks.status == "unavailable":
+    if tasks.status == "unavailable" and tasks.error != EXTRA_MISSING:
         yield _error("task_worker", "This server does not work on tasks.", "Run `tenuto doctor` to see why.")
     if not store_answers:
         return  # What else fails meanwhile fails for that reason.
     if turns.failed_in_a_row >= _FAILING_TURNS and not model_fails:
         yield _warning("turns_failing", "The last turns failed.", "Look at their traces, which name the error.")
     if jobs.waiting >= _MANY_JOBS:
-        yield _warning("jobs_waiting", "Upkeep is behind.", "Check how fast summarizer_model answers.")
+        yield _warning("jobs_waiting", "Upkeep has fallen behind.", "Check how fast summarizer_model answers.")
     if jobs.failed_in_a_row >= _FAILING:
         yield _warning(
             "jobs_failing", "The last upkeep jobs failed.", "Look for `postponed` in the log; check summarizer_model."
+        )
+
+
+def _extra_findings(tasks: WorkerStatus, lacking: Mapping[str, str]) -> Iterator[StatusFinding]:
+    if tasks.error == EXTRA_MISSING:
+        yield _warning("tasks_extra", "Plans cannot run: the extra tasks is not installed.", install_line("tasks"))
+    for name, install in lacking.items():
+        yield replace(
+            _warning("assistant_extra", f"The assistant {name} takes no turns: a package is missing.", install),
+            subject=name,
         )
 
 

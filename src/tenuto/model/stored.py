@@ -7,7 +7,7 @@ looks into the bytes, so that a new field of a session is no matter of any backe
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -32,6 +32,10 @@ class Part(StrEnum):
     WORDS = "w"
 
 
+KEY_GROUP: Final = 4
+"""Keys that begin with the same bytes, so many, may be changed in one commit and loaded at one moment."""
+UNKNOWN_REVISION: Final = 2**63 - 1
+"""What a feed reports where it does not know to which revision a change led: beyond every revision."""
 BESIDE = (Part.KEYS, Part.PRODUCERS)
 """Parts that are loaded whole with a record."""
 

@@ -78,7 +78,7 @@ async def list_agent_runs(request: Request) -> Response:
         if not await may_read_private(request, admission, scope, task_id, agent):
             agent = None
     runs = await tasks.runs(scope, task_id, agent=agent)
-    return answer(AgentRunList(runs=list(map(AgentRunView.of, runs))))
+    return answer(AgentRunList(runs=[admission.visible(AgentRunView.of(run)) for run in runs]))
 
 
 async def may_read_private(request: Request, admission: AuthContext, scope: Scope, task_id: str, agent: str) -> bool:

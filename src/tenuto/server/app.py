@@ -125,10 +125,9 @@ def create_app(
                 _log.error("cannot start: %s", unfit)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
-            live = app.state.service.live
-            calls = app.state.service.chat.model_calls
+            live, chat = app.state.service.live, app.state.service.chat
             app.state.status = status.ServerStatus(
-                tenuto=tenuto, live=live, calls=calls, meters=meters, worker=worker, clock=clock
+                tenuto=tenuto, live=live, chat=chat, meters=meters, worker=worker, clock=clock
             )
             mcp_door = app.state.mcp = mcp.mcp_door(tenuto)
             a2a_door = app.state.a2a = a2a.a2a_door(tenuto, live)

@@ -17,8 +17,7 @@ from tenuto.model.turn import Trace
 from tenuto.ports import CacheCounts
 from tenuto.sessions import SessionEvent
 from tenuto.sessions.events import EventKind
-from tenuto.stores.breaker import BreakerState
-from tenuto.stores.circuit_breaker import Circuit
+from tenuto.stores.breaker import BreakerState, CircuitState
 from tenuto.upkeep import ScheduledScan
 from tenuto.wiring.stores import Stores
 
@@ -193,7 +192,7 @@ class _ScanCollector(Collector):
 class _BreakerCollector(Collector):
     """Circuit state and rejected calls."""
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, circuit: CircuitState) -> None:
         self._circuit = circuit
 
     def collect(self) -> Iterator[Metric]:

@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.app import Tenuto
-from tenuto.chat import LiveTurns
+from tenuto.chat import Chat, LiveTurns
 from tenuto.errors import Unavailable
-from tenuto.llm import ModelCallLog
 from tenuto.model.status import (
     EXTRA_MISSING,
     BreakerStatus,
@@ -103,10 +102,11 @@ class ServerStatus:
     """Reads the status of one server process from the objects that do its work."""
 
     def __init__(
-        self, *, tenuto: Tenuto, live: LiveTurns, calls: ModelCallLog, meters: Metrics, worker: TaskWorker, clock: Clock
+        self, *, tenuto: Tenuto, live: LiveTurns, chat: Chat, meters: Metrics, worker: TaskWorker, clock: Clock
     ) -> None:
         self._tenuto = tenuto
-        self._calls = calls
+        self._calls = chat.model_calls
+        self._lacking = {each.name: each.missing.install for each in chat.assistants if each.missing is not None}
         self._live = live
         self._meters = meters
         self._worker = worker
@@ -122,7 +122,14 @@ class ServerStatus:
         turns, jobs, tasks = self._turns(minutes), JobsStatus.of(self._tenuto.upkeep.jobs), self._tasks()
         models = [calls.status for calls in self._calls]
         findings = find_problems(
-            store=store, breaker=breaker, journal=journal, turns=turns, jobs=jobs, tasks=tasks, models=models
+            store=store,
+            breaker=breaker,
+            journal=journal,
+            turns=turns,
+            jobs=jobs,
+            tasks=tasks,
+            models=models,
+            lacking=self._lacking,
         )
         return StatusView(
             level=worst_level(findings),

@@ -65,8 +65,9 @@ class TaskWorker:
                 await self._tenuto.engine()
             self._error = None
         except TenutoError as failed:
+            if self._error != failed.code:
+                _log.error("this server does not work on tasks: %s", failed)
             self._error = failed.code
-            _log.error("this server does not work on tasks: %s", failed)
             return isinstance(failed, Unavailable)
         except Exception as failed:
             self._error = "engine_failed"

@@ -11,9 +11,7 @@ import msgspec
 from tenuto.model.records import StatePlace, StoredHead, StoredState, record_digest
 from tenuto.model.scope import SYSTEM, owner_key, site_key, state_key
 from tenuto.ports import Backend
-
-COPIES: Final = "copies"
-"""The namespace of the target's own state that says from where it is being filled, and with what."""
+from tenuto.stores.copy_reports import COPIES
 
 _ID_BYTES: Final = 16
 _HOME: Final = (site_key(SYSTEM), owner_key(SYSTEM), state_key(SYSTEM, COPIES))

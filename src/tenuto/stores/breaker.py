@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
+from typing import Protocol
 
 from tenuto.model.values import Value
 
@@ -27,6 +28,25 @@ class BreakerState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half-open"
+
+
+class CircuitState(Protocol):
+    """A circuit breaker before the store, as it is at present."""
+
+    @property
+    def state(self) -> BreakerState:
+        """Whether it lets calls through; of several breakers, the one that is furthest from closed."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether every call goes through."""
+        ...
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejected calls."""
+        ...
 
 
 class Breaker:

@@ -65,8 +65,8 @@ def number_drafts(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> 
             persona=draft.persona,
             parent=draft.parent,
             tokens=draft.tokens,
-            metadata=deep_copy(draft.metadata),
-            extra=deep_copy(draft.extra),
+            metadata=deep_copy(draft.metadata) if draft.metadata else {},
+            extra=deep_copy(draft.extra) if draft.extra else {},
             seq=seq,
             turn=turn,
         )

@@ -4,61 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
-
-import msgspec
 
 from tenuto.model.records import StoredHead, StoredSession, StoredState, record_digest
 from tenuto.model.scope import SYSTEM, Scope, site_key
 from tenuto.ports import Backend, Clock, utc_now
-from tenuto.stores.copier import batches, describe_session, describe_site, describe_state, live_heads, own_records
-
-_NAMED: Final = 100
-_MASK: Final = 2**128 - 1
-
-
-class SiteSums(msgspec.Struct, kw_only=True):
-    """What one side holds of a site; `digest` is that of all its records, in whatever order."""
-
-    sessions: int = 0
-    messages: int = 0
-    traces: int = 0
-    state: int = 0
-    digest: int = 0
-
-    def add_session(self, record: StoredSession) -> bytes:
-        """Count a session; returns its digest."""
-        self.sessions += 1
-        self.messages += len(record.messages)
-        self.traces += len(record.traces)
-        return self._mix(record_digest(record))
-
-    def add_state(self, record: StoredState) -> bytes:
-        """Count a value; returns its digest."""
-        self.state += 1
-        return self._mix(record_digest(record))
-
-    def _mix(self, digest: bytes) -> bytes:
-        self.digest = (self.digest + int.from_bytes(digest, "big")) & _MASK
-        return digest
-
-
-class Comparison(msgspec.Struct, kw_only=True):
-    """Both sides by site, and the records that differ; at most a hundred are named, all are counted.
-
-    Among them are the `unreadable` ones of the source, which have no name.
-    """
-
-    sites: dict[str, tuple[SiteSums, SiteSums]] = {}
-    different: int = 0
-    unreadable: int = 0
-    named: list[str] = []
-
-    def note(self, difference: str) -> None:
-        """Count a difference."""
-        self.different += 1
-        if len(self.named) < _NAMED:
-            self.named.append(difference)
+from tenuto.stores.copier import batches, describe_session, describe_state, live_heads, own_records
+from tenuto.stores.copy_reports import Comparison, SiteSums, describe_site
 
 
 class Comparer:
@@ -145,12 +96,18 @@ class Comparer:
 
     def _add_session(self, side: int, record: StoredSession) -> bytes:
         self._name_site(record.head.session.scope)
-        return self._sums_of(record.space)[side].add_session(record)
+        sums = self._sums_of(record.space)[side]
+        sums.sessions += 1
+        sums.messages += len(record.messages)
+        sums.traces += len(record.traces)
+        return sums.add_digest(record_digest(record))
 
     def _add_state(self, side: int, record: StoredState) -> bytes:
         if record.scope is not None:
             self._name_site(record.scope)
-        return self._sums_of(record.space)[side].add_state(record)
+        sums = self._sums_of(record.space)[side]
+        sums.state += 1
+        return sums.add_digest(record_digest(record))
 
     def _sums_of(self, space: bytes) -> tuple[SiteSums, SiteSums]:
         return self._sums.setdefault(space, (SiteSums(), SiteSums()))

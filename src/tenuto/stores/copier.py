@@ -19,58 +19,23 @@ from tenuto.errors import Invalid
 from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
 from tenuto.model.records import StatePlace, StoredHead, StoredState
 from tenuto.model.scope import JOURNALS, SYSTEM, Scope, owner_key, site_key, state_key
-from tenuto.model.task import TaskStatus
-from tenuto.model.values import Value
 from tenuto.ports import Backend, Clock, utc_now
-from tenuto.stores.baseline import COPIES, Baseline, is_current, record_id
+from tenuto.stores.baseline import Baseline, is_current, record_id
+from tenuto.stores.copy_reports import (
+    COPIES,
+    MESSAGES_AT_ONCE,
+    SESSIONS_AT_ONCE,
+    TASKS,
+    UNFINISHED,
+    CopyMarker,
+    CopyPolicy,
+    CopyReport,
+    describe_site,
+)
 
 R = TypeVar("R", StoredHead, StoredState)
 # What belongs to a store rather than to its data: markers of copies, and which processes have a journal for it.
 _OF_THE_STORE: Final = frozenset({state_key(SYSTEM, COPIES), state_key(SYSTEM, JOURNALS)})
-_TASKS: Final = "tasks"
-_UNFINISHED: Final = frozenset({TaskStatus.PENDING.value, TaskStatus.RUNNING.value})
-# What one write carries: enough to be quick, little enough for one short transaction.
-_SESSIONS_AT_ONCE: Final = 100
-_MESSAGES_AT_ONCE: Final = 4000
-
-
-class CopyPolicy(Value, frozen=True, kw_only=True):
-    """How a target is filled.
-
-    `merge` adds to a target that holds other data, `overwrite` replaces records that were changed there, `delete`
-    removes what the source does not have, and `shrunk` does so even if that is most of it.
-    """
-
-    merge: bool = False
-    overwrite: bool = False
-    delete: bool = False
-    shrunk: bool = False
-    dry_run: bool = False
-
-
-class CopyReport(msgspec.Struct, kw_only=True):
-    """What a copy has done. `left` names the records that differ and were left, because no run of this copy wrote what
-    the target holds."""
-
-    sessions: int = 0
-    messages: int = 0
-    state: int = 0
-    unchanged: int = 0
-    deleted: int = 0
-    unreadable: int = 0
-    unfinished_tasks: int = 0
-    writers: int = 0
-    left: list[str] = []
-
-
-class _Marker(Value, frozen=True, kw_only=True):
-    """What the target says of a copy: its runs, whether the last one is `done`, and the most records of the source that
-    a run has seen since one deleted."""
-
-    merged: bool = False
-    run: int = 1
-    done: bool = False
-    records: int = 0
 
 
 def live_heads(heads: Iterable[StoredHead], now: datetime) -> dict[bytes, StoredHead]:
@@ -90,7 +55,7 @@ def batches(heads: Iterable[StoredHead]) -> Iterator[list[bytes]]:
     for head in heads:
         keys.append(head.key)
         messages += head.session.messages
-        if len(keys) == _SESSIONS_AT_ONCE or messages >= _MESSAGES_AT_ONCE:
+        if len(keys) == SESSIONS_AT_ONCE or messages >= MESSAGES_AT_ONCE:
             yield keys
             keys, messages = [], 0
     if keys:
@@ -108,11 +73,6 @@ def describe_state(record: StoredState) -> str:
         return f"state {record.place.key} in {record.place.drawer.hex()}"
     site = describe_site(record.scope.tenant, record.scope.site)
     return f"state {record.place.key} in {record.namespace} of {':'.join(record.scope.owner)} of {site}"
-
-
-def describe_site(tenant: str, site: str) -> str:
-    """A tenant's site."""
-    return f"{tenant}/{site}" if site else tenant
 
 
 class Copier:
@@ -136,7 +96,7 @@ class Copier:
         self._on_progress = on_progress
         self._report = CopyReport()
         self._seen = 0
-        self._marker = _Marker()
+        self._marker = CopyMarker()
         self._baseline = Baseline(target, name=name, run=1)
 
     async def copy(self) -> CopyReport:
@@ -161,7 +121,7 @@ class Copier:
     async def _begin(self) -> None:
         """Put the marker into the target, if it may be filled."""
         entry = await self._target.state.read_state(SYSTEM, COPIES, self._name)
-        former = _Marker(run=0, done=True) if entry is None else msgspec.convert(entry.value, _Marker)
+        former = CopyMarker(run=0, done=True) if entry is None else msgspec.convert(entry.value, CopyMarker)
         merged = self._policy.merge or former.merged
         if entry is None and not self._policy.merge and not await self._is_empty():
             raise Invalid("the target holds other data: use an empty store, or --merge to add to it")
@@ -172,7 +132,7 @@ class Copier:
         await self._check_data_keys()
         await self._write_marker(self._marker)
 
-    async def _write_marker(self, marker: _Marker) -> None:
+    async def _write_marker(self, marker: CopyMarker) -> None:
         if not self._policy.dry_run:
             await self._target.state.write_state(SYSTEM, COPIES, self._name, msgspec.to_builtins(marker))
 
@@ -254,7 +214,7 @@ class Copier:
         if not self._policy.shrunk and (not self._seen or 2 * self._seen < self._marker.records):
             raise Invalid(
                 f"--delete removes nothing: the source has {self._seen} records and had {self._marker.records}; "
-                "look whether it is the right one, --yes removes them all the same"
+                "check that it is the right one; --yes removes them anyway"
             )
         async for heads in self._target.bulk.iter_heads():
             here = await self._source.bulk.read_heads([head.key for head in heads])
@@ -294,8 +254,8 @@ def _data_key_names(record: StoredState) -> frozenset[str]:
 
 def _is_unfinished_task(record: StoredState) -> bool:
     """Whether a value is a task that has not ended; sealed ones cannot be told."""
-    if record.namespace == _TASKS:
+    if record.namespace == TASKS:
         with suppress(msgspec.DecodeError):
             value = msgspec.json.decode(record.value)
-            return isinstance(value, dict) and value.get("status") in _UNFINISHED
+            return isinstance(value, dict) and value.get("status") in UNFINISHED
     return False

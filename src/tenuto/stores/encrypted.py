@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.compare_and_set import write_if_unchanged
 from tenuto.errors import DecryptionFailed, SessionCorrupt, SessionNotFound, TenutoError
 from tenuto.model import (
     AppendBatch,
@@ -34,12 +33,13 @@ from tenuto.model import (
     StateEntry,
     Truncation,
 )
-from tenuto.model.privacy import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
-from tenuto.model.scope import JOURNALS, SYSTEM, session_key
+from tenuto.model.privacy import is_sealed
+from tenuto.model.scope import session_key
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, check_json
 from tenuto.ports import Cipher, Ciphers, SessionStore, StateStore, Store, TraceStore, release_lease
 from tenuto.stores.codec import encode_cursor, to_micros
+from tenuto.stores.sealed_state import is_always_plain
 from tenuto.stores.sealed_values import (
     UNOPENED,
     looks_sealed,
@@ -60,24 +60,10 @@ from tenuto.stores.sealed_values import (
     unseal_turn,
 )
 
-_NAMESPACE: Final = "encryption"
-_MARK: Final = "in use"
-_UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, _NAMESPACE})
-_API_KEYS: Final = "api-keys"
 _CHUNK: Final = 200
 _MOST_DOUBTS: Final = 10_000
 _Name: TypeAlias = tuple[str, str, str]
 _Answer = TypeVar("_Answer")
-
-
-async def has_sealed_records(store: StateStore) -> bool:
-    """Whether records were ever sealed in this store, so that it must not be read without a key."""
-    return await store.read_state(SYSTEM, _NAMESPACE, _MARK) is not None
-
-
-async def mark_sealed(store: StateStore) -> None:
-    """Mark the store as one that holds sealed records."""
-    await write_if_unchanged(store.write_state(SYSTEM, _NAMESPACE, _MARK, True, if_version=0))
 
 
 class EncryptedStore:
@@ -353,7 +339,7 @@ class _EncryptedState:
         return await self._inner.change_states(scope, namespace, sealed)
 
     async def _seal(self, scope: Scope, namespace: str, key: str, value: Json) -> Json:
-        if _stays_plaintext(scope, namespace):
+        if is_always_plain(scope, namespace):
             return value
         cipher = await self._seals.cipher_for_write(scope, is_sealed(value))
         return seal_state(cipher, scope, namespace, key, value) if cipher else value
@@ -364,13 +350,8 @@ class _EncryptedState:
         return await self._open(scope, namespace, await self._inner.list_state(scope, namespace, after, limit))
 
     async def _open(self, scope: Scope, namespace: str, entries: tuple[StateEntry, ...]) -> tuple[StateEntry, ...]:
-        if _stays_plaintext(scope, namespace):
+        if is_always_plain(scope, namespace):
             return entries
         return await self._seals.open_with_retry(
             scope, lambda cipher: tuple(unseal_state(cipher, scope, namespace, entry) for entry in entries)
         )
-
-
-def _stays_plaintext(scope: Scope, namespace: str) -> bool:
-    """Whether state is not sealed: the keys themselves, and API keys and journaled sessions, which are hashes."""
-    return namespace in _UNSEALED or (namespace in (_API_KEYS, JOURNALS) and scope.tenant == SYSTEM.tenant)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tenuto.errors import InvalidSetting, PackageMissing
-from tenuto.ports import Backend, Clock, utc_now
+from tenuto.ports import Backend, Clock, RecordStore, utc_now
 
 
 class _Driver(NamedTuple):
@@ -28,6 +28,12 @@ _DRIVERS: Final = {
     "sqlite": _SQLITE,
     **dict.fromkeys(("postgres", "postgresql"), _POSTGRES),
     **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), _REDIS),
+}
+_RECORDS: Final = {
+    "memory": _Driver("engine.memory_records", "MemoryRecords", is_server=False),
+    "sqlite": _Driver("engine.sqlite_records", "SqliteRecords", is_server=False),
+    "redis": _Driver("engine.redis", "RedisRecords", is_server=True),
+    "postgres": _Driver("engine.postgres", "PostgresRecords", is_server=True),
 }
 # The other query parameters say how to connect.
 _PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
@@ -61,9 +67,7 @@ async def open_store(
     """
     driver = _find_driver(url)
     if driver is None:
-        raise InvalidSetting(
-            "store", f"no backend is called {_url_scheme(url)!r}; there are sqlite, redis, postgresql and memory"
-        )
+        raise _no_such_backend(url)
     backend = _import_backend(driver)
     if driver is _MEMORY:
         return cast(Backend, backend(clock=clock))
@@ -71,6 +75,32 @@ async def open_store(
         path = sqlite_path(url)
         return cast(Backend, await backend.open(path, clock=clock, synchronous=sqlite_synchronous, read_only=read_only))
     return cast(Backend, await backend.open(url, clock=clock, prepare=prepare))
+
+
+async def open_records(
+    url: str, *, synchronous: str = "full", read_only: bool = False, prepare: bool = True
+) -> RecordStore:
+    """Open the records of a backend, by the same addresses as `open_store`.
+
+    Raises:
+        InvalidSetting: no backend has such a URL, or its driver is not installed.
+        Unavailable: it does not answer.
+    """
+    driver = _find_driver(url)
+    if driver is None:
+        raise _no_such_backend(url)
+    backend = _import_backend(_RECORDS[driver.package])
+    if driver is _MEMORY:
+        return cast(RecordStore, backend())
+    if driver is _SQLITE:
+        return cast(RecordStore, await backend.open(sqlite_path(url), synchronous=synchronous, read_only=read_only))
+    return cast(RecordStore, await backend.open(url, prepare=prepare))
+
+
+def _no_such_backend(url: str) -> InvalidSetting:
+    return InvalidSetting(
+        "store", f"no backend is called {_url_scheme(url)!r}; there are sqlite, redis, postgresql and memory"
+    )
 
 
 def _url_scheme(url: str) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from tenuto.model.agent_run import AgentKind, AgentRun
 from tenuto.model.plan import StepStatus
 from tenuto.model.session import usd
+from tenuto.model.task import AGENT_FAILED
 from tenuto.model.values import View
 
 
 class RunErrorView(View, frozen=True, kw_only=True):
-    """Why the last attempt failed; `code` is stable."""
+    """Why the last attempt failed; `code` is stable. The message of `agent_failed` is as in a task."""
 
     code: str
     message: str
@@ -66,6 +69,12 @@ class AgentRunView(View, frozen=True, kw_only=True):
             tool_calls=list(map(RunToolCallView.of, value.tool_calls)),
             messages=list(map(RunMessageView.of, value.messages)),
         )
+
+    def without_exceptions(self) -> Self:
+        """The view without what the agent's code raised, as of a task."""
+        if self.error is None or self.error.code != AGENT_FAILED:
+            return self
+        return replace(self, error=replace(self.error, message=""))
 
 
 class AgentRunList(View, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tenuto.errors import InvalidSetting, MasterKeyMissing, PackageMissing
 from tenuto.model.scope import SYSTEM
-from tenuto.ports import Clock, Detector, StateStore, Store
+from tenuto.ports import Clock, Detector, SessionStore, StateStore
 from tenuto.privacy.crypto.machine_key import MachineKey
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.settings import Settings
-from tenuto.stores.encrypted import has_sealed_records, mark_sealed
+from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 
 if TYPE_CHECKING:
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 
 
 def open_screen(
-    stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock, detector: Detector | None = None
+    stack: AsyncExitStack,
+    settings: Settings,
+    *,
+    state: StateStore,
+    sessions: SessionStore,
+    clock: Clock,
+    detector: Detector | None = None,
 ) -> Redactor:
     """The redactor of the settings, with the `detector` given instead of theirs; the stack closes what it opens.
+
+    `state` is the one below the encryption: vaults and data keys are there.
 
     Raises:
         InvalidSetting: a policy is not valid, or uses pseudonyms without a key to seal their values; or no package
@@ -31,8 +39,8 @@ def open_screen(
     """
     policies = open_policies(settings)
     refuse_keyless(settings, policies)
-    ciphers = open_ciphers(settings, store.state, clock)
-    vault = None if ciphers is None else Vault(state=store.state, sessions=store.sessions, ciphers=ciphers)
+    ciphers = open_ciphers(settings, state, clock)
+    vault = None if ciphers is None else Vault(state=state, sessions=sessions, ciphers=ciphers)
     # What is in memory alone ends with the process, and so may its key.
     machine_key = MachineKey(None if settings.store.startswith("memory:") else settings.journals())
     return Redactor(

@@ -42,11 +42,12 @@ from tenuto.ports import (
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
-from tenuto.stores.breaker import BreakerPolicy
+from tenuto.stores.breaker import BreakerPolicy, CircuitState
 from tenuto.stores.cached import CachedStore, SessionFeed
-from tenuto.stores.circuit_breaker import Circuit, CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
+from tenuto.stores.circuit_breaker import CircuitBreakerStore
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
 from tenuto.wiring.engine_stores import open_engine_stores, uses_engine
 from tenuto.wiring.privacy import open_encryption, open_screen
@@ -68,7 +69,7 @@ class Stores:
     backend: Backend
     plain_state: StateStore
     unredacted: Store
-    circuit: Circuit | None
+    circuit: CircuitState | None
     cache: CacheCounts | None
     elsewhere: ElsewhereFeed | None
     journal: JournaledStore | None
@@ -99,7 +100,7 @@ async def open_stores(
         # Where it cannot be made, opening the file below it says so.
         with suppress(OSError):
             sqlite_path(settings.store).parent.mkdir(exist_ok=True)
-    if uses_engine(settings):
+    if uses_engine():
         return await open_engine_stores(stack, settings, clock, read_only, detector, folder)
     backend, first = await _backend(settings, folder, clock, read_only)
     stack.push_async_callback(backend.close)
@@ -143,7 +144,7 @@ async def open_stores(
             sharded=isinstance(backend, Sharded) and backend.sharded,
         )
         store = await stack.enter_async_context(journal)
-    screen = open_screen(stack, settings, known, clock, detector)
+    screen = open_screen(stack, settings, state=known.state, sessions=known.sessions, clock=clock, detector=detector)
     trusted = RedactingStore(store=store, screen=screen)
     return Stores(
         backend=backend,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import open_app
@@ -16,7 +17,7 @@ from tenuto.assistants.custom import load_folder
 from tenuto.assistants.function_tools import make_tool, offline
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import ToolContext, ToolOutput
-from tenuto.model.policy import OnMissing
+from tenuto.model.policy import OnMissing, preset
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.ports import OfflineTool
 from tenuto.settings import Settings
@@ -93,6 +94,8 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
         ({"a_toml": "system.fr = 'x'"}, "a.toml: "),
         ({"a_toml": "system.en = 'x'\nsessions.lease = 'soon'"}, "a.toml: "),
         ({"a_toml": "system.en = 'x'\ncontext.windows = 3"}, "a.toml: windows is unknown"),
+        ({"a_toml": "system.en = 'x'\nsessions.retention.idel = 1"}, "a.toml: idel is unknown; did you mean idle"),
+        ({"a_toml": "system.en = 'x'\nsessions.retention = 1"}, "a.toml: retention has fields of its own: idle, touch"),
         ({"a_toml": "system.en = 'x'\nprompt.budget = 10"}, "a.toml: budget"),
         ({"a_toml": "system.en = 'x'\ntools = ['none']"}, "a.toml: tools: there is no function none in a.py"),
         ({"a_toml": "system.en = 'x'\ntools = ['no.such:f']"}, "a.toml: tools: no.such cannot be imported"),
@@ -128,6 +131,13 @@ def test_what_does_not_fit_is_said_with_file_and_field(tmp_path: Path, files: di
         load_folder(write(tmp_path, **files))
 
     assert refused.value.setting == "assistants"
+
+
+def test_a_part_of_a_policy_keeps_the_fields_that_a_file_does_not_name(tmp_path: Path) -> None:
+    text = "system.en = 'x'\npreset = 'npc'\nsessions.retention.idle = 3600"
+    (mine,) = load_folder(write(tmp_path, a_toml=text))
+
+    assert mine.policies.sessions.retention == replace(preset("npc").sessions.retention, idle=timedelta(hours=1))
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:

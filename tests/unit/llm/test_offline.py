@@ -220,13 +220,25 @@ async def test_a_persona_greets_by_its_name(words: str, greeting: str) -> None:
     ).startswith(greeting)
 
 
+CANNOT_BE_REACHED = ("The language model cannot be reached right now", "语言模型暂时联系不上")
+
+
 async def test_a_stand_in_says_why_it_answers() -> None:
     history = [message(1, Role.USER, "My name is Ann.")]
 
-    for question in ("What is my name?", "What is the capital of France?", "I am sad."):
+    for question in (
+        "What is my name?",
+        "What is the capital of France?",
+        "I am sad.",
+        "help",
+        "帮助",
+        "法国的首都是什么？",
+    ):
         asking = ModelRequest(messages=(), tool_context=turn_of(question, history))
-        assert (await answer_to(asking, stand_in=True)).startswith("The language model cannot be reached right now")
-        assert "cannot be reached" not in await answer_to(asking)
+        answers = await answer_to(asking, stand_in=True), await answer_to(asking)
+        assert [text.startswith(CANNOT_BE_REACHED) for text in answers] == [True, False]
+        # The model is set already.
+        assert "TENUTO_MODEL" not in answers[0]
 
 
 class Clock:

@@ -95,6 +95,20 @@ def _means(sealed: str) -> tuple[str, str]:
     return sealed[:-1], "same" if (len(sealed) - 22) * 6 % 8 else sealed[-1]
 
 
+@given(plain=st.binary(max_size=50), place=PLACES, other=PLACES, at=st.integers(0, 100), mask=st.integers(1, 255))
+def test_bytes_open_unchanged_and_in_their_place(
+    plain: bytes, place: tuple[str, ...], other: tuple[str, ...], at: int, mask: int
+) -> None:
+    sealed = CIPHER.seal_bytes(plain, place)
+    at %= len(sealed)
+    changed = sealed[:at] + bytes([sealed[at] ^ mask]) + sealed[at + 1 :]
+
+    assert (CIPHER.open_bytes(sealed, place), CIPHER.is_current(sealed)) == (plain, True)
+    for body, where in ((changed, place), (sealed[:at], place), *[(sealed, other)] * (other != place)):
+        with pytest.raises(DecryptionFailed):
+            CIPHER.open_bytes(body, where)
+
+
 @given(value=st.binary(max_size=20), other=st.binary(max_size=20), place=PLACES, elsewhere=PLACES)
 def test_a_digest_is_equal_for_equal_values_in_one_place_alone(
     value: bytes, other: bytes, place: tuple[str, ...], elsewhere: tuple[str, ...]
@@ -115,6 +129,8 @@ async def test_another_tenant_or_site_opens_nothing(keys: TenantCiphers, scope: 
 
     with pytest.raises(DecryptionFailed):
         other.open(mine.seal(b"ann", PLACE), PLACE)
+    with pytest.raises(DecryptionFailed):
+        other.open_bytes(mine.seal_bytes(b"ann", PLACE), PLACE)
     assert mine.digest(b"ann", PLACE) != other.digest(b"ann", PLACE)
 
 

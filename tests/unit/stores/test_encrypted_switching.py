@@ -14,8 +14,9 @@ from tenuto.model import AppendBatch, Changes, Draft, ForkRequest, NewSession, P
 from tenuto.model.privacy import data_key_id
 from tenuto.privacy.crypto.keyring import create_key_file
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
+from tenuto.stores.sealed_state import has_sealed_records
 from tests.backends import RING
 from tests.samples import ACME, ANN, batch, begin, closing, says, talk, texts, trace_of, value_of
 from tests.unit.stores.sealed_house import encrypted, key_of

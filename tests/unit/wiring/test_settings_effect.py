@@ -19,6 +19,7 @@ from tenuto.llm.scripted import ScriptedModel
 from tenuto.server import run
 from tenuto.sessions import EventKind, SessionEvent
 from tenuto.settings import Settings, read_settings
+from tenuto.stores.circuit_breaker import Circuit
 from tests.clock import FakeClock
 from tests.journeys.door import BASE
 from tests.samples import fresh
@@ -84,8 +85,8 @@ async def test_the_breaker_opens_after_the_failures_of_its_setting(valkey: Redis
     store = f"{valkey.url}?prefix={fresh('effect')}"
     settings = Settings(store=store, journal=str(tmp_path), breaker_failures=2)
     async with open_app(settings, run_upkeep=False) as app:
-        assert app.stores.circuit is not None
         circuit, closed = app.stores.circuit, []
+        assert isinstance(circuit, Circuit)
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
                 await circuit.ask(circuit.whole, fail)

@@ -95,7 +95,11 @@ class OfflineModel:
                 return PHRASES[asking.tool_context.language].tools_failed.format(tools=", ".join(dict.fromkeys(failed)))
         conversation = load_conversation(asking)
         answer = quote_outputs(asking) or compose_answer(conversation)
-        return f"{PHRASES[conversation.language].stand_in}\n{answer}" if self._stand_in else answer
+        if not self._stand_in:
+            return answer
+        phrases = PHRASES[conversation.language]
+        # A model is connected, and its failure is no reason to set another one up.
+        return f"{phrases.stand_in}\n{answer.removesuffix(phrases.connect).rstrip()}"
 
 
 def _plan_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:

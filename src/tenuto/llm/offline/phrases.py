@@ -50,6 +50,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     noted: str
     nearest: str
     nothing_found: str
+    connect: str
     nothing_said: str
     no_words: str
     stand_in: str
@@ -62,6 +63,12 @@ class Phrases(Value, frozen=True, kw_only=True):
     quotes: dict[Speaker, str]
 
 
+_CONNECT: Final = {
+    Language.ENGLISH: (
+        "For open-ended answers, connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:…."
+    ),
+    Language.CHINESE: "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。",
+}
 PHRASES: Final = {
     Language.ENGLISH: Phrases(
         greeting="Hello! Tell me something and ask for it later, or say “help”.",
@@ -71,15 +78,15 @@ PHRASES: Final = {
         help=(
             "I am tenuto's offline model, not a language model: I quote what was said in this conversation, and answer "
             "with what this assistant's tools find. Tell me something (“My favourite colour is green”), ask for it "
-            "later, or say “summarise”. For open-ended answers, connect a language model with the setting TENUTO_MODEL."
+            f"later, or say “summarise”. {_CONNECT[Language.ENGLISH]}"
         ),
         noted="Noted.",
         nearest="I am the offline model, not a language model, and match words only. The closest match I have:",
         nothing_found=(
             "I am the offline model, not a language model. I match words only, and no sentence here shares a word with "
-            "your question. For open-ended answers, connect a language model with the setting TENUTO_MODEL, such as "
-            "openai:… or ollama:…."
+            f"your question. {_CONNECT[Language.ENGLISH]}"
         ),
+        connect=_CONNECT[Language.ENGLISH],
         nothing_said="There is nothing here yet for me to quote.",
         no_words="I need a few words to go on. What would you like to know?",
         stand_in="The language model cannot be reached right now, so the offline model answers.",
@@ -106,14 +113,15 @@ PHRASES: Final = {
         help=(
             "我是 tenuto 的离线模型，不是大语言模型：我引用这段对话里说过的话，也用这个助手自带的工具查到的结果来回答。"
             "可以先告诉我一些事（比如“我最喜欢的颜色是绿色”），之后再问我，或者说“总结一下”。"
-            "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型。"
+            f"{_CONNECT[Language.CHINESE]}"
         ),
         noted="记下了。",
         nearest="我是离线模型，不是大语言模型，只按词语查找，最接近的是：",
         nothing_found=(
             "我是离线模型，不是大语言模型，只按词语查找，这段对话里没有一句用到问题里的词。"
-            "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。"
+            f"{_CONNECT[Language.CHINESE]}"
         ),
+        connect=_CONNECT[Language.CHINESE],
         nothing_said="这里还没有可以引用的内容。",
         no_words="请多说几个字，我才知道你想问什么。",
         stand_in="语言模型暂时联系不上，现在由离线模型回答。",

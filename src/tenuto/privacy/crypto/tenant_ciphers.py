@@ -30,8 +30,10 @@ from tenuto.errors import DataKeysDamaged, DecryptionFailed, MasterKeyMissing
 from tenuto.model import Scope, StateEntry
 from tenuto.model.privacy import (
     DATA_KEY_LENGTH,
+    ENCRYPTION_NAMESPACE,
     KEYS_ENTRY,
     KEYS_NAMESPACE,
+    RESEALING_ENTRY,
     SEAL_MARK,
     TENANTS_NAMESPACE,
     body_of,
@@ -45,6 +47,8 @@ from tenuto.privacy.crypto.keyring import KEY_BYTES, KeyRing
 
 _LOOK_UP: Final = "look-up"
 _NONCE_BYTES: Final = 12
+_NAME_BYTES: Final = DATA_KEY_LENGTH // 2
+_BODY_AT: Final = _NAME_BYTES + _NONCE_BYTES
 _PAGE: Final = 100
 # How long cached keys are used: another process may renew or destroy them.
 _FRESH: Final = timedelta(minutes=1)
@@ -135,7 +139,7 @@ class _PlaintextCache:
 class TenantCipher:
     """The `Cipher` port for one tenant's site."""
 
-    __slots__ = ("_current", "_hot", "_keys", "_name", "_whose", "fresh")
+    __slots__ = ("_current", "_hot", "_keys", "_name", "_prefix", "_whose", "fresh")
 
     def __init__(self, scope: Scope, keys: _TenantKeys, hot: _PlaintextCache, *, fresh: bool = False) -> None:
         self.fresh = fresh
@@ -143,11 +147,16 @@ class TenantCipher:
         self._keys = keys
         self._name = keys.current
         self._current = keys.data.get(self._name)
+        self._prefix = b"" if self._current is None else bytes.fromhex(self._name)
         self._hot = hot
 
     @property
     def whole(self) -> bool:
         return not self._keys.missing and not self._keys.destroyed
+
+    @property
+    def read_at(self) -> datetime:
+        return self._keys.read_at
 
     def knows(self, sealed: str) -> bool:
         name = data_key_id(sealed)
@@ -179,6 +188,29 @@ class TenantCipher:
             raise _missing_key_error(self._keys, _LOOK_UP)
         named = self._whose + _length_prefixed(*place)
         return hmac.digest(self._keys.look_up, len(named).to_bytes(4, "big") + named + value, "sha256").hex()
+
+    @property
+    def can_seal(self) -> bool:
+        return self._current is not None
+
+    def seal_bytes(self, plain: bytes, place: Place) -> bytes:
+        if self._current is None:
+            raise _missing_key_error(self._keys, self._name)
+        nonce = os.urandom(_NONCE_BYTES)
+        return self._prefix + nonce + self._current.encrypt(nonce, plain, self._whose + _length_prefixed(*place))
+
+    def open_bytes(self, sealed: bytes, place: Place) -> bytes:
+        name, nonce, body = sealed[:_NAME_BYTES].hex(), sealed[_NAME_BYTES:_BODY_AT], sealed[_BODY_AT:]
+        key = self._keys.data.get(name)
+        if key is None:
+            raise _missing_key_error(self._keys, name)
+        try:
+            return key.decrypt(nonce, body, self._whose + _length_prefixed(*place))
+        except (InvalidTag, ValueError):
+            raise _changed_error() from None
+
+    def is_current(self, sealed: bytes) -> bool:
+        return self._current is not None and sealed.startswith(self._prefix)
 
 
 class TenantCiphers:
@@ -264,6 +296,8 @@ class TenantCiphers:
             return replace(stored, current=name, data={**stored.data, name: key})
 
         made = await self._change_keys(scope, add_key)
+        # A run that seals records again begins anew: it has passed some that the older key sealed.
+        await self._store.delete_state(SYSTEM, ENCRYPTION_NAMESPACE, RESEALING_ENTRY)
         return made.after.current if made.changed else (await self._create_keys(scope)).current
 
     async def destroy(self, scope: Scope) -> bool:
@@ -397,7 +431,11 @@ def _decrypt(key: AESGCM, text: str, bound: bytes) -> bytes:
         body = _decode_base64(text)
         return key.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound)
     except (InvalidTag, ValueError):
-        raise DecryptionFailed("does not open: it was changed, or moved after it was encrypted") from None
+        raise _changed_error() from None
+
+
+def _changed_error() -> DecryptionFailed:
+    return DecryptionFailed("does not open: it was changed, or moved after it was encrypted")
 
 
 def _missing_key_error(keys: _TenantKeys, name: str) -> DecryptionFailed:

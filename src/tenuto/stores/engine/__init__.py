@@ -4,7 +4,8 @@
 process fast and right; `engine` is the port. `docs/ideas/engine.md` shows how they fit together.
 """
 
-from tenuto.stores.engine.engine import Codecs, Engine
+from tenuto.stores.engine.codec import Codecs, PlainCodecs
+from tenuto.stores.engine.engine import Engine
 from tenuto.stores.engine.memory_records import MemoryRecords
 
-__all__ = ["Codecs", "Engine", "MemoryRecords"]
+__all__ = ["Codecs", "Engine", "MemoryRecords", "PlainCodecs"]

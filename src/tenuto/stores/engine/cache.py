@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tenuto.model import Message
@@ -21,37 +22,31 @@ from tenuto.stores.engine.record import Fetched, Record
 
 _RECORD_BYTES: Final = 2048
 # Weighing a record takes as long as a turn; so many commits add little to it.
-_WEIGH_EVERY: Final = 32
+_WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
 UNCONFIRMED: Final = -1
 
 
-class Trip:
+class Trip(Struct):
     """A call to the store that is under way, and what the feed told of its record meanwhile."""
 
-    __slots__ = ("heard", "key", "losses", "removed")
-
-    def __init__(self, key: bytes, losses: int) -> None:
-        self.key = key
-        self.losses = losses
-        self.heard = 0
-        self.removed = False
+    key: bytes
+    losses: int
+    heard: int = 0
+    removed: bool = False
 
     def confirms(self, revision: int, losses: int) -> bool:
         """Whether its answer is what the store holds, as far as the feed has told."""
         return self.losses == losses != UNCONFIRMED and not self.removed and self.heard <= revision
 
 
-class _Entry:
+class _Entry(Struct):
     """A record, the losses of the feed when it was confirmed, and its size when it was last weighed."""
 
-    __slots__ = ("losses", "record", "size", "weighed_at")
-
-    def __init__(self, record: Record, losses: int, size: int, weighed_at: int) -> None:
-        self.record = record
-        self.losses = losses
-        self.size = size
-        self.weighed_at = weighed_at
+    record: Record
+    losses: int
+    size: int
+    weighed_at: int
 
 
 class RecordCache:
@@ -63,7 +58,7 @@ class RecordCache:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._trips: dict[bytes, list[Trip]] = {}
+        self._trips: dict[bytes, Trip] = {}
         self._losses = 0
         self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
         """Called with each record that this process has stored or, without one, removed; before its callers know."""
@@ -116,17 +111,13 @@ class RecordCache:
     # Writing
 
     def start_trip(self, key: bytes) -> Trip:
-        """Track a call that is about to be sent."""
-        trip = Trip(key, self._losses if self._caught_up() else UNCONFIRMED)
-        self._trips.setdefault(key, []).append(trip)
+        """Track a call that is about to be sent; a record has one at a time."""
+        trip = self._trips[key] = Trip(key, self._losses if self._is_caught_up or self._caught_up() else UNCONFIRMED)
         return trip
 
     def end_trip(self, trip: Trip) -> None:
         """The call was answered, or failed."""
-        trips = self._trips[trip.key]
-        trips.remove(trip)
-        if not trips:
-            del self._trips[trip.key]
+        del self._trips[trip.key]
 
     def put(self, record: Record, trip: Trip) -> None:
         """Store a record that a call brought or wrote."""
@@ -160,7 +151,8 @@ class RecordCache:
         if key is None:
             self._losses += 1
             return
-        for trip in self._trips.get(key, ()):
+        trip = self._trips.get(key)
+        if trip is not None:
             trip.heard = max(trip.heard, revision)
             trip.removed = trip.removed or revision == 0
         entry = self._entries.get(key)
@@ -172,15 +164,16 @@ class RecordCache:
             entry.losses = UNCONFIRMED
 
     def _store(self, key: bytes, record: Record, losses: int) -> None:
-        old = self._entries.pop(key, None)
-        if old is not None:
-            self.held_bytes -= old.size
-        if old is not None and 0 <= record.revision - old.weighed_at < _WEIGH_EVERY:
-            size, weighed_at = old.size, old.weighed_at
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(record, losses, 0, -_WEIGH_EVERY)
         else:
-            size, weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
-        self._entries[key] = _Entry(_without_fetched(record), losses, size, weighed_at)
-        self.held_bytes += size
+            self._entries.move_to_end(key)
+        entry.record, entry.losses = _without_fetched(record), losses
+        if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
+            self.held_bytes -= entry.size
+            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
+            self.held_bytes += entry.size
         while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
             self.held_bytes -= self._entries.popitem(last=False)[1].size
 

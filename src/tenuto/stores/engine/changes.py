@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tenuto.model.scope import owner_key, owner_scope, site_key
 from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange, Totals
+from tenuto.model.turn import Trace
 from tenuto.stores.codec import to_micros
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.record import TAIL, Record, Step
@@ -29,15 +30,13 @@ WRITERS: Final = 4
 
 def build_change(
     key: bytes, before: Record | None, after: Record | None, steps: Sequence[Step[Any]], codec: Codec,
-    *, revision: int, writer: tuple[int, int], source: tuple[bytes, int] | None = None,
+    *, revision: int, writer: tuple[int, int], source: tuple[bytes, int] | None = None, tail: int = TAIL,
 ) -> tuple[Record | None, RecordChange]:  # fmt: skip
     """The record as it will stand, and the change that stores it. `writer` is this process and its commit's number,
-    `source` the key and revision of the record whose messages a fork copies."""
+    `source` the key and revision of the record whose messages a fork copies. A refusal brings up to `tail` messages."""
     if_revision = 0 if before is None else before.revision
     if after is None:
-        remove = RecordChange(
-            key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail_for(before), known=known_of(before)
-        )
+        remove = RecordChange(key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail, known=known_of(before))
         return None, remove
     created = any(step.created for step in steps)
     base = None if created else before
@@ -55,7 +54,7 @@ def build_change(
         drops=_drops(base, after, steps),
         copies=None if source is None else LogCopy(source=source[0], revision=source[1], through=after.head.last_seq),
         puts=_puts(base, after, steps, codec),
-        tail=tail_for(before),
+        tail=tail,
         known=known_of(before),
     )
     return after, change
@@ -64,11 +63,6 @@ def build_change(
 def known_of(record: Record | None) -> Known:
     """What of a record a load need not return."""
     return Known() if record is None else Known(message=record.head.last_seq, page=record.head.next_page - 1)
-
-
-def tail_for(record: Record | None) -> int:
-    """How many messages to load beyond what is held of a record."""
-    return TAIL if record is None else record.reach
 
 
 def totals_of(record: Record) -> Totals:
@@ -86,11 +80,15 @@ def _with_bookkeeping(base: Record | None, after: Record, revision: int, writer:
     gap = after.first_seq - stored_from
     if base is None or gap >= EVICTION_BATCH or head.edition != base.head.edition:
         stored_from = after.first_seq
-    others = [other for other in head.writers if other[0] != writer[0]]
-    writers = (writer, *others[: WRITERS - 1])
-    return replace(
-        after, revision=revision, head=replace(head, listed_at=listed_at, stored_from=stored_from, writers=writers)
-    )
+    head = replace(head, listed_at=listed_at, stored_from=stored_from, writers=_add_writer(head.writers, writer))
+    return replace(after, revision=revision, head=head)
+
+
+def _add_writer(writers: tuple[tuple[int, int], ...], writer: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    if len(writers) == 1 and writers[0][0] == writer[0]:
+        return (writer,)  # Nearly always.
+    others = [other for other in writers if other[0] != writer[0]]
+    return (writer, *others[: WRITERS - 1])
 
 
 def _profile(base: Record | None, after: Record, codec: Codec) -> bytes | None:
@@ -101,7 +99,7 @@ def _profile(base: Record | None, after: Record, codec: Codec) -> bytes | None:
 
 def _deadline(base: Record | None, after: Record) -> Any:
     expires_at = after.head.expires_at
-    if base is not None and base.head.expires_at == expires_at:
+    if base is not None and (base.head.expires_at is expires_at or base.head.expires_at == expires_at):
         return UNSET
     return None if expires_at is None else to_micros(expires_at)
 
@@ -147,14 +145,15 @@ def _drops(base: Record | None, after: Record, steps: Sequence[Step[Any]]) -> tu
 
 def _puts(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> tuple[Entry, ...]:
     session_id, first = after.profile.id, after.first_seq
-    puts = [
-        codec.encode_message(message, session_id)
-        for step in steps
-        for message in step.rewritten or step.added
-        if message.seq >= first
-    ]
-    traces = {number: trace for step in steps for number, trace in step.traces}
-    puts += [codec.encode_trace(number, trace, session_id) for number, trace in traces.items()]
+    puts, traces = list[Entry](), dict[int, Trace]()
+    for step in steps:
+        for message in step.rewritten or step.added:
+            if message.seq >= first:
+                puts.append(codec.encode_message(message, session_id))
+        if step.traces:
+            traces.update(step.traces)
+    for number, trace in traces.items():
+        puts.append(codec.encode_trace(number, trace, session_id))
     if after.pages and (base is None or base.pages is not after.pages):
         old = {} if base is None else {page.number: page for page in base.pages}
         puts += [codec.encode_page(page, session_id) for page in after.pages if old.get(page.number) is not page]

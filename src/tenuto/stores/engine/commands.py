@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from tenuto.model import AppendBatch, AppendResult, BeginTurn, Changes, Draft, FinishTurn, OpenTurn, Scope, Session
+from tenuto.model import AppendBatch, AppendResult, BeginTurn, Draft, FinishTurn, OpenTurn, Scope
 from tenuto.model.values import Value
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.record import Answer, Record, Step
@@ -17,6 +17,11 @@ class Command(Protocol[Answer]):
     @property
     def scope(self) -> Scope:
         """Who sends it."""
+        ...
+
+    @property
+    def session_id(self) -> str:
+        """Which session it is on."""
         ...
 
     @property
@@ -34,6 +39,10 @@ class Begin(Value, frozen=True, kw_only=True, tag="begin"):
 
     scope: Scope
     request: BeginTurn
+
+    @property
+    def session_id(self) -> str:
+        return self.request.session_id
 
     @property
     def messages(self) -> tuple[Draft, ...]:
@@ -54,6 +63,10 @@ class Finish(Value, frozen=True, kw_only=True, tag="finish"):
         return self.turn.scope
 
     @property
+    def session_id(self) -> str:
+        return self.turn.session.id
+
+    @property
     def messages(self) -> tuple[Draft, ...]:
         return self.request.reply
 
@@ -70,6 +83,10 @@ class Renew(Value, frozen=True, kw_only=True, tag="renew"):
     @property
     def scope(self) -> Scope:
         return self.turn.scope
+
+    @property
+    def session_id(self) -> str:
+        return self.turn.session.id
 
     def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
         return rules.renew(record, self.turn, now)
@@ -90,17 +107,5 @@ class Append(Value, frozen=True, kw_only=True, tag="append"):
         return rules.append(record, self.scope, self.session_id, self.batch, now)
 
 
-class Patch(Value, frozen=True, kw_only=True, tag="patch"):
-    """Change the head."""
-
-    scope: Scope
-    session_id: str
-    changes: Changes
-    messages: tuple[Draft, ...] = ()
-
-    def apply(self, record: Record | None, now: datetime) -> Step[Session]:
-        return rules.patch(record, self.scope, self.session_id, self.changes, now)
-
-
-JournaledCommand: TypeAlias = Begin | Finish | Renew | Append | Patch
+JournaledCommand: TypeAlias = Begin | Finish | Renew | Append
 """The commands that a journal may acknowledge while the store does not answer."""

@@ -8,14 +8,14 @@ absent one.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import lru_cache
 from random import Random
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
-from tenuto.errors import SessionNotFound, StoreUnavailable
+from tenuto.errors import DecryptionFailed, SessionNotFound, StoreUnavailable
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -39,9 +39,10 @@ from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.codec import PLAIN, Codec
-from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Patch, Renew
-from tenuto.stores.engine.journal import Journal, JournalFolder
+from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
+from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Renew
+from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.journal_folder import JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
@@ -62,28 +63,6 @@ def session_key(scope: Scope, session_id: str) -> bytes:
     if len(session_id) > _LONG_ID:
         return compute_session_key(scope, session_id)
     return _site_session_key(scope.tenant, scope.site, session_id)
-
-
-class Codecs(Protocol):
-    """The codec of each tenant's site."""
-
-    def ready(self, scope: Scope) -> Codec | None:
-        """The codec, if its keys are loaded."""
-        ...
-
-    async def load(self, scope: Scope) -> Codec:
-        """The codec, with its keys loaded."""
-        ...
-
-
-class PlainCodecs:
-    """Nothing is sealed."""
-
-    def ready(self, scope: Scope) -> Codec:
-        return PLAIN
-
-    async def load(self, scope: Scope) -> Codec:
-        return PLAIN
 
 
 class Engine:
@@ -111,10 +90,17 @@ class Engine:
         self.sessions = EngineSessions(context, codecs)
         self.traces = EngineTraces(self.sessions)
         self.state = EngineState(records, codecs, context.chance)
-        self.upkeep = EngineUpkeep(records, self.cache, codecs, clock)
+        self.upkeep = EngineUpkeep(records, self.cache, codecs, clock, self.state)
         if folder is not None:
-            self.sessions.journal = Journal(
-                folder, records, self.cache, clock=clock, name=str(context.writer), queue=self.sessions.queue
+            self.sessions.journal = self.upkeep.journal = Journal(
+                folder,
+                records,
+                self.cache,
+                self.state,
+                clock=clock,
+                name=str(context.writer),
+                codec=self.sessions.codec,
+                queue=self.sessions.queue,
             )
         self.elsewhere = ElsewhereChanges(records.feed) if records.feed is not None else None
         self._stack = AsyncExitStack()
@@ -176,16 +162,17 @@ class EngineSessions:
     # Turns
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        return await self._run(request.session_id, Begin(scope=scope, request=request))
+        command = Begin(scope=scope, request=request)
+        return await self._run(scope, request.session_id, command, tail=request.window)
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        return await self._run(turn.session.id, Finish(turn=turn, request=request))
+        return await self._run(turn.scope, turn.session.id, Finish(turn=turn, request=request))
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._run(turn.session.id, Renew(turn=turn))
+        return await self._run(turn.scope, turn.session.id, Renew(turn=turn))
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        return await self._run(session_id, Append(scope=scope, session_id=session_id, batch=batch))
+        return await self._run(scope, session_id, Append(scope=scope, session_id=session_id, batch=batch))
 
     # Reading
 
@@ -193,8 +180,9 @@ class EngineSessions:
         return await self.read(scope, session_id, lambda record, now: rules.read_head(record, scope, session_id, now))
 
     async def messages(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
+        newest = query.limit if query.before is None and query.after is None else 0
         return await self.read(
-            scope, session_id, lambda record, now: rules.read_page(record, scope, session_id, query, now)
+            scope, session_id, lambda record, now: rules.read_page(record, scope, session_id, query, now), tail=newest
         )
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
@@ -203,7 +191,9 @@ class EngineSessions:
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._run(session_id, Patch(scope=scope, session_id=session_id, changes=changes))
+        return await self._edit(
+            scope, session_id, lambda record, now: rules.patch(record, scope, session_id, changes, now), alone=False
+        )
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         return await self._edit(
@@ -219,7 +209,7 @@ class EngineSessions:
                 return await self._fork(scope, source, session_id, request)
             except SourceChanged:
                 continue
-        raise StoreUnavailable(why="is changed by others all the time")
+        raise StoreUnavailable(why="keeps being changed by other writers")
 
     async def _fork(self, scope: Scope, source: Record, session_id: str, request: ForkRequest) -> Session:
         return await self._edit(
@@ -244,18 +234,18 @@ class EngineSessions:
 
     # What the methods share
 
-    async def codec(self, scope: Scope) -> Codec:
-        """The codec of a tenant's site."""
-        return self._codecs.ready(scope) or await self._codecs.load(scope)
+    async def codec(self, scope: Scope, *, refresh: bool = False) -> Codec:
+        """The codec of a tenant's site, to read with."""
+        return (not refresh and self._codecs.ready(scope)) or await self._codecs.load(scope, refresh=refresh)
 
-    async def read(self, scope: Scope, session_id: str, rule: Rule[Answer]) -> Answer:
-        """Answer a read; in an outage from the journal."""
+    async def read(self, scope: Scope, session_id: str, rule: Rule[Answer], *, tail: int = 0) -> Answer:
+        """Answer a read, which may need the newest messages; in an outage from the journal."""
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self._read_stored(scope, session_id, key, rule)
-        return await self.journal.read(key, rule, lambda: self._read_stored(scope, session_id, key, rule))
+            return await self._read_stored(scope, session_id, key, rule, tail)
+        return await self.journal.read(scope, key, rule, lambda: self._read_stored(scope, session_id, key, rule, tail))
 
-    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer]) -> Answer:
+    async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer], tail: int) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
         record = self.context.cache.confirmed(key)
         if record is not None:
@@ -268,26 +258,32 @@ class EngineSessions:
                     self.context.cache.hits += 1
                     return step.answer
         self.context.cache.misses += 1
-        return await self.queue(scope, key, session_id, rule)
+        return await self.queue(scope, key, session_id, rule, writing=False, tail=tail)
 
-    async def _run(self, session_id: str, command: Command[Answer]) -> Answer:
+    def _run(self, scope: Scope, session_id: str, command: Command[Answer], *, tail: int = 0) -> Awaitable[Answer]:
         """Carry out a command that a journal may acknowledge."""
-        scope = command.scope
         key = session_key(scope, session_id)
         if self.journal is None:
-            codec = self._codecs.ready(scope) or await self._codecs.load(scope)
-            return await self.context.submit(key, session_id, codec, command.apply)
-        return await self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply))
+            if self._codecs.ready(scope) is PLAIN:
+                return self.context.submit(key, session_id, PLAIN, command.apply, tail=tail)
+            return self.queue(scope, key, session_id, command.apply, tail=tail)
+        return self.journal.change(key, command, lambda: self.queue(scope, key, session_id, command.apply, tail=tail))
 
     async def _edit(
-        self, scope: Scope, session_id: str, rule: Rule[Answer], source: tuple[bytes, int] | None = None
+        self,
+        scope: Scope,
+        session_id: str,
+        rule: Rule[Answer],
+        source: tuple[bytes, int] | None = None,
+        *,
+        alone: bool = True,
     ) -> Answer:
-        """Carry out a change of stored messages, in a commit of its own."""
+        """Carry out a change that no journal acknowledges; one of stored messages in a commit of its own."""
         key = session_key(scope, session_id)
         if self.journal is None:
-            return await self.queue(scope, key, session_id, rule, alone=True, source=source)
+            return await self.queue(scope, key, session_id, rule, alone=alone, source=source)
         return await self.journal.refuse_in_outage(
-            key, lambda: self.queue(scope, key, session_id, rule, alone=True, source=source)
+            key, lambda: self.queue(scope, key, session_id, rule, alone=alone, source=source)
         )
 
     async def queue(
@@ -298,11 +294,18 @@ class EngineSessions:
         rule: Rule[Answer],
         *,
         alone: bool = False,
+        writing: bool = True,
         source: tuple[bytes, int] | None = None,
+        tail: int = 0,
     ) -> Answer:
-        """Queue a rule on a session's lane."""
-        codec = self._codecs.ready(scope) or await self._codecs.load(scope)
-        return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source)
+        """Queue a rule on a session's lane; once more with fresh keys if the session does not open, since another
+        process may have added one."""
+        codec = self._codecs.ready(scope) or await self._codecs.load(scope, writing=writing)
+        try:
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
+        except DecryptionFailed:
+            codec = await self._codecs.load(scope, writing=writing, refresh=True)
+            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
 
 
 def _read_source(
@@ -341,6 +344,10 @@ class EngineTraces:
             paging: Future[EntryPage] = sessions.context.records.page(key, Part.TRACES, first, last, limit)
             page = await paging
             if page.revision == record.revision:
-                return tuple(codec.decode_trace(entry, session_id) for entry in page.entries)
+                try:
+                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
+                except DecryptionFailed:
+                    codec = await sessions.codec(scope, refresh=True)
+                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
             if page.revision == 0:
                 raise SessionNotFound(session_id)

@@ -1,137 +1,88 @@
-"""Outages: commands acknowledged into a journal that all processes of a folder share, and submitted again afterwards.
+"""Outages: commands acknowledged into a folder that all processes of a machine share, and submitted again afterwards.
 
-The folder decides for all its processes whether the store is away. A session with rows in the journal is *fenced*: no
-process of the folder reads or changes it in the store before its rows are there, its own or not. So the order of
-what was acknowledged is kept wherever a client goes, and a killed process leaves nothing that others cannot go on with.
+The folder decides for all its processes whether the store is away. A session with rows in the folder is *fenced*: no
+process reads or changes it in the store before its rows are there, its own or not. So the order of what was
+acknowledged is kept wherever a client goes, and a killed process leaves nothing that others cannot go on with.
 
 - The store is taken for away only when every living process of the folder says so. One that alone lost it refuses.
-- Then each process leaves what it knows to be current of the sessions it holds in the folder: any of them can go on
-  with any of these. A session that none holds is refused, with the same answer whether it exists or not.
-- A row is a command and its time. Rules are pure, so every process that folds the rows over the same record sees the
-  same session, and submitting them again with their times decides the same.
-- When a process reaches the store again, no session is fenced any more but those with rows; any process replays them,
-  oldest first, each session by one process at a time. A row whose messages are in the log already was stored before.
+- Then each process leaves what it knows to be current in the folder: any of them can go on with any session that one of
+  them held. Others are refused, with the same answer whether they exist or not. A session whose id was made for the
+  request is created here.
+- A row is a command and its time: `journal_rows` says how it is carried out, `journal_replay` how it is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar, cast
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionElsewhere, StoreUnavailable, TenutoError, Unavailable
-from tenuto.model import AppendBatch, BeginTurn, Scope
-from tenuto.model.values import Value
+from tenuto.errors import CircuitOpen, SessionElsewhere, SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.model import AppendResult, OpenTurn, Scope
+from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
-from tenuto.stores.codec import digest_id
-from tenuto.stores.engine import rules
+from tenuto.stores.codec import Undecodable, digest_id, from_micros, to_micros
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.commands import Append, Begin, Command, Finish, JournaledCommand
+from tenuto.stores.engine.codec import Codec, UnknownFormat
+from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand
+from tenuto.stores.engine.journal_folder import ALWAYS, JournalFolder, JournalState, Offer, StoredBase, StoredShelf
+from tenuto.stores.engine.journal_replay import CodecOf, Queue, ReadsState, Replay
+from tenuto.stores.engine.journal_rows import (
+    Row,
+    Unplaceable,
+    decode_base,
+    decode_row,
+    encode_base,
+    encode_row,
+    is_stored,
+    replay_row,
+)
 from tenuto.stores.engine.lane import Rule, is_outcome_unknown
-from tenuto.stores.engine.record import MessagesMissing, Record, Step, TracesMissing
-from tenuto.stores.engine.rules import late
-from tenuto.stores.engine.rules.keys import all_writes
+from tenuto.stores.engine.record import MessagesMissing, Record, TracesMissing
 
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _PROBE_EVERY: Final = 1.0
-_AGREED_WITHIN: Final = 3.0
+_AGREED_WITHIN: Final = 6.0
 _ANY_NUMBER: Final = 2**31
+_MOST_OFFERED: Final = 2000
+_OFFERED_WITHIN: Final = 2.0
+_PAUSE: Final = 0.02
+_OFFERED_AT_ONCE: Final = 32
+_FOLDS_KEPT: Final = 256
+_QUARANTINE_TTL: Final = timedelta(days=30)
+_PURGE_EVERY: Final = 3600.0
 
 
-class Row(Value, frozen=True, kw_only=True):
-    """An acknowledged command: its number in its session, when it was decided, and the process that wrote it.
+class _Held(NamedTuple):
+    """A session in an outage: with its rows, the base they go on from as stored, its last message, the next row."""
 
-    It was sent to the store first when the session ended with message `since`, and may have been carried out there.
-    """
-
-    number: int
-    at: datetime
-    command: JournaledCommand
-    writer: str
-    since: int
+    record: Record | None
+    base: StoredBase
+    base_seq: int = 0
+    next_row: int = 1
+    origin: bytes | None = None
 
 
-class Shelf(Value, frozen=True, kw_only=True):
-    """What the folder holds of one session: the record its rows go on from, and those."""
+class _Fold(NamedTuple):
+    """The rows of a session carried out up to a number, so that a long outage is not folded anew with each call."""
 
-    base: Record
-    rows: tuple[Row, ...] = ()
-
-
-class JournalFolder(Protocol):
-    """A folder that the processes of a machine share. Each call is one atomic step, and on disk when it returns."""
-
-    @property
-    def is_down(self) -> bool:
-        """Whether the store is taken for away."""
-        ...
-
-    def is_fenced(self, key: bytes) -> bool:
-        """Whether rows of the session wait to be stored."""
-        ...
-
-    def shelf(self, key: bytes) -> Shelf | None:
-        """What is held of a session."""
-        ...
-
-    def fenced_keys(self) -> tuple[bytes, ...]:
-        """The sessions with rows, oldest row first."""
-        ...
-
-    def note(self, key: bytes, revision: int) -> None:
-        """The store holds a session at this revision (0: no more): others of it are not to be gone on from."""
-        ...
-
-    def is_current(self, key: bytes, record: Record) -> bool:
-        """Whether no process of the folder has noted a later revision."""
-        ...
-
-    def offer(self, key: bytes, record: Record) -> None:
-        """Leave a record that the store confirmed; that of the highest revision stays."""
-        ...
-
-    async def append(self, key: bytes, base: Record, row: Row) -> bool:
-        """Add a row if it is the next one and the store is taken for away; false if another came first."""
-        ...
-
-    async def remove(self, key: bytes, number: int, base: Record) -> None:
-        """Remove a session's rows up to this number: they are in this record, which the others go on from."""
-        ...
-
-    def lock(self, key: bytes) -> bool:
-        """Begin to replay a session; false if that is under way. A killed process holds no lock."""
-        ...
-
-    def unlock(self, key: bytes) -> None:
-        """End replaying."""
-        ...
-
-    def vote(self, is_away: bool) -> None:
-        """Say whether the store answers this process; with the vote of the last living one the folder is down."""
-        ...
-
-    def ask(self) -> None:
-        """Ask all processes for their votes."""
-        ...
-
-    def is_refuted(self) -> bool:
-        """Whether another process has reached the store since votes were asked for."""
-        ...
-
-    def reopen(self) -> None:
-        """The store answers: nothing new is written here."""
-        ...
+    base: tuple[int, str]
+    base_seq: int
+    through: int
+    record: Record | None
+    origin: bytes | None = None
 
 
 class Journal:
     """The way of every call on a session: to the store, or in an outage to the folder.
 
-    `queue` puts a rule on the lane of a session.
+    `queue` puts a rule on the lane of a session, `codec` is that of a tenant's site. The owner runs `run`.
     """
 
     def __init__(
@@ -139,18 +90,42 @@ class Journal:
         folder: JournalFolder,
         records: RecordStore,
         cache: RecordCache,
+        state: ReadsState,
         *,
         clock: Clock,
         name: str,
-        queue: Callable[[Scope, bytes, str, Rule[Any]], Awaitable[Any]],
+        codec: CodecOf,
+        queue: Queue,
     ) -> None:
         self._folder = folder
         self._records = records
         self._cache = cache
         self._clock = clock
         self._name = name
-        self._queue = queue
+        self._codec = codec
+        self._replay = Replay(folder, cache, state, clock=clock, codec=codec, queue=queue)
+        self._folds: OrderedDict[bytes, _Fold] = OrderedDict()
+        self._agreeing: asyncio.Task[bool] | None = None
+        self._store_answers = True
+        self._refuted_until = self._offers_until = float("-inf")
+        self._away_since: datetime | None = None
+        self._refused = 0
+        self._purge_at = float("-inf")
         cache.on_commit = self._on_commit
+
+    @property
+    def status(self) -> JournalState:
+        """The state of the journal."""
+        counts = self._folder.counts
+        return JournalState(
+            away=self._folder.is_down,
+            since=self._away_since,
+            waiting=counts.waiting,
+            oldest=None if counts.oldest is None else from_micros(counts.oldest),
+            quarantined=counts.quarantined,
+            replayed=self._replay.replayed,
+            refused=self._refused,
+        )
 
     # Calls
 
@@ -158,226 +133,321 @@ class Journal:
         """Carry out a command in the store, or acknowledge it in the folder."""
         held = self._cache.get(key)
         since = held.head.last_seq if held is not None else 0
-        failure: Unavailable | None = None
+        failure: StoreUnavailable | None = None
         if not self._folder.is_down:
             try:
-                return await self._in_store(key, send)
-            except Unavailable as lost:
-                if not is_outcome_unknown(lost) or not await self._agree_it_is_away():
+                return await self._in_store_or_once_more(key, send)
+            except StoreUnavailable as lost:
+                if not await self._is_away(lost):
                     raise
-                failure = lost
+                failure = lost if is_outcome_unknown(lost) else None
         # The union is of all commands; which one it is decides the type of the answer.
         answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command), since, failure)
         return answer
 
-    async def read(self, key: bytes, rule: Rule[_Answer], send: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    async def read(
+        self, scope: Scope, key: bytes, rule: Rule[_Answer], send: Callable[[], Awaitable[_Answer]]
+    ) -> _Answer:
         """Read from the store, or in an outage from what the folder holds."""
         if not self._folder.is_down:
             try:
-                return await self._in_store(key, send)
-            except Unavailable as failure:
-                if not is_outcome_unknown(failure) or not await self._agree_it_is_away():
+                return await self._in_store_or_once_more(key, send)
+            except StoreUnavailable as lost:
+                if not await self._is_away(lost):
                     raise
-        record = self._standing(self._shelf(key))
+        held = await self._hold(key, await self._codec(scope))
         try:
-            return rule(record, self._clock()).answer
-        except (MessagesMissing, TracesMissing):
-            raise SessionElsewhere from None
+            return rule(held.record, self._clock()).answer
+        except (SessionNotFound, MessagesMissing, TracesMissing):
+            raise self._refusal() from None
 
     async def refuse_in_outage(self, key: bytes, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """A change that no journal acknowledges: it waits for the rows before it, and fails while the store is away."""
         if self._folder.is_down:
-            raise SessionElsewhere
+            raise self._refusal()
         return await self._in_store(key, send)
 
+    async def _in_store_or_once_more(self, key: bytes, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """A call that a breaker rejected is sent again if the store answers by now."""
+        try:
+            return await self._in_store(key, send)
+        except CircuitOpen as rejected:
+            if await self._is_away(rejected) or not self._store_answers:
+                raise
+            return await self._in_store(key, send)
+
     async def _in_store(self, key: bytes, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        if self._folder.is_fenced(key):
-            await self._replay(key)
-        return await send()
+        if self._folder.may_have_rows:
+            await self._replay.session(key)
+        answer = await send()
+        if self._folder.is_down:
+            # Others have begun to go on from what they knew: they must know this before the caller does.
+            record = self._cache.get(key)
+            if record is not None:
+                await self._offer([(key, record)])
+        return answer
 
     def _on_commit(self, key: bytes, record: Record | None) -> None:
-        self._folder.note(key, 0 if record is None else record.revision)
-        if record is not None and self._folder.is_down:
-            # Others have begun to go on from what they knew: they must know this before the caller does.
-            self._folder.offer(key, record)
+        if record is None:
+            self._folder.note(key, 0, "")
+        else:
+            self._folder.note(key, record.revision, record.profile.incarnation)
+
+    def _refusal(self, failure: Unavailable | None = None) -> Unavailable:
+        """One wording, whether a session is absent, foreign or not to be journaled."""
+        self._refused += 1
+        return failure or StoreUnavailable()
 
     # In an outage
 
-    async def _acknowledge(self, key: bytes, command: JournaledCommand, since: int, failure: Unavailable | None) -> Any:
+    async def _acknowledge(
+        self, key: bytes, command: JournaledCommand, since: int, failure: StoreUnavailable | None
+    ) -> Any:
         """Add a row for a command; one that the store may have carried out before the `failure` is looked for."""
+        codec = await self._codec(command.scope)
         while True:
             if not self._folder.is_down:
                 raise SessionElsewhere
-            shelf = self._shelf(key)
-            record, now = self._standing(shelf), self._clock()
+            held, now = await self._hold(key, codec, creating=_creates(command)), self._clock()
+            record = held.record
+            if not _may_be_journaled(record, command):
+                raise self._refusal(failure)
             try:
-                if failure is not None and _is_stored(record, command, since):
+                if failure is not None and record is not None and is_stored(record, command, since):
                     raise failure
                 step = command.apply(record, now)
+            except SessionNotFound:
+                raise self._refusal(failure) from None
             except MessagesMissing:
-                command = _narrow(command, len(record.tail))
+                command = self._narrow(command, 0 if record is None else len(record.tail))
                 continue
             if not step.changed:
                 return step.answer
-            number = shelf.rows[-1].number + 1 if shelf.rows else 1
+            assert step.record is not None
             row = Row(
-                number=number, at=now, command=command, writer=self._name, since=min(since, shelf.base.head.last_seq)
+                number=held.next_row,
+                at=now,
+                command=command,
+                writer=self._name,
+                since=min(since, held.base_seq),
+                incarnation=step.record.profile.incarnation,
+                creates=step.created,
+                origin=_key_of(command) if step.created else held.origin,
             )
-            if await self._folder.append(key, shelf.base, row):
-                return step.answer
+            stored = encode_row(key, row, step.record.profile.scope, codec)
+            if await self._folder.append(key, site_scope(command.scope), held.base, stored):
+                return _mark_as_journaled(step.answer)
 
-    def _shelf(self, key: bytes) -> Shelf:
+    async def _hold(self, key: bytes, codec: Codec, *, creating: bool = False) -> _Held:
         """What the folder holds of a session, or else this process; neither may know whether there is more."""
-        shelf = self._folder.shelf(key)
-        if shelf is None:
-            held = self._cache.last_confirmed(key)
-            if held is None or not self._folder.is_current(key, held):
-                raise SessionElsewhere
-            shelf = Shelf(base=held)
-        return shelf
+        while True:
+            shelf = await self._folder.shelf(key)
+            if shelf is not None:
+                return await self._fold(key, shelf, codec)
+            record = self._cache.last_confirmed(key)
+            if record is not None and self._folder.is_current(key, record.revision, record.profile.incarnation):
+                base = encode_base(key, record, codec)
+                return _Held(replace(record, reach=_ANY_NUMBER), base, record.head.last_seq)
+            if creating and self._cache.get(key) is None and not self._folder.is_noted(key):
+                return _Held(None, StoredBase())
+            if self._folder.are_offers_complete or asyncio.get_running_loop().time() > self._offers_until:
+                raise self._refusal()
+            await asyncio.sleep(_PAUSE)
 
-    def _standing(self, shelf: Shelf) -> Record:
+    async def _fold(self, key: bytes, shelf: StoredShelf, codec: Codec) -> _Held:
         """The session with its rows. It forgets none of their messages, which are nowhere else."""
-        record = replace(shelf.base, reach=_ANY_NUMBER)
-        for row in shelf.rows:
+        fold = self._folds.pop(key, None)
+        if fold is None or fold.base != (shelf.base.revision, shelf.base.incarnation):
             try:
-                record = replay_row(record, row).record or record
-            except MessagesMissing:
-                raise SessionElsewhere from None
-        return record
+                record = decode_base(key, shelf.base, codec)
+            except Undecodable as error:
+                raise Unavailable("journal", "holds a session that cannot be read") from error
+            base_seq = 0 if record is None else record.head.last_seq
+            fold = _Fold((shelf.base.revision, shelf.base.incarnation), base_seq, 0, record)
+        record, origin = fold.record, fold.origin
+        for stored in shelf.rows:
+            if stored.number > fold.through:
+                try:
+                    row = decode_row(key, stored, codec)
+                    record, origin = replay_row(record, row).record, row.origin
+                except UnknownFormat as error:
+                    raise Unavailable("journal", "has turns that a newer release wrote") from error
+                except Undecodable:
+                    await self._replay.set_aside(key, stored.number, "torn")
+                except (MessagesMissing, Unplaceable):
+                    raise self._refusal() from None
+            if record is not None and record.reach != _ANY_NUMBER:
+                record = replace(record, reach=_ANY_NUMBER)
+        through = shelf.rows[-1].number if shelf.rows else 0
+        self._folds[key] = _Fold(fold.base, fold.base_seq, through, record, origin)
+        if len(self._folds) > _FOLDS_KEPT:
+            self._folds.popitem(last=False)
+        return _Held(record, shelf.base, fold.base_seq, through + 1, origin)
+
+    def _narrow(self, command: JournaledCommand, held: int) -> JournaledCommand:
+        """A turn whose window is what is held of the session; nothing else goes on without older messages."""
+        if isinstance(command, Begin) and command.request.window > held:
+            return replace(command, request=replace(command.request, window=held))
+        raise self._refusal()
 
     # Agreement
 
-    async def _agree_it_is_away(self) -> bool:
+    async def _is_away(self, lost: StoreUnavailable) -> bool:
         """Whether all living processes of the folder have lost the store; else the caller's failure stands."""
-        self._folder.ask()
-        self._folder.vote(True)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _AGREED_WITHIN
-        while not self._folder.is_down:
-            if self._folder.is_refuted() or loop.time() > until:
-                return False
-            await asyncio.sleep(0.02)
-        return True
+        if self._folder.is_down:
+            return True
+        if isinstance(lost, SessionElsewhere):
+            return False
+        if isinstance(lost, CircuitOpen) and asyncio.get_running_loop().time() < self._refuted_until:
+            return False  # It was asked a moment ago, and calls are to be rejected at once.
+        if self._agreeing is None:
+            self._agreeing = asyncio.create_task(self._agree())
+            self._agreeing.add_done_callback(self._on_agreed)
+        # Shield: one cancelled caller must not cancel the shared attempt.
+        return await asyncio.shield(self._agreeing)
 
-    async def answer_vote(self) -> None:
-        """Another process has lost the store: look whether this one has."""
+    def _on_agreed(self, done: asyncio.Task[bool]) -> None:
+        self._agreeing = None
+        self._refuted_until = asyncio.get_running_loop().time() + _PROBE_EVERY
+        if not done.cancelled():
+            done.exception()  # Marks it as retrieved: all callers may have been cancelled.
+
+    async def _agree(self) -> bool:
+        loop, folder = asyncio.get_running_loop(), self._folder
+        until = loop.time() + _AGREED_WITHIN
+        try:
+            folder.ask()
+            await self._answer_vote()
+            while loop.time() < until:
+                agreed = await folder.is_agreed()
+                if agreed:
+                    self._on_down()
+                if agreed is not None:
+                    return agreed
+                await asyncio.sleep(0.05)
+        except Unavailable as failure:
+            _log.warning("the journal cannot be used: %s", failure)
+        return False
+
+    async def _answer_vote(self) -> None:
+        """A process has lost the store: look whether this one has."""
         try:
             await self._records.ping()
         except Unavailable:
-            self._folder.vote(True)
+            self._store_answers = False
         else:
-            self._folder.vote(False)
+            self._store_answers = True
+        self._folder.vote(not self._store_answers)
 
-    def offer_all(self) -> None:
-        """The folder is down: leave there what this process knows to be current."""
-        for key, record in self._cache.all_confirmed():
-            self._folder.offer(key, record)
+    async def _on_change(self) -> None:
+        """The folder went down or up, or another process has joined it."""
+        if not self._folder.is_down:
+            if self._away_since is not None:
+                self._away_since = None
+                _log.warning("the store answers again; %d journaled rows wait for it", self._folder.counts.waiting)
+            return
+        self._on_down()
+        if self._folder.is_shared:
+            await self._offer_all()
+        self._folder.mark_offered()
+
+    def _on_down(self) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock()
+            self._offers_until = asyncio.get_running_loop().time() + _OFFERED_WITHIN
+            _log.warning("the store does not answer: turns that may be are journaled")
+
+    async def _offer_all(self) -> None:
+        """Leave in the folder what this process knows to be current, the most recently used first."""
+        confirmed = self._cache.all_confirmed()[:_MOST_OFFERED]
+        for first in range(0, len(confirmed), _OFFERED_AT_ONCE):
+            if not self._folder.is_down:
+                return
+            await self._offer(confirmed[first : first + _OFFERED_AT_ONCE])
+
+    async def _offer(self, records: list[tuple[bytes, Record]]) -> None:
+        offers = list[Offer]()
+        try:
+            for key, record in records:
+                site = site_scope(record.profile.scope)
+                offers.append(Offer(key=key, site=site, base=encode_base(key, record, await self._codec(site))))
+            await self._folder.offer(offers)
+        except Unavailable as failure:
+            _log.warning("sessions cannot be left for the other processes: %s", failure)
 
     # The way back
 
     async def run(self) -> None:
-        """Look for the store while the folder is down, and store what waits; for as long as the process lives."""
-        while True:
-            await asyncio.sleep(_PROBE_EVERY)
-            if self._folder.is_down:
-                await self._probe()
-            elif self._folder.fenced_keys():
-                await self.replay_all()
-
-    async def _probe(self) -> None:
+        """Vote when asked, look for the store while it is away, and store what waits; for as long as the process
+        lives."""
+        watching = asyncio.create_task(self._folder.watch(self._answer_vote, self._on_change))
         try:
-            await self._records.ping()
-        except Unavailable:
-            return
-        self._folder.reopen()
-        await self.replay_all()
+            while True:
+                await self._look()
+                await asyncio.sleep(_PROBE_EVERY)
+        finally:
+            watching.cancel()
 
-    async def replay_all(self) -> None:
-        """Store all rows, as far as the store answers."""
-        for key in self._folder.fenced_keys():
-            try:
-                await self._replay(key)
-            except Unavailable:
-                return
-            except Exception:
-                _log.exception("journaled turns of a session cannot be stored yet")
-
-    async def _replay(self, key: bytes) -> None:
-        """Store the rows of a session, or wait until the process that does has stored them."""
-        while self._folder.is_fenced(key):
-            if not self._folder.lock(key):
-                await asyncio.sleep(0.05)
-                continue
-            try:
-                shelf = self._folder.shelf(key)
-                for row in shelf.rows if shelf is not None else ():
-                    assert shelf is not None
-                    await self._store_row(key, row, shelf.base)
-            finally:
-                self._folder.unlock(key)
+    async def _look(self) -> None:
+        try:
             if self._folder.is_down:
-                raise StoreUnavailable
+                await self._records.ping()
+                await self._folder.reopen()
+            if self._folder.may_have_rows:
+                await self._replay.all()
+            now = asyncio.get_running_loop().time()
+            if self._folder.counts.quarantined and now >= self._purge_at:
+                self._purge_at = now + _PURGE_EVERY
+                await self._folder.purge(to_micros(self._clock() - _QUARANTINE_TTL))
+        except StoreUnavailable:
+            return
+        except Unavailable as failure:
+            _log.warning("the journal cannot be used: %s", failure)
 
-    async def _store_row(self, key: bytes, row: Row, base: Record) -> None:
-        scope, session_id = base.profile.scope, base.profile.id
-        await self._queue(scope, key, session_id, lambda record, now: replay_row(record, row))
-        stored = self._cache.get(key) or await self._queue(
-            scope, key, session_id, lambda record, now: rules.read_record(record, scope, session_id, now)
-        )
-        await self._folder.remove(key, row.number, stored)
+    async def replay(self) -> bool:
+        """Store what waits now; returns whether nothing waits any more."""
+        await self._look()
+        return not await self._folder.fenced_keys()
 
-
-def _narrow(command: JournaledCommand, held: int) -> JournaledCommand:
-    """A turn whose window is what is held of the session; nothing else goes on without older messages."""
-    if isinstance(command, Begin) and command.request.window > held:
-        return replace(command, request=replace(command.request, window=held))
-    raise SessionElsewhere
-
-
-def replay_row(record: Record | None, row: Row) -> Step[Any]:
-    """The rule of a row: decided as it was acknowledged.
-
-    Nothing is to be stored if its messages are in the log already, or its key is known.
-    Where others changed the session so that the command does not apply any more, it is stored late, and marked.
-    """
-    if record is None:
-        raise SessionElsewhere
-    command, unchanged = row.command, Step(record=record, answer=None, changed=False)
-    if isinstance(command, Begin):
-        # The window was shown already.
-        command = replace(command, request=replace(command.request, window=0))
-    if _is_stored(record, command, row.since):
-        return unchanged
-    try:
-        return command.apply(record, row.at)
-    except TenutoError:
-        return unchanged if _has_key(record, command) else _store_late(record, row) or unchanged
+    async def forget_user(self, scope: Scope) -> int:
+        """Remove a user's rows, while none of them is being stored; returns how many."""
+        person = user_scope(scope)
+        assert person.user is not None
+        site, user = site_scope(person), user_digest(person.tenant, person.user)
+        keys, locked = await self._folder.keys_of_user(site, user), list[bytes]()
+        try:
+            for key in keys:
+                while not await self._folder.lock(key):  # noqa: ASYNC110 (another process has it)
+                    await asyncio.sleep(0.05)
+                locked.append(key)
+            self._folds.clear()
+            return await self._folder.erase(site, user, ALWAYS)
+        finally:
+            for key in locked:
+                await self._folder.unlock(key)
 
 
-def _is_stored(record: Record, command: JournaledCommand, since: int) -> bool:
-    """Whether a command's messages are in the log behind a number."""
-    ids = [draft.id for draft in command.messages]
-    return bool(ids) and ids[0] in [message.id for message in record.between((since + 1, record.head.last_seq))]
+def _creates(command: JournaledCommand) -> bool:
+    """Whether no other caller can know the session, and it may be created here."""
+    return isinstance(command, Begin) and command.request.new_id and command.request.create is not None
 
 
-def _store_late(record: Record, row: Row) -> Step[None] | None:
-    after = row.since
-    match row.command:
-        case Begin(request=request) if request.user_messages:
-            return late.begin_late(record, request, after, row.at)
-        case Finish(turn=turn, request=request) if request.reply:
-            return late.finish_late(record, turn, request, after, row.at)
-        case Append(batch=batch):
-            return late.append_late(record, batch, after, row.at)
-        case _:
-            return None
+def _key_of(command: JournaledCommand) -> bytes | None:
+    once = command.request.idempotency_key if isinstance(command, Begin) else None
+    return None if once is None else digest_id(once.key)
 
 
-def _has_key(record: Record, command: JournaledCommand) -> bool:
-    """Whether the command's key is remembered: its messages were stored by an earlier attempt."""
+def _may_be_journaled(record: Record | None, command: JournaledCommand) -> bool:
+    """Whether the policy of the caller lets a journal acknowledge it; the end of a turn is as its begin was."""
     match command:
-        case Begin(request=BeginTurn(idempotency_key=once)) | Append(batch=AppendBatch(idempotency_key=once)):
-            return once is not None and digest_id(once.key) in [write.key for write in all_writes(record)]
+        case Begin(request=request):
+            return request.journaled
+        case Append(batch=batch):
+            return batch.journaled
         case _:
-            return False
+            lease = None if record is None else record.head.lease
+            return lease is None or lease.journaled
+
+
+def _mark_as_journaled(answer: Any) -> Any:
+    return replace(answer, journaled=True) if isinstance(answer, OpenTurn | AppendResult) else answer

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future, get_running_loop
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, Final, Generic, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tenuto.errors import (
@@ -35,7 +35,7 @@ from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, 
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
-from tenuto.stores.engine.changes import WRITERS, build_change, known_of, tail_for
+from tenuto.stores.engine.changes import WRITERS, build_change, known_of
 from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
 from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing
 
@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 Rule: TypeAlias = Callable[[Record | None, datetime], Step[Answer]]
 _EAGER_RETRIES: Final = 2
 _LONGEST_PAUSE: Final = 0.05
+LOADED: Final = 20
+"""How many messages to load with a record that is not held, unless a call needs more."""
 _MOST_RETRIES: Final = 100
 _TORN_LOADS: Final = 2
 _ALL: Final = 2**31
@@ -52,34 +54,30 @@ class SourceChanged(Exception):
     """The session that a fork copies from has changed."""
 
 
-class Call(Generic[Answer]):
+class Call(Struct, Generic[Answer]):
     """One command on a session: its rule, and the future of its answer.
 
-    One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from.
+    One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from,
+    `tail` how many messages the rule is likely to need.
     """
 
-    __slots__ = ("alone", "future", "rule", "source")
-
-    def __init__(
-        self, rule: Rule[Answer], future: Future[Answer], *, alone: bool, source: tuple[bytes, int] | None
-    ) -> None:
-        self.rule = rule
-        self.future = future
-        self.alone = alone
-        self.source = source
+    rule: Rule[Answer]
+    future: Future[Answer]
+    alone: bool
+    source: tuple[bytes, int] | None
+    tail: int
 
 
-class Attempt:
+class Attempt(Struct):
     """What a batch comes to on one record: the record afterwards, the steps that change it, and each call's end."""
 
-    __slots__ = ("after", "base", "ends", "refused_access", "steps", "touched")
-
-    def __init__(self, base: Record | None) -> None:
-        self.base = self.after = base
-        self.steps: list[Step[Any]] = []
-        self.ends: list[tuple[Call[Any], Any]] = []
-        self.touched = False
-        self.refused_access = False
+    base: Record | None
+    after: Record | None
+    steps: list[Step[Any]] = []
+    ends: list[tuple[Call[Any], Any]] = []
+    creates: bool = False
+    touched: bool = False
+    refused_access: bool = False
 
 
 class LaneContext:
@@ -103,44 +101,52 @@ class LaneContext:
         *,
         alone: bool = False,
         source: tuple[bytes, int] | None = None,
+        tail: int = 0,
     ) -> Future[Answer]:
         """Queue a command; the future brings its answer."""
         future: Future[Answer] = get_running_loop().create_future()
         lane = self.lanes.get(key)
         if lane is None:
             lane = self.lanes[key] = Lane(self, key, session_id, codec)
-        lane.add(Call(rule, future, alone=alone, source=source))
+        lane.codec = codec  # The newest keys count: a lane that is always busy must not go on with those it began with.
+        lane.add(Call(rule, future, alone, source, tail))
         return future
 
 
 class Lane:
     """One session's queue and the batch under way."""
 
+    __slots__ = (
+        "_batch", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
+    )  # fmt: skip
+
     def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
         self._context = context
         self._key = key
         self._session_id = session_id
-        self._codec = codec
-        self._waiting: deque[Call[Any]] = deque()
+        self.codec = codec
+        self._waiting: list[Call[Any]] = []
         self._batch: list[Call[Any]] = []
-        self._doubts: dict[int, Attempt] = {}
+        self._doubts: dict[int, Attempt] | None = None
         self._retries = self._torn = 0
-        self._is_busy = False
 
     def add(self, call: Call[Any]) -> None:
         """Queue a call, and begin at once if none is under way."""
-        self._waiting.append(call)
-        if not self._is_busy:
-            self._is_busy = True
-            self._begin_batch()
+        if not self._batch:
+            self._batch.append(call)
+            self._begin()
+        else:
+            self._waiting.append(call)
 
     def _begin_batch(self) -> None:
-        self._batch, self._retries, self._torn = self._next_batch(), 0, 0
-        self._doubts = {}
-        if not self._batch:
+        self._batch, self._retries, self._torn, self._doubts = self._next_batch(), 0, 0, None
+        if self._batch:
+            self._begin()
+        else:
             del self._context.lanes[self._key]
-            return
-        self._guard(lambda: self._attempt(self._context.cache.get(self._key), is_fresh=False))
+
+    def _begin(self) -> None:
+        self._guard(self._attempt, self._context.cache.get(self._key))
 
     def _end_batch(self) -> None:
         """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest.
@@ -153,17 +159,20 @@ class Lane:
             del self._context.lanes[self._key]
 
     def _next_batch(self) -> list[Call[Any]]:
+        waiting, self._waiting = self._waiting, []
         batch = list[Call[Any]]()
-        while self._waiting and not (batch and (batch[-1].alone or self._waiting[0].alone)):
-            call = self._waiting.popleft()
+        for place, call in enumerate(waiting):
+            if batch and (call.alone or batch[-1].alone):
+                self._waiting = waiting[place:]
+                break
             if not call.future.done():  # Else its caller has given up.
                 batch.append(call)
         return batch
 
-    def _guard(self, step: Callable[[], None]) -> None:
+    def _guard(self, step: Callable[..., None], *args: Any) -> None:
         """Run a step of a batch; what goes wrong in it ends the batch's calls, so that no caller waits for ever."""
         try:
-            step()
+            step(*args)
         except BaseException as failure:
             self._context.cache.drop(self._key)
             self._fail(failure)
@@ -172,13 +181,12 @@ class Lane:
 
     # Rules
 
-    def _attempt(self, base: Record | None, *, is_fresh: bool) -> None:
+    def _attempt(self, base: Record | None, *, is_fresh: bool = False) -> None:
         """Apply the batch to a record; `is_fresh` if the store said in this trip that it stands so."""
-        attempt = self._apply(base, is_fresh=is_fresh)
+        attempt = self._apply(base)
         if attempt is None:
             return
-        replaces = base is not None and any(step.created for step in attempt.steps)
-        if attempt.steps and (is_fresh or not replaces):
+        if attempt.steps and (is_fresh or base is None or not attempt.creates):
             self._commit(attempt)
         elif is_fresh or (not attempt.steps and not attempt.refused_access and self._is_confirmed(base)):
             self._conclude_unchanged(attempt)
@@ -191,10 +199,10 @@ class Lane:
         held = self._context.cache.confirmed(self._key)
         return held is not None and held.revision == base.revision
 
-    def _apply(self, base: Record | None, *, is_fresh: bool) -> Attempt | None:
+    def _apply(self, base: Record | None) -> Attempt | None:
         """What the batch comes to; `None` if messages are missing, which are being read now."""
         now = self._context.clock()
-        attempt = Attempt(base)
+        attempt = Attempt(base, base)
         for place, call in enumerate(self._batch):
             try:
                 step = call.rule(attempt.after, now)
@@ -210,15 +218,16 @@ class Lane:
                 attempt.ends.append((call, refusal))
                 continue
             attempt.ends.append((call, step.answer))
-            if step.changed or step.touched:
-                attempt.after = step.record
             if step.changed:
+                attempt.after = step.record
                 attempt.steps.append(step)
-            attempt.touched |= step.touched
+                attempt.creates |= step.created
+            elif step.touched:
+                attempt.after, attempt.touched = step.record, True
         return attempt
 
     def _put_back(self, place: int) -> None:
-        self._waiting.extendleft(reversed(self._batch[place:]))
+        self._waiting[:0] = self._batch[place:]
         del self._batch[place:]
 
     # Reading what is needed
@@ -226,8 +235,14 @@ class Lane:
     def _load(self, held: Record | None) -> None:
         context = self._context
         trip = context.cache.start_trip(self._key)
-        loading = context.records.load(self._key, tail_for(held), known_of(held))
-        loading.add_done_callback(lambda done: self._guard(lambda: self._loaded(done, trip, held)))
+        loading = context.records.load(self._key, self._tail(held), known_of(held))
+        loading.add_done_callback(lambda done: self._guard(self._loaded, done, trip, held))
+
+    def _tail(self, held: Record | None) -> int:
+        """How many messages to load beyond what is held of a record: the first time as many as its calls need."""
+        if held is not None:
+            return held.reach
+        return min(WIDEST_TAIL, max(LOADED, *[call.tail for call in self._batch]))
 
     def _loaded(self, loading: Future[StoredRecord | None], trip: Trip, held: Record | None) -> None:
         self._context.cache.end_trip(trip)
@@ -241,9 +256,9 @@ class Lane:
         """Apply the batch to what stands in the store, unless it is in there already."""
         record: Record | None = None
         if standing is not None:
-            tail = tail_for(held)
+            tail = self._tail(held)
             try:
-                record = self._codec.decode_record(standing, self._session_id, held, tail=tail)
+                record = self.codec.decode_record(standing, self._session_id, held, tail=tail)
             except TornRecord:
                 self._torn += 1
                 if self._torn <= _TORN_LOADS:
@@ -258,7 +273,8 @@ class Lane:
                 self._set_aside(standing.revision)
                 return
             except DecryptionFailed as failure:
-                self._fail(failure)
+                # With a commit in doubt the calls may have been carried out: callers must not retry with new keys.
+                self._fail(StoreUnavailable(why="did not answer, and does not open") if self._doubts else failure)
                 return
             if record is None:
                 self._load(None)
@@ -294,7 +310,7 @@ class Lane:
         else:
             part, first, last = Part.TRACES, min(missing.numbers), max(missing.numbers)
         paging = self._context.records.page(self._key, part, first, last, _ALL)
-        paging.add_done_callback(lambda done: self._guard(lambda: self._fetched(done, base, missing)))
+        paging.add_done_callback(lambda done: self._guard(self._fetched, done, base, missing))
 
     def _fetched(self, paging: Future[EntryPage], base: Record, missing: MessagesMissing | TracesMissing) -> None:
         failure = paging.exception()
@@ -308,10 +324,10 @@ class Lane:
             self._load(base)
             return
         if isinstance(missing, MessagesMissing):
-            record = with_messages(base, missing.span, self._codec.decode_messages(page.entries, base.profile))
+            record = with_messages(base, missing.span, self.codec.decode_messages(page.entries, base.profile))
         else:
             wanted = [entry for entry in page.entries if entry.number in missing.numbers]
-            traces = tuple([self._codec.decode_trace(entry, self._session_id) for entry in wanted])
+            traces = tuple([self.codec.decode_trace(entry, self._session_id) for entry in wanted])
             record = replace(base, fetched=replace(base.fetched, trace_numbers=missing.numbers, traces=traces))
         # The page was of this revision, so the head is confirmed with it.
         self._attempt(record, is_fresh=True)
@@ -323,20 +339,22 @@ class Lane:
         context.commits += 1
         number = context.commits
         base = attempt.base
-        source = next((call.source for call in self._batch if call.source is not None), None)
+        # A fork shares no commit.
+        source = self._batch[0].source
         attempt.after, change = build_change(
             self._key,
             base,
             attempt.after,
             attempt.steps,
-            self._codec,
+            self.codec,
             revision=context.chance.getrandbits(48) + 1 if base is None else base.revision + 1,
             writer=(context.writer, number),
             source=source,
+            tail=self._tail(base),
         )
         trip = context.cache.start_trip(self._key)
         committing = context.records.commit((change,))
-        committing.add_done_callback(lambda done: self._guard(lambda: self._committed(done, trip, attempt, number)))
+        committing.add_done_callback(lambda done: self._guard(self._committed, done, trip, attempt, number))
 
     def _committed(self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int) -> None:
         cache = self._context.cache
@@ -344,7 +362,7 @@ class Lane:
         failure = committing.exception()
         if failure is not None:
             if is_outcome_unknown(failure):
-                self._doubts[number] = attempt
+                self._doubts = {**(self._doubts or {}), number: attempt}
                 self._count_retry()
                 self._load(attempt.base)
             else:
@@ -370,19 +388,19 @@ class Lane:
             self._go_on(standing, trip, held)
             return
         pause = min(_LONGEST_PAUSE, 0.001 * 2.0**self._retries) * self._context.chance.random()
-        get_running_loop().call_later(pause, self._guard, lambda: self._load(held))
+        get_running_loop().call_later(pause, self._guard, self._load, held)
 
     def _count_retry(self) -> None:
         self._retries += 1
         if self._retries > _MOST_RETRIES:
-            raise StoreUnavailable(why="is changed by others all the time")
+            raise StoreUnavailable(why="keeps being changed by other writers")
 
     def _set_aside(self, revision: int) -> None:
         """Keep a record that cannot be decoded apart, and free its id."""
         _log.warning("a stored session cannot be decoded and was set aside")
         change = RecordChange(key=self._key, if_revision=revision, action=Action.SET_ASIDE, tail=TAIL)
         committing = self._context.records.commit((change,))
-        committing.add_done_callback(lambda done: self._guard(lambda: self._was_set_aside(done)))
+        committing.add_done_callback(lambda done: self._guard(self._was_set_aside, done))
 
     def _was_set_aside(self, committing: Future[Refused | None]) -> None:
         failure = committing.exception()
@@ -405,7 +423,7 @@ class Lane:
             self._conclude(attempt)
             return
         touching = self._context.records.touch(self._key, to_micros(record.head.expires_at))
-        touching.add_done_callback(lambda done: self._guard(lambda: self._touched(done, attempt, record)))
+        touching.add_done_callback(lambda done: self._guard(self._touched, done, attempt, record))
 
     def _touched(self, touching: Future[None], attempt: Attempt, record: Record) -> None:
         failure = touching.exception()
@@ -433,9 +451,12 @@ class Lane:
 
 
 def with_messages(record: Record, span: tuple[int, int], messages: Sequence[Any]) -> Record:
-    """The record with messages read beside its tail, or in a longer tail if they join it."""
+    """The record with messages read beside its tail, or in a longer tail if they join it.
+
+    A rule that appends shortens the tail, and may ask for what is in the tail before the step.
+    """
     stored = tuple([message for message in messages if message.seq >= record.first_seq])
-    if span[1] >= record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
+    if span[1] == record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
         tail = (*stored, *record.tail)
         return replace(record, tail=tail, tail_from=span[0], reach=max(record.reach, len(tail)))
     return replace(record, fetched=replace(record.fetched, spans=(*record.fetched.spans, (span, stored))))
@@ -444,5 +465,6 @@ def with_messages(record: Record, span: tuple[int, int], messages: Sequence[Any]
 def is_outcome_unknown(failure: BaseException) -> bool:
     """Whether a failed commit may have been made, or may be yet."""
     return not isinstance(failure, TenutoError) or (
-        isinstance(failure, Unavailable) and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly)
+        isinstance(failure, Unavailable)
+        and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly | DecryptionFailed)
     )

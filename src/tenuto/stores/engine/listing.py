@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed
-from tenuto.model import Scope, Session, SessionPage, SessionQuery
+from tenuto.errors import DecryptionFailed, MasterKeyMissing
+from tenuto.model import Retention, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
 from tenuto.ports import Clock, RecordStore
-from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, to_micros
+from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.engine.changes import LISTING_LAG
-from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.codec import Codec, Codecs
 from tenuto.stores.paging import matches_query
 
 _log = logging.getLogger(__name__)
@@ -25,18 +25,10 @@ UNOPENED: Final = "[SEALED]"
 """The title that a listing shows of a session that does not open."""
 
 
-class CodecSource(Protocol):
-    """Loads the codec of a tenant's site."""
-
-    async def load(self, scope: Scope) -> Codec:
-        """The codec, with its keys loaded."""
-        ...
-
-
 class Listing:
     """Lists sessions."""
 
-    def __init__(self, records: RecordStore, codecs: CodecSource, clock: Clock) -> None:
+    def __init__(self, records: RecordStore, codecs: Codecs, clock: Clock) -> None:
         self._records = records
         self._codecs = codecs
         self._clock = clock
@@ -47,10 +39,11 @@ class Listing:
         Reading goes on until no session further on can have changed later than those of the page.
         """
         codec, now = await self._codecs.load(scope), self._clock()
+        decoder = _Decoder(self._codecs, scope, codec, searches=query.title is not None)
         before = None if query.cursor is None else decode_cursor(query.cursor)
         sessions = list[tuple[int, bytes, Session]]()
         async for found in self._iter(scope, query, codec, before):
-            session = decode_session(found, codec)
+            session = await decoder.decode(found)
             if len(sessions) > query.limit:
                 sessions.sort(key=lambda one: one[:2], reverse=True)
                 if sessions[query.limit][0] > found.index.listed_at + _LAG:
@@ -76,7 +69,7 @@ class Listing:
             space=site_key(scope),
             owner=owner_key(scope) if scope.owner else None,
             status=query.status,
-            title=None if query.title is None or codec.sealed else query.title.casefold(),
+            title=None if query.title is None or codec.opens_sealed else query.title.casefold(),
             behind=None if before is None else (before[0], _LAST_KEY),
             limit=query.limit + 10,
         )
@@ -95,14 +88,66 @@ async def iter_records(records: RecordStore, query: IndexQuery) -> AsyncIterator
         query = replace(query, behind=(page[-1].index.listed_at, page[-1].record.key))
 
 
+class _Decoder:
+    """Decodes the sessions of a listing; keys are read again once if one does not open, as they may be new."""
+
+    def __init__(self, codecs: Codecs, scope: Scope, codec: Codec, *, searches: bool) -> None:
+        self._codecs = codecs
+        self._scope = scope
+        self._codec = codec
+        self._searches = searches
+        self._is_fresh = False
+
+    async def decode(self, found: FoundRecord) -> Session | None:
+        """The head of a found record; `None` if it cannot be decoded, with a title that says so if it does not open.
+
+        A search by title finds none that does not open.
+
+        Raises:
+            MasterKeyMissing: its master key is not configured.
+        """
+        try:
+            return decode_session(found, self._codec)
+        except DecryptionFailed as failure:
+            if not self._is_fresh:
+                self._codec, self._is_fresh = await self._codecs.load(self._scope, refresh=True), True
+                return await self.decode(found)
+            if isinstance(failure, MasterKeyMissing):
+                raise
+            return None if self._searches else _unopened(found)
+
+
 def decode_session(found: FoundRecord, codec: Codec) -> Session | None:
-    """The head of a found record; `None` if it cannot be decoded, with a title that says so if it does not open."""
+    """The head of a found record; `None` if it cannot be decoded.
+
+    Raises:
+        DecryptionFailed: it does not open.
+    """
     try:
         record = codec.decode_record(found.record, found.index.name)
     except Undecodable:
         _log.warning("left out a session that cannot be decoded")
         return None
-    except DecryptionFailed:
-        return None
     assert record is not None
     return record.session
+
+
+def _unopened(found: FoundRecord) -> Session:
+    """What the columns tell of a session."""
+    index, totals, deadline = found.index, found.totals, found.record.deadline
+    assert index.scope is not None
+    return Session(
+        id=index.name,
+        scope=index.scope,
+        incarnation="",
+        created_at=from_micros(index.listed_at),
+        updated_at=from_micros(index.listed_at),
+        expires_at=None if deadline is None else from_micros(deadline),
+        retention=Retention(),
+        version=0,
+        title=UNOPENED,
+        status=index.status,
+        messages=totals.messages,
+        tokens=totals.tokens,
+        cost_nanos=totals.cost_nanos,
+    )

@@ -12,7 +12,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status
 from tenuto.model.turn import Trace
@@ -57,10 +57,17 @@ class KeyedWrite(Value, frozen=True, kw_only=True, array_like=True):
 
 
 class KeyPage(Value, frozen=True, kw_only=True):
-    """Keyed writes that left the head. A page has a number of its own, so that no two are stored in one place."""
+    """Keyed writes that left the head. A page has a number of its own, so that no two are stored in one place.
+
+    `keys` are those of its writes in a row: a hundred pages are looked through at every keyed write.
+    """
 
     number: int
     writes: tuple[KeyedWrite, ...]
+    keys: bytes = b""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "keys", b"".join([write.key for write in self.writes]))
 
 
 class Head(Value, frozen=True, kw_only=True, array_like=True):

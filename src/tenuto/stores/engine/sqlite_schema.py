@@ -15,12 +15,22 @@ FORMAT: Final = 1
 _STATEMENTS: Final = (
     """
     CREATE TABLE record (
-        id INTEGER PRIMARY KEY, key BLOB UNIQUE, revision INTEGER NOT NULL, head BLOB NOT NULL, profile BLOB NOT NULL,
-        deadline INTEGER, due INTEGER, space BLOB NOT NULL, owner BLOB NOT NULL, kind TEXT NOT NULL, scope BLOB,
-        listed_at INTEGER NOT NULL, status TEXT NOT NULL, title TEXT NOT NULL, drawer BLOB NOT NULL,
-        namespace TEXT NOT NULL, name TEXT NOT NULL, sessions INTEGER NOT NULL, messages INTEGER NOT NULL,
-        tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL, aside BLOB
+        id INTEGER PRIMARY KEY, key BLOB UNIQUE, profile BLOB NOT NULL, due INTEGER, space BLOB NOT NULL,
+        owner BLOB NOT NULL, kind TEXT NOT NULL, scope BLOB, listed_at INTEGER NOT NULL, status TEXT NOT NULL,
+        title TEXT NOT NULL, drawer BLOB NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, aside BLOB
     )
+    """,
+    # What each commit writes, apart from the columns that seldom change: a row of its own is short.
+    """
+    CREATE TABLE head (
+        record INTEGER PRIMARY KEY, key BLOB, revision INTEGER NOT NULL, head BLOB NOT NULL, deadline INTEGER,
+        sessions INTEGER NOT NULL, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL
+    )
+    """,
+    """
+    CREATE VIEW whole AS
+    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos
+    FROM record JOIN head ON head.record = record.id
     """,
     "CREATE TABLE entry (record INTEGER NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL)",
     "CREATE UNIQUE INDEX entry_place ON entry (record, part, number)",

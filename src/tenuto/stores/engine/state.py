@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenuto.errors import StateCorrupt, VersionConflict
+from tenuto.errors import DecryptionFailed, MasterKeyMissing, StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import KEY_BYTES, owner_key, owner_scope, site_key, state_key
 from tenuto.model.session import check_changes
 from tenuto.model.stored import (
+    KEY_GROUP,
     Action,
     FoundRecord,
     IndexColumns,
@@ -27,8 +28,8 @@ from tenuto.model.stored import (
 from tenuto.model.values import Json
 from tenuto.ports import RecordStore
 from tenuto.stores.codec import Undecodable
-from tenuto.stores.engine.codec import Codec
-from tenuto.stores.engine.listing import CodecSource
+from tenuto.stores.engine.codec import PLAIN, Codec, Codecs
+from tenuto.stores.sealed_state import is_always_plain
 
 
 class _Held(NamedTuple):
@@ -45,7 +46,7 @@ _NOTHING: Final = _Held(0, 0, None)
 class EngineState:
     """The `StateStore` port."""
 
-    def __init__(self, records: RecordStore, codecs: CodecSource, chance: Random) -> None:
+    def __init__(self, records: RecordStore, codecs: Codecs, chance: Random) -> None:
         self._records = records
         self._codecs = codecs
         self._chance = chance
@@ -73,9 +74,10 @@ class EngineState:
 
     async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
         check_changes(changes)
-        codec = await self._codecs.load(scope)
+        codec = await self._codec(scope, namespace, writing=True)
         while True:
-            held = await self._load(scope, namespace, [change.key for change in changes])
+            replaced = frozenset(change.key for change in changes if change.if_version is None)
+            held = await self._load(scope, namespace, [change.key for change in changes], replaced)
             pairs = list(zip(changes, held, strict=True))
             for change, one in pairs:
                 if change.if_version is not None and change.if_version != one.version:
@@ -116,10 +118,12 @@ class EngineState:
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
-        codec = await self._codecs.load(scope)
         found = await self._list(scope, namespace, after, limit)
-        entries = [(one.index.name, _decode(one.record, scope, namespace, one.index.name, codec)) for one in found]
-        return tuple(StateEntry(key=key, value=one.value, version=one.version) for key, one in entries)
+        held = await self._decode(scope, namespace, [(one.index.name, one.record) for one in found])
+        return tuple(
+            StateEntry(key=key.index.name, value=one.value, version=one.version)
+            for key, one in zip(found, held, strict=True)
+        )
 
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
         return tuple(found.index.name for found in await self._list(scope, namespace, after, limit))
@@ -157,24 +161,55 @@ class EngineState:
         )
         return await self._records.list(query)
 
-    async def _load(self, scope: Scope, namespace: str, keys: Sequence[str]) -> list[_Held]:
-        codec = await self._codecs.load(scope)
+    async def _load(
+        self, scope: Scope, namespace: str, keys: Sequence[str], replaced: frozenset[str] = frozenset()
+    ) -> list[_Held]:
         stored = await self._records.load_all([record_key(scope, namespace, key) for key in keys])
-        return [
-            _NOTHING if one is None else _decode(one, scope, namespace, key, codec)
-            for key, one in zip(keys, stored, strict=True)
-        ]
+        return await self._decode(scope, namespace, list(zip(keys, stored, strict=True)), replaced)
+
+    async def _decode(
+        self,
+        scope: Scope,
+        namespace: str,
+        stored: Sequence[tuple[str, StoredRecord | None]],
+        replaced: frozenset[str] = frozenset(),
+    ) -> list[_Held]:
+        """Values by their keys; once more with fresh keys if one does not open: another process may have added one.
+
+        Those that are `replaced` whatever they are need not open, unless their key may come back.
+        """
+        codec = await self._codec(scope, namespace)
+        try:
+            return [_decode(one, scope, namespace, key, codec) for key, one in stored]
+        except DecryptionFailed:
+            codec = await self._codec(scope, namespace, refresh=True)
+            return [_decode(one, scope, namespace, key, codec, is_replaced=key in replaced) for key, one in stored]
+
+    async def _codec(self, scope: Scope, namespace: str, *, writing: bool = False, refresh: bool = False) -> Codec:
+        if is_always_plain(scope, namespace):
+            return PLAIN
+        return await self._codecs.load(scope, writing=writing, refresh=refresh)
 
 
 def record_key(scope: Scope, namespace: str, key: str) -> bytes:
-    """The key of a value's record."""
+    """The key of a value's record. Values of one drawer are changed together, so their keys begin alike."""
     drawer = state_key(scope, namespace)
-    return blake2b(drawer + key.encode(errors="surrogatepass"), digest_size=KEY_BYTES, person=b"tenuto value").digest()
+    named = drawer + key.encode(errors="surrogatepass")
+    return drawer[:KEY_GROUP] + blake2b(named, digest_size=KEY_BYTES - KEY_GROUP, person=b"tenuto value").digest()
 
 
-def _decode(stored: StoredRecord, scope: Scope, namespace: str, key: str, codec: Codec) -> _Held:
+def _decode(
+    stored: StoredRecord | None, scope: Scope, namespace: str, key: str, codec: Codec, *, is_replaced: bool = False
+) -> _Held:
+    if stored is None:
+        return _NOTHING
     try:
         version, value = codec.decode_value(stored.head, (state_key(scope, namespace).hex(), key))
     except (Undecodable, ValueError, TypeError, msgspec.MsgspecError) as exc:
         raise StateCorrupt("state value", "cannot be decoded") from exc
+    except DecryptionFailed as failure:
+        if not is_replaced or isinstance(failure, MasterKeyMissing):
+            raise
+        # A number above all that its version can have been.
+        return _Held(stored.revision, stored.revision, None)
     return _Held(stored.revision, version, value)

@@ -7,8 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.model import EraseResult, RemovedSession, Scope, SessionStats
-from tenuto.model.scope import owner_key, session_key, site_key, site_scope, user_scope
+from tenuto.errors import DecryptionFailed
+from tenuto.model import EraseResult, RemovedSession, Scope, Session, SessionStats
+from tenuto.model.scope import owner_key, session_key, site_key, site_scope, user_digest, user_scope
 from tenuto.model.stored import (
     Action,
     FoundRecord,
@@ -23,7 +24,11 @@ from tenuto.model.stored import (
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.codec import to_micros
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.listing import CodecSource, decode_session, iter_records
+from tenuto.stores.engine.codec import Codecs
+from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.journal_replay import ERASURES
+from tenuto.stores.engine.listing import decode_session, iter_records
+from tenuto.stores.engine.state import EngineState
 from tenuto.stores.paging import erase_in_batches
 
 _PAGE: Final = 500
@@ -34,12 +39,16 @@ _MOST_TRACES: Final = 1000
 class EngineUpkeep:
     """The `StoreUpkeep` port. A session is removed only at the revision it was found at."""
 
-    def __init__(self, records: RecordStore, cache: RecordCache, codecs: CodecSource, clock: Clock) -> None:
+    def __init__(
+        self, records: RecordStore, cache: RecordCache, codecs: Codecs, clock: Clock, state: EngineState
+    ) -> None:
         self._records = records
         self._cache = cache
         self._codecs = codecs
         self._clock = clock
+        self._state = state
         self.compact, self.ping = records.compact, records.ping
+        self.journal: Journal | None = None
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         due = IndexQuery(order=IndexOrder.DEADLINE, due=to_micros(self._clock()), limit=limit)
@@ -53,7 +62,15 @@ class EngineUpkeep:
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = user_scope(scope)
-        return await erase_in_batches(lambda size: self._erase_some(owner, size), limit, _STRIDE)
+        rows = 0
+        if self.journal is not None:
+            assert owner.user is not None
+            # First for the journals of other machines: all they hold of this user began before now.
+            digest, now = user_digest(owner.tenant, owner.user), to_micros(self._clock())
+            await self._state.write_state(site_scope(owner), ERASURES, digest, now)
+            rows = await self.journal.forget_user(owner)
+        erased = await erase_in_batches(lambda size: self._erase_some(owner, size), limit, _STRIDE)
+        return replace(erased, journal=rows)
 
     async def _erase_some(self, scope: Scope, size: int) -> EraseResult:
         mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=_PAGE)
@@ -101,12 +118,12 @@ class EngineUpkeep:
     # What the methods share
 
     async def _oldest(self, query: IndexQuery) -> list[FoundRecord]:
-        """The records of a query, longest unchanged first; those that cannot be decoded by their last listing."""
+        """The records of a query, longest unchanged first; those that cannot be read by their last listing."""
         places = list[tuple[int, bytes, FoundRecord]]()
         async for found in iter_records(self._records, query):
             scope = found.index.scope
             assert scope is not None
-            session = decode_session(found, await self._codecs.load(scope))
+            session = await self._decode(found, scope)
             changed = found.index.listed_at if session is None else to_micros(session.updated_at)
             places.append((changed, found.record.key, found))
         return [found for _, _, found in sorted(places, key=lambda one: one[:2])]
@@ -116,14 +133,22 @@ class EngineUpkeep:
         for found, refused in zip(sessions, await self._commit_each(tuple(sessions)), strict=True):
             if refused is None:
                 self._cache.drop(found.record.key)
+                self._cache.on_commit(found.record.key, None)
                 removed.append(await self._describe(found))
         return tuple(removed)
 
     async def _describe(self, found: FoundRecord) -> RemovedSession:
         scope = found.index.scope
         assert scope is not None
-        session = decode_session(found, await self._codecs.load(scope))
+        session = await self._decode(found, scope)
         return RemovedSession(scope=scope if session is None else session.scope, session_id=found.index.name)
+
+    async def _decode(self, found: FoundRecord, scope: Scope) -> Session | None:
+        """The head, or `None`: upkeep needs no key."""
+        try:
+            return decode_session(found, await self._codecs.load(scope))
+        except DecryptionFailed:
+            return None
 
     async def _commit_each(self, records: tuple[FoundRecord, ...]) -> list[Refused | None]:
         """Remove records, each at the revision it was found at; a backend stores them together."""

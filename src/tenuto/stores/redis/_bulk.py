@@ -14,9 +14,10 @@ from tenuto.model.records import StatePlace, StoredHead, StoredSession, StoredSt
 from tenuto.model.scope import KEY_BYTES, Scope, owner_key, site_key, site_scope
 from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._bulk_records import HEAD_FIELDS, log_parts, pair_up, restore_args, to_head, to_session
+from tenuto.stores.redis._failures import WHAT, failure
 from tenuto.stores.redis._listing import SessionListing
 from tenuto.stores.redis._resp import CallFailed, Part, Reply
-from tenuto.stores.redis._runner import WHAT, ScriptRunner, failure
+from tenuto.stores.redis._runner import ScriptRunner
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._state_owners import StateOwners
 

@@ -48,6 +48,52 @@ class _PendingCall:
     attempts: int = 0
 
 
+class _Submitted:
+    """Receives the reply to a call that was sent at once; goes on in a task where another attempt may help."""
+
+    __slots__ = ("_errand", "_failed", "_link", "_on_failure", "_on_reply")
+
+    def __init__(
+        self,
+        link: Link,
+        errand: _PendingCall,
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[CallFailed], None],
+    ) -> None:
+        self._link = link
+        self._errand = errand
+        self._on_reply = on_reply
+        self._on_failure = on_failure
+        self._failed = False
+
+    def done(self) -> bool:
+        return self._failed
+
+    def set_result(self, reply: Reply) -> None:
+        if type(reply) is hiredis.ReplyError:
+            self.go_on(reply)
+        else:
+            self._on_reply(reply)
+
+    def set_exception(self, exception: Exception) -> None:
+        if isinstance(exception, ConnectionLost):
+            self.go_on(exception)
+            return
+        self._failed = True
+        self._on_failure(exception if isinstance(exception, CallFailed) else CallFailed(str(exception)))
+
+    def go_on(self, outcome: Reply) -> None:
+        """Retry after an outcome that is no answer, or fail."""
+        self._link.go_on(self._errand, outcome).add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[Reply]) -> None:
+        failed = Unsent("the client was closed") if task.cancelled() else task.exception()
+        if failed is None:
+            self._on_reply(task.result())
+        else:
+            self._on_failure(failed if isinstance(failed, CallFailed) else CallFailed(str(failed)))
+
+
 class Link:
     """Calls to a deployment of any shape. One per process and event loop.
 
@@ -71,6 +117,7 @@ class Link:
             on_lost=on_lost,
         )
         self.topology: Topology = make_topology(self.address, self.door)
+        self._retries: set[asyncio.Task[Reply]] = set()
 
     def call(
         self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
@@ -100,6 +147,35 @@ class Link:
         """Run a script whose call the caller has packed."""
         return self._send(packed, key, safe, None, script)
 
+    def submit(
+        self,
+        packed: bytes,
+        key: bytes,
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[CallFailed], None],
+        *,
+        safe: bool = True,
+        script: Script | None = None,
+    ) -> None:
+        """Send a packed call before this returns, if there is a connection. One of the two is called, once."""
+        slot = self.topology.slot(key)
+        deadline = asyncio.get_running_loop().time() + self.policy.call_timeout
+        errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        receiver = _Submitted(self, errand, on_reply, on_failure)
+        node = self.topology.node(slot)
+        connection = None if node is None else node.idle_connection
+        if connection is None or connection.closed:
+            receiver.go_on(None)
+        else:
+            connection.send_for(receiver, packed, deadline)
+
+    def go_on(self, errand: _PendingCall, outcome: Reply) -> asyncio.Task[Reply]:
+        """Retry a call in a task that ends with the client."""
+        task = asyncio.ensure_future(self._retry(errand, outcome))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+        return task
+
     async def call_node(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
         """Make one call at one named server, without following redirects."""
         deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
@@ -115,6 +191,8 @@ class Link:
     async def aclose(self) -> None:
         """Close every connection; pending calls fail with `ConnectionLost`."""
         await self.topology.aclose()
+        for task in list(self._retries):
+            task.cancel()
 
     async def _send(
         self, packed: bytes, key: bytes | None, safe: bool, timeout: float | None, script: Script | None

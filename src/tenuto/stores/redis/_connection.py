@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 import hiredis
 
@@ -27,6 +27,22 @@ _HANDFUL = 8
 # The reader moves its whole buffer after each reply, so it is fed in pieces of this size.
 _MORSEL = 16384
 _NOTHING = object()
+
+
+class Receiver(Protocol):
+    """Gets the outcome of one call: a future, or what makes something of the reply at once."""
+
+    def done(self) -> bool:
+        """Whether there is no use for an outcome any more."""
+        ...
+
+    def set_result(self, result: Reply, /) -> None:
+        """The reply; error replies come as values."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """There will be no reply."""
+        ...
 
 
 class Connection(asyncio.Protocol):
@@ -48,7 +64,7 @@ class Connection(asyncio.Protocol):
         self._on_message = on_message
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
-        self._row: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
+        self._row: deque[tuple[Receiver, float, int]] = deque()
         self._owed = 0
         self._unsent: list[bytes] = []
         self._heard = 0.0
@@ -81,6 +97,16 @@ class Connection(asyncio.Protocol):
 
     def send(self, packed: bytes, deadline: float) -> asyncio.Future[Reply]:
         """Queue one packed call. The future gets the reply; error replies come as values."""
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        self.send_for(future, packed, deadline)
+        return future
+
+    def send_for(self, receiver: Receiver, packed: bytes, deadline: float) -> None:
+        """Queue one packed call, whose outcome the receiver gets.
+
+        Raises:
+            Unsent: the connection is closed.
+        """
         if self.closed:
             raise Unsent("the connection is closed")
         if not self._unsent:
@@ -88,15 +114,13 @@ class Connection(asyncio.Protocol):
         self._unsent.append(packed)
         if len(self._unsent) >= _HANDFUL:
             self._flush()
-        future = self._loop.create_future()
         if not self._row:
             self._heard = self._loop.time()
             if self._watch is None:
                 self._watch = self._loop.call_later(_TICK, self._check_timeouts)
         self._owed += len(packed)
         # The time for the bytes before it and its own.
-        self._row.append((future, deadline - self._excused + self._owed / _SLOWEST, len(packed)))
-        return future
+        self._row.append((receiver, deadline - self._excused + self._owed / _SLOWEST, len(packed)))
 
     def abort(self) -> None:
         """Close now; pending calls fail with `ConnectionLost`."""
@@ -125,10 +149,10 @@ class Connection(asyncio.Protocol):
                             raise hiredis.ProtocolError("an unexpected reply")
                         self._on_message(reply)
                         continue
-                    future, _, length = row.popleft()
+                    receiver, _, length = row.popleft()
                     self._owed -= length
-                    if not future.done():
-                        future.set_result(reply)
+                    if not receiver.done():
+                        receiver.set_result(reply)
         except hiredis.HiredisError:
             self.abort()
 
@@ -158,9 +182,9 @@ class Connection(asyncio.Protocol):
         late = max(0.0, now - watch.when() - _TICK)
         self._excused += late
         self._heard += late
-        for future, deadline, _ in self._row:
-            if deadline <= now - self._excused and not future.done():
-                future.set_exception(CallTimeout("no answer in time"))
+        for receiver, deadline, _ in self._row:
+            if deadline <= now - self._excused and not receiver.done():
+                receiver.set_exception(CallTimeout("no answer in time"))
         if now - self._heard >= self._silence + self._owed / _SLOWEST:
             self.abort()
             return
@@ -174,8 +198,8 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.cancel()
         row, self._row = self._row, deque()
-        for future, _, _ in row:
-            if not future.done():
-                future.set_exception(ConnectionLost(reason))
+        for receiver, _, _ in row:
+            if not receiver.done():
+                receiver.set_exception(ConnectionLost(reason))
         if self._on_lost is not None:
             self._on_lost(self)

@@ -12,8 +12,9 @@ from typing import Final
 from tenuto.errors import Unavailable
 from tenuto.model.scope import SYSTEM, session_key, state_key
 from tenuto.stores.codec import Undecodable
+from tenuto.stores.redis._failures import WHAT
 from tenuto.stores.redis._records import FORMAT, decode_identity
-from tenuto.stores.redis._runner import OLDER, WHAT, ScriptRunner
+from tenuto.stores.redis._runner import OLDER, ScriptRunner
 
 # The first state of an installation. Old names lack the digest of their drawer.
 _API_KEYS: Final = "api-keys"

@@ -12,9 +12,6 @@ from tenuto.errors import (
     SessionExpired,
     SessionForeign,
     SessionNotFound,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
     Unavailable,
 )
 from tenuto.model import Producer, Scope
@@ -22,14 +19,14 @@ from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._failures import WHAT, failure
 from tenuto.stores.redis._keys import RedisKeys, listing_digests
 from tenuto.stores.redis._records import Facts, decode_identity, encode_identity
-from tenuto.stores.redis._resp import CallFailed, Part, Reply, ResponseError, pack
+from tenuto.stores.redis._resp import CallFailed, Part, Reply, pack
 from tenuto.stores.redis._script_io import Ask, integers
 from tenuto.stores.redis._scripts import Script, script
 from tenuto.stores.redis._url import DeploymentMode
 
-WHAT = "session store"
 OLDER = "holds data from before the first release: begin with an empty database, or another ?prefix="
 OTHER_FORMATS = (b"newer", b"older")
 """Replies about a session that another release wrote."""
@@ -93,27 +90,6 @@ class ScriptRunner:
             return await self.link.call(*parts, key=key)
         except CallFailed as exc:
             raise failure(exc) from exc
-
-
-def failure(exc: CallFailed) -> Exception:
-    """The port's error for a failed call."""
-    if not isinstance(exc, ResponseError):
-        return StoreUnavailable(WHAT)
-    match exc.code:
-        case "WRONGTYPE":
-            return Undecodable("a key of another type")
-        case "OOM":
-            return StoreFull()
-        case "MISCONF" if exc.full:
-            return StoreFull()
-        # A replica; a primary that cannot write its files; one that has too few replicas to be allowed to.
-        case "READONLY" | "MISCONF" | "NOREPLICAS":
-            return StoreReadOnly()
-        # It was not ready before the deadline of the call.
-        case "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN":
-            return StoreUnavailable(WHAT)
-        case _:
-            return Unavailable(WHAT)
 
 
 def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> Exception:

@@ -12,9 +12,10 @@ from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.scope import state_key
 from tenuto.model.session import check_changes
 from tenuto.model.values import Json
+from tenuto.stores.redis._failures import WHAT
 from tenuto.stores.redis._keys import listing_digests
 from tenuto.stores.redis._resp import Part, Reply
-from tenuto.stores.redis._runner import WHAT, ScriptRunner
+from tenuto.stores.redis._runner import ScriptRunner
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._state_owners import StateOwners, note
 

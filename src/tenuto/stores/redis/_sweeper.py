@@ -10,11 +10,12 @@ from tenuto.errors import SessionCorrupt, Unavailable
 from tenuto.model import RemovedSession, Scope
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.stores.codec import Undecodable
+from tenuto.stores.redis._failures import failure
 from tenuto.stores.redis._keys import listing_digests
 from tenuto.stores.redis._listing import Place, SessionListing
 from tenuto.stores.redis._records import NONE, NUMBERS_SIZE, decode_identity, read_messages
 from tenuto.stores.redis._resp import CallFailed, Reply
-from tenuto.stores.redis._runner import OTHER_FORMATS, ScriptRunner, failure
+from tenuto.stores.redis._runner import OTHER_FORMATS, ScriptRunner
 from tenuto.stores.redis._script_io import Ask, parse_session
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._sites import SiteIndex
@@ -156,7 +157,7 @@ class Sweeper:
         except CallFailed as exc:
             raise failure(exc) from exc
         except Unavailable:
-            log.warning("the repair of shelves was interrupted; the next sweep goes on with it")
+            log.warning("the repair of indexes was interrupted; the next sweep continues it")
 
     async def _repair_node(self, endpoint: Endpoint) -> None:
         cursor = self._cursors.get(endpoint, b"0")

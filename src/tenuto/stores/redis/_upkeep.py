@@ -7,9 +7,10 @@ from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, S
 from tenuto.model.scope import session_key, user_scope
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._erasure import UserEraser
+from tenuto.stores.redis._failures import failure
 from tenuto.stores.redis._listing import SessionListing
 from tenuto.stores.redis._resp import CallFailed
-from tenuto.stores.redis._runner import ScriptRunner, failure
+from tenuto.stores.redis._runner import ScriptRunner
 from tenuto.stores.redis._sites import SiteIndex
 from tenuto.stores.redis._sweeper import Sweeper
 from tenuto.stores.redis._window_cache import WindowCache

@@ -13,11 +13,12 @@ from tenuto.stores.redis._bulk import RedisBulk
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._erasure import UserEraser
+from tenuto.stores.redis._failures import failure
 from tenuto.stores.redis._format import check_format
 from tenuto.stores.redis._keys import RedisKeys
 from tenuto.stores.redis._listing import SessionListing
 from tenuto.stores.redis._resp import CallFailed
-from tenuto.stores.redis._runner import ScriptRunner, failure
+from tenuto.stores.redis._runner import ScriptRunner
 from tenuto.stores.redis._sessions import RedisSessions, RedisTraces
 from tenuto.stores.redis._sites import SiteIndex
 from tenuto.stores.redis._state import RedisState

@@ -339,14 +339,16 @@ class ReaderThreads:
         for thread in self._threads:
             thread.start()
 
-    async def run(self, step: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(
+        self, step: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]:
         """Run a step that reads one snapshot of the file."""
         assert not kwargs, "steps take positional arguments"
         if self._closing:
             raise Unavailable("session store", "is closed")
         job: Job[T] = Job(self._loop.create_future(), step, args)
         self._queue.put(job)
-        return await job.future
+        return job.future
 
     async def close(self) -> None:
         """Finish what is queued and close the connections."""

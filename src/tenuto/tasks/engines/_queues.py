@@ -18,7 +18,7 @@ from dbos._core import execute_dequeued_workflow
 from dbos._schemas.system_database import SystemSchema
 from dbos._utils import GlobalParams, generate_uuid
 
-from tenuto.logs import describe_exception
+from tenuto.logs import OutageLog, describe_exception
 from tenuto.tasks.engines._capacity import RunningTasks
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class QueueReader:
     def read(self, stop: threading.Event, dbos: DBOS) -> None:
         """Read the queues until closed, in a thread that DBOS starts."""
         self._dbos = dbos
+        outage = OutageLog(_log, "reading the queues of tasks")
         while not (self._closed or stop.is_set()):
             self._news.clear()
             waiting: Sequence[str] = ()
@@ -68,8 +69,9 @@ class QueueReader:
                 waiting = self._waiting_queues(dbos)
                 for name in waiting:
                     self._take(dbos, name)
+                outage.note_success()
             except Exception as failed:
-                _log.warning("the queues of tasks were not read: %s", describe_exception(failed))
+                outage.note_failure(failed)
             self._news.wait(_BUSY if waiting else _IDLE)
 
     def _waiting_queues(self, dbos: DBOS) -> Sequence[str]:

@@ -17,7 +17,7 @@ from dbos import DBOSClient
 from dbos._schemas.system_database import SystemSchema
 from dbos._utils import INTERNAL_QUEUE_NAME
 
-from tenuto.logs import describe_exception
+from tenuto.logs import OutageLog
 from tenuto.model.policy import RunPolicy
 from tenuto.tasks.engines._workers import Workers
 
@@ -46,7 +46,7 @@ class Reaper:
 
     def beat(self, stop: threading.Event, agents: Callable[[], Collection[str]]) -> None:
         """Tell until the stop that this worker lives and which agents it has; watch the others, and sweep."""
-        swept = 0.0
+        swept, outage = 0.0, OutageLog(_log, "a worker's heartbeat")
         while not stop.wait(self._policy.heartbeat.total_seconds()):
             try:
                 self._workers.beat(self._worker, agents())
@@ -54,9 +54,10 @@ class Reaper:
                 if time.monotonic() - swept >= _SWEEP_EVERY:
                     swept = time.monotonic()
                     self.sweep()
+                outage.note_success()
             except Exception as failed:
                 self._workers.forget()
-                _log.warning("a worker's heartbeat failed: %s", describe_exception(failed))
+                outage.note_failure(failed)
 
     def others_work(self) -> bool:
         """Whether another worker has a run."""

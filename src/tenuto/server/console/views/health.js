@@ -50,7 +50,7 @@ function finding({ code, level, message, advice, subject = null }) {
     "li",
     { data: { level, code } },
     h("b", {}, known ? t(`health.finding.${code}`, { subject }) : message),
-    h("p", {}, known ? t(`health.do.${code}`) : advice),
+    h("p", {}, known ? t(`health.do.${code}`, { advice }) : advice),
   );
 }
 
@@ -121,7 +121,7 @@ function modelCard(model) {
     ["model", name],
     ["last_answer", model.last_answer_at ? moment(model.last_answer_at) : t("health.none")],
     ["last_failure", failure ? moment(failure.at) : t("health.none")],
-    failure && ["reason", t(`health.reason.${failure.reason}`)],
+    failure && ["reason", t(`failure.${failure.reason}`)],
     ["latency", model.p50_ms === null ? t("health.none") : latency(model)],
     ["failed", t("health.of", { some: number(failed), all: number(answered + failed) })],
     rate !== null && ["failure_rate", `${number(100 * rate, 0)} %`],

@@ -52,7 +52,7 @@ function facts(trace, state) {
     trace.user && [t("traces.column.user"), h("span", { dir: "auto" }, trace.user)],
     [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
     [t("insight.model"), modelOf(trace)],
-    [t("traces.column.outcome"), [outcome(trace), trace.error && [" ", failure(trace)]]],
+    [t("traces.column.outcome"), [outcome({ ...trace, reason: null }), trace.error && [" ", failure(trace)]]],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],
     [t("insight.cost"), Number(cost) ? money(Number(cost), "USD", 6) : t("insight.free")],
   ];

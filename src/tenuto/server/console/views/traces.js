@@ -184,10 +184,11 @@ function traceRow() {
   return { node, draw };
 }
 
-/** How a turn ended: stopped, with an error, with an answer that had to do without something, or with an answer. */
-export function outcome({ error, stopped, degraded }) {
+/** How a turn ended: stopped, with an error (of a model by its reason), with an answer that had to do without something,
+ * or with an answer. */
+export function outcome({ error, reason, stopped, degraded }) {
   if (stopped) return h("span", { class: "badge" }, t("badge.stopped"));
-  if (error !== null) return h("span", { class: "badge grave" }, error);
+  if (error !== null) return h("span", { class: "badge grave", title: error }, reason ? t(`failure.${reason}`) : error);
   if (degraded.length) return h("span", { class: "badge", title: degraded.join(", ") }, t("traces.degraded"));
   return h("span", { class: "badge" }, t("traces.answered"));
 }

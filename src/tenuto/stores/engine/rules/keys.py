@@ -29,10 +29,22 @@ def find_write(record: Record, once: IdempotencyKey | None) -> KeyedWrite | None
     if once is None:
         return None
     key = digest_id(once.key)
-    write = next((write for write in all_writes(record) if write.key == key), None)
+    write = _find(record, key)
     if write is not None and write.fingerprint != digest_id(once.fingerprint):
         raise IdempotencyKeyReused
     return write
+
+
+def _find(record: Record, key: bytes) -> KeyedWrite | None:
+    for write in record.head.keys:
+        if write.key == key:
+            return write
+    for place, page in enumerate(record.pages):
+        if key in page.keys:
+            for write in page.writes[record.head.forgotten :] if place == 0 else page.writes:
+                if write.key == key:
+                    return write
+    return None
 
 
 def all_writes(record: Record) -> Iterator[KeyedWrite]:
@@ -63,6 +75,8 @@ def _turn_page(record: Record, keys: tuple[KeyedWrite, ...]) -> Record:
 
 def _forget_oldest(record: Record) -> Record:
     head, pages = record.head, record.pages
+    if len(head.keys) + PAGE * len(pages) - head.forgotten <= KEYS_REMEMBERED:
+        return record  # Nearly every write: pages hold no more than so many.
     if len(head.keys) + sum([len(page.writes) for page in pages]) - head.forgotten <= KEYS_REMEMBERED:
         return record
     if head.forgotten + 1 < len(pages[0].writes):

@@ -166,6 +166,11 @@ def _release(record: Record, lease: Lease, reply: tuple[Message, ...], *, is_ans
 def finish_key(record: Record, key: bytes, reply: tuple[Message, ...]) -> Record:
     """The record with a keyed write that has its reply."""
     span = (reply[0].seq, reply[-1].seq) if reply else EMPTY
+    keys = record.head.keys
+    for place in range(len(keys) - 1, -1, -1):
+        if keys[place].key == key:  # Always, but for records of a journal: a key whose turn runs stays in the head.
+            finished = replace(keys[place], finished=True, reply=span)
+            return replace(record, head=replace(record.head, keys=(*keys[:place], finished, *keys[place + 1 :])))
     return revise(record, lambda write: replace(write, finished=True, reply=span) if write.key == key else write)
 
 

@@ -1,0 +1,193 @@
+"""Replay: the rows of a folder on their way into the store, oldest first, each session by one process at a time.
+
+A row whose messages are in the log already was stored before. One that the store can never take is quarantined, logged
+and counted; one of an erased user is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from tenuto.errors import (
+    DecryptionFailed,
+    MasterKeyMissing,
+    SessionElsewhere,
+    SessionNotFound,
+    StoreUnavailable,
+    Unavailable,
+)
+from tenuto.model import Scope, StateEntry
+from tenuto.ports import Clock
+from tenuto.stores.codec import Undecodable, to_micros
+from tenuto.stores.engine import rules
+from tenuto.stores.engine.cache import RecordCache
+from tenuto.stores.engine.codec import Codec, UnknownFormat
+from tenuto.stores.engine.journal_folder import ALWAYS, JournalFolder, StoredRow, StoredShelf
+from tenuto.stores.engine.journal_rows import Row, Unplaceable, decode_row, encode_base, replay_row
+from tenuto.stores.engine.lane import Rule
+
+_log = logging.getLogger(__name__)
+ERASURES: Final = "erasures"
+"""The namespace of a site's state with the erased users and times, for the journals of other machines."""
+
+# By how much the clocks of two machines may differ: turns that begin sooner after an erasure are dropped.
+_CLOCKS_DIFFER: Final = timedelta(minutes=5)
+_AT_ONCE: Final = 16
+_WAIT: Final = 3.0
+_PAUSE: Final = 0.05
+
+Queue = Callable[[Scope, bytes, str, Rule[Any]], Awaitable[Any]]
+
+
+class ReadsState(Protocol):
+    """The part of a `StateStore` that tells of erased users."""
+
+    async def read_states(self, scope: Scope, namespace: str, keys: Sequence[str]) -> tuple[StateEntry | None, ...]:
+        """Values by their keys."""
+        ...
+
+
+class CodecOf(Protocol):
+    """Awaits the codec of a tenant's site."""
+
+    async def __call__(self, scope: Scope) -> Codec: ...
+
+
+class Replay:
+    """Stores what waits. `queue` puts a rule on the lane of a session."""
+
+    def __init__(
+        self,
+        folder: JournalFolder,
+        cache: RecordCache,
+        state: ReadsState,
+        *,
+        clock: Clock,
+        codec: CodecOf,
+        queue: Queue,
+    ) -> None:
+        self._folder = folder
+        self._cache = cache
+        self._state = state
+        self._clock = clock
+        self._codec = codec
+        self._queue = queue
+        self.replayed = 0
+        """How many rows this process has stored."""
+
+    async def all(self) -> None:
+        """Store all rows, as far as the store answers; several sessions at a time, each in its order."""
+        keys = iter(await self._folder.fenced_keys())
+        await asyncio.gather(*[self._each(keys) for _ in range(_AT_ONCE)])
+
+    async def _each(self, keys: Iterator[bytes]) -> None:
+        for key in keys:
+            try:
+                await self.session(key, patience=0.0)
+            except SessionElsewhere:
+                continue  # Another process does.
+            except StoreUnavailable:
+                return
+            except Unavailable as failure:
+                _log.warning("journaled turns of a session wait on: %s", failure.code)
+            except Exception:
+                # The next sessions are stored whatever this one met.
+                _log.exception("journaled turns of a session cannot be stored yet")
+
+    async def session(self, key: bytes, *, patience: float = _WAIT) -> None:
+        """Store the rows of a session, or wait until the process that does has stored them.
+
+        Raises:
+            SessionElsewhere: it has not by now.
+            Unavailable: the store does not answer, or the rows cannot be read.
+        """
+        loop, folder = asyncio.get_running_loop(), self._folder
+        until = loop.time() + patience
+        while (shelf := await folder.shelf(key)) is not None and shelf.rows:
+            if await folder.lock(key):
+                try:
+                    await self._store(key)
+                finally:
+                    await folder.unlock(key)
+            elif loop.time() >= until:
+                raise SessionElsewhere
+            else:
+                await asyncio.sleep(_PAUSE)
+            if folder.is_down:
+                raise StoreUnavailable
+
+    async def _store(self, key: bytes) -> None:
+        """Store the rows of a session that this process has locked, and remove them together."""
+        shelf = await self._folder.shelf(key)
+        if shelf is not None and await self._remove_erased(shelf):
+            shelf = await self._folder.shelf(key)
+        if shelf is None:
+            return
+        codec = await self._codec(shelf.site)
+        last: Row | None = None
+        try:
+            for stored in shelf.rows:
+                last = await self._store_row(key, stored, codec) or last
+        finally:
+            if last is not None:
+                await self._remove(key, last, len([row for row in shelf.rows if row.number <= last.number]), codec)
+
+    async def _store_row(self, key: bytes, stored: StoredRow, codec: Codec) -> Row | None:
+        """Store a row, or quarantine it."""
+        try:
+            row = decode_row(key, stored, codec)
+            scope, session_id = row.command.scope, row.command.session_id
+            await self._queue(scope, key, session_id, lambda record, now: replay_row(record, row))
+        except (UnknownFormat, MasterKeyMissing) as error:
+            raise _unreadable(error) from error
+        except (Undecodable, DecryptionFailed):
+            await self.set_aside(key, stored.number, "torn")
+        except Unplaceable as error:
+            await self.set_aside(key, stored.number, error.reason)
+        else:
+            return row
+        return None
+
+    async def set_aside(self, key: bytes, number: int, reason: str) -> None:
+        """Quarantine a row that the store can never take."""
+        _log.warning("a journaled turn was quarantined: %s", reason)
+        await self._folder.set_aside(key, number, reason, to_micros(self._clock()))
+
+    async def _remove(self, key: bytes, last: Row, count: int, codec: Codec) -> None:
+        """Remove rows that are stored; the others go on from the record that has them."""
+        scope, session_id = last.command.scope, last.command.session_id
+        record = self._cache.get(key)
+        if record is None:
+            try:
+                record = await self._queue(
+                    scope, key, session_id, lambda found, now: rules.read_record(found, scope, session_id, now)
+                )
+            except SessionNotFound:
+                record = None
+        await self._folder.remove(key, last.number, encode_base(key, record, codec))
+        self.replayed += count
+
+    async def _remove_erased(self, shelf: StoredShelf) -> int:
+        """Remove the rows of users that were erased since, on any machine."""
+        users = sorted({user for row in shelf.rows for user in row.users})
+        entries = await self._state.read_states(shelf.site, ERASURES, users) if users else ()
+        removed = 0
+        for user, entry in zip(users, entries, strict=True):
+            if entry is not None:
+                removed += await self._folder.erase(shelf.site, user, _erased_until(entry.value))
+        return removed
+
+
+def _erased_until(at: Any) -> int:
+    """Up to when rows are of the time before an erasure. A time that cannot be read counts as now."""
+    return at + _CLOCKS_DIFFER // timedelta(microseconds=1) if isinstance(at, int) else ALWAYS
+
+
+def _unreadable(error: Exception) -> Unavailable:
+    if isinstance(error, Unavailable):
+        return error
+    return Unavailable("journal", "has turns that a newer release wrote")

@@ -1,0 +1,314 @@
+"""Finds records: by the places in an index, and the columns of the records themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from tenuto.model import Scope
+from tenuto.model.scope import KEY_BYTES, site_scope
+from tenuto.model.stored import FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
+from tenuto.stores.engine.redis.index import Places
+from tenuto.stores.engine.redis.keys import RecordKeys, behind_name
+from tenuto.stores.engine.redis.servers import Servers
+from tenuto.stores.engine.redis.wire import ALL_FIELDS, decode_columns, decode_found, decode_totals
+from tenuto.stores.redis._resp import Part as Word
+
+_Listed: TypeAlias = tuple[int, bytes]
+"""A place in the order of a listing: the score and the key."""
+_CHUNK: Final = 500
+_DRAWERS: Final = 50
+_NEVER: Final = 2**53
+_AFTER_ALL: Final = b"\xff" * (KEY_BYTES + 1)
+
+
+class RecordListing:
+    """Reads the indexes."""
+
+    def __init__(self, servers: Servers, keys: RecordKeys, places: Places) -> None:
+        self._servers = servers
+        self._keys = keys
+        self._places = places
+
+    async def find(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        limit = max(0, query.limit)
+        if query.set_aside:
+            return await self._sorted(query, self._asides())
+        if query.order is IndexOrder.DEADLINE:
+            return await self._due(query)
+        if query.kind is Kind.VALUE and (query.drawer or query.space) and query.order is IndexOrder.PLACE:
+            return await _first(self._values(query), limit)
+        index = self._index_of(query.space, query.owner)
+        if query.kind is Kind.SESSION and index is not None and query.order is not IndexOrder.PLACE:
+            return await _first(self._sessions(index, query), limit)
+        return await self._sorted(query, self._all())
+
+    def _index_of(self, space: bytes | None, owner: bytes | None) -> bytes | None:
+        if owner is not None:
+            return self._keys.owner(owner)
+        return None if space is None else self._keys.site(space)
+
+    async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
+        return await _first(self._all(after, max(0, limit)), max(0, limit))
+
+    # Sessions
+
+    async def _sessions(self, index: bytes, query: IndexQuery) -> AsyncIterator[FoundRecord]:
+        behind = query.behind
+        chunk = _CHUNK if query.title is not None or query.status is not None else max(1, min(_CHUNK, query.limit + 2))
+        start = None if behind is None else (int(behind[0]), bytes(behind[1]))
+        async for places in self._walk(index, start, chunk, newest=query.order is IndexOrder.NEWEST):
+            wanted = await self._matching(index, places, query)
+            for (at, key), row in zip(wanted, await self._rows(wanted, ALL_FIELDS), strict=True):
+                if row[0] is not None:
+                    yield decode_found(key, row, at)
+
+    async def _matching(self, index: bytes, places: Sequence[_Listed], query: IndexQuery) -> list[_Listed]:
+        """Those whose columns match; places without a record are removed."""
+        rows = await self._rows(places, ("i",))
+        stale = [key for (_, key), (columns,) in zip(places, rows, strict=True) if columns is None]
+        if stale:
+            await self._places.remove_stale(index, [(key, key) for key in stale])
+        return [
+            place
+            for place, (columns,) in zip(places, rows, strict=True)
+            if columns is not None and _matches(query, decode_columns(columns))
+        ]
+
+    async def _walk(
+        self, index: bytes, behind: _Listed | None, chunk: int, *, newest: bool
+    ) -> AsyncIterator[list[_Listed]]:
+        """The places of an index in order of score and key, behind one."""
+        # Many may share a score, so "beyond this score" is not enough to go on from.
+        start: Word = ("+inf" if newest else "-inf") if behind is None else behind[0]
+        end, order = ("-inf", ("BYSCORE", "REV")) if newest else ("+inf", ("BYSCORE",))
+        skip = 0
+        while True:
+            flat = await self._servers.call("ZRANGE", index, start, end, *order, "LIMIT", skip, chunk, "WITHSCORES")
+            places = _pairs(flat)
+            fresh = [place for place in places if behind is None or (place < behind if newest else place > behind)]
+            if fresh:
+                yield fresh
+            if len(places) < chunk:
+                return
+            last = places[-1][0]
+            skip = sum(place[0] == last for place in places) + (skip if last == start else 0)
+            start = last
+
+    async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
+        index = self._index_of(space, owner)
+        assert index is not None
+        sums = [0, 0, 0, 0]
+        async for places in self._walk(index, None, _CHUNK, newest=True):
+            for numbers, deadline, columns in await self._rows(places, ("n", "d", "i")):
+                if numbers is None or columns is None or (deadline and int(deadline) <= now):
+                    continue
+                held = decode_columns(columns)
+                if held.space == space and owner in (None, held.owner):
+                    one = decode_totals(numbers)
+                    for at, more in enumerate((one.sessions, one.messages, one.tokens, one.cost_nanos)):
+                        sums[at] += more
+        return Totals(sessions=sums[0], messages=sums[1], tokens=sums[2], cost_nanos=sums[3])
+
+    # Deadlines
+
+    async def _due(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        """Records by deadline. The index may have an earlier one, which is corrected when it is met."""
+        limit = max(0, query.limit)
+        until: Word = _NEVER - 1 if query.due is None else query.due
+        while True:
+            found, late = list[FoundRecord](), list[tuple[int, bytes, int]]()
+            flats = await asyncio.gather(
+                *(
+                    self._servers.call("ZRANGE", part, "-inf", until, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
+                    for part in self._keys.due
+                )
+            )
+            for part, flat in zip(self._keys.due, flats, strict=True):
+                places = _pairs(flat)
+                rows = await self._rows(places, ALL_FIELDS)
+                stale = [key for (_, key), row in zip(places, rows, strict=True) if row[0] is None]
+                await self._places.remove_stale(part, [(key, key) for key in stale])
+                for (at, key), row in zip(places, rows, strict=True):
+                    if row[0] is None:
+                        continue
+                    deadline = int(row[3]) if row[3] else _NEVER
+                    if deadline > at:
+                        late.append((at, key, deadline))
+                    found.append(decode_found(key, row))
+            if not late:
+                break
+            await self._places.correct_deadlines(late)
+        matching = [one for one in found if _matches(query, one.index)]
+        return tuple(_in_order(matching, query)[:limit])
+
+    # Values
+
+    async def _values(self, query: IndexQuery) -> AsyncIterator[FoundRecord]:
+        behind = query.behind if isinstance(query.behind, ValuePlace) else None
+        if query.drawer is not None:
+            drawers = [(b"", query.drawer)]
+            async for one in self._values_of(drawers, behind, query):
+                yield one
+            return
+        assert query.space is not None
+        async for drawers in self._drawers(query.space, query.owner, behind):
+            async for one in self._values_of(drawers, behind, query):
+                yield one
+
+    async def _drawers(
+        self, space: bytes, owner: bytes | None, behind: ValuePlace | None
+    ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        """Owners with their drawers, in order."""
+        name = self._keys.drawers(space)
+        start = b"[" + (b"" if behind is None else behind.owner + behind.drawer)
+        if behind is None and owner is not None:
+            start += owner
+        end = b"+" if owner is None else b"[" + owner + _AFTER_ALL
+        while True:
+            members = await self._servers.call("ZRANGE", name, start, end, "BYLEX", "LIMIT", 0, _DRAWERS)
+            yield [(member[:KEY_BYTES], member[KEY_BYTES:]) for member in members]
+            if len(members) < _DRAWERS:
+                return
+            start = b"(" + members[-1]
+
+    async def _values_of(
+        self, drawers: Sequence[tuple[bytes, bytes]], behind: ValuePlace | None, query: IndexQuery
+    ) -> AsyncIterator[FoundRecord]:
+        """The values of some drawers; empty drawers are removed from the list of a site's drawers."""
+        size = max(1, min(_CHUNK, query.limit))
+        starts = [
+            b"(" + behind_name(behind.name) if behind is not None and drawer == behind.drawer else b"-"
+            for _, drawer in drawers
+        ]
+        pages = await asyncio.gather(
+            *(self._page(drawer, start, size) for (_, drawer), start in zip(drawers, starts, strict=True))
+        )
+        for (owner, drawer), start, first in zip(drawers, starts, pages, strict=True):
+            if not first and start == b"-" and query.drawer is None and query.space is not None:
+                lists = (self._keys.drawer(drawer),)
+                await self._places.remove_empty(self._keys.drawers(query.space), owner + drawer, *lists)
+            members = first
+            while members:
+                for one in await self._found_values(drawer, members):
+                    if _matches(query, one.index) and owner in (b"", one.index.owner):
+                        yield one
+                members = await self._page(drawer, b"(" + members[-1], size) if len(members) == size else []
+
+    async def _page(self, drawer: bytes, start: bytes, size: int) -> Any:
+        return await self._servers.call("ZRANGE", self._keys.drawer(drawer), start, "+", "BYLEX", "LIMIT", 0, size)
+
+    async def _found_values(self, drawer: bytes, members: Sequence[bytes]) -> list[FoundRecord]:
+        places = [(0, member[-KEY_BYTES:]) for member in members]
+        rows = await self._rows(places, ALL_FIELDS)
+        stale = [(member, member[-KEY_BYTES:]) for member, row in zip(members, rows, strict=True) if row[0] is None]
+        await self._places.remove_stale(self._keys.drawer(drawer), stale)
+        return [decode_found(key, row) for (_, key), row in zip(places, rows, strict=True) if row[0] is not None]
+
+    # Everything
+
+    async def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
+        scopes = list[Scope]()
+        while len(scopes) < limit:
+            size = limit - len(scopes)
+            start = b"(" + after if after else b"-"
+            spaces = await self._servers.call("ZRANGE", self._keys.sites, start, "+", "BYLEX", "LIMIT", 0, size)
+            found = await asyncio.gather(*(self._scope_of(space) for space in spaces))
+            scopes += [site_scope(scope) for scope in found if scope is not None]
+            if len(spaces) < size:
+                break
+            after = spaces[-1]
+        return tuple(scopes)
+
+    async def _scope_of(self, space: bytes) -> Scope | None:
+        """The scope of an owner in a site; the site leaves the list if it has none."""
+        sessions = IndexQuery(order=IndexOrder.NEWEST, space=space, limit=1)
+        values = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=space, named=True, limit=1)
+        for query in (sessions, values):
+            for found in await self.find(query):
+                if found.index.scope is not None:
+                    return found.index.scope
+        lists = (self._keys.site(space), self._keys.drawers(space))
+        await self._places.remove_empty(self._keys.sites, space, *lists)
+        return None
+
+    async def _all(self, after: bytes = b"", limit: int = _CHUNK) -> AsyncIterator[FoundRecord]:
+        """All records in order of their keys."""
+        size = max(1, min(_CHUNK, limit))
+        for part in self._keys.all:
+            start = b"(" + after if after else b"-"
+            while True:
+                members = await self._servers.call("ZRANGE", part, start, "+", "BYLEX", "LIMIT", 0, size)
+                rows = await self._rows([(0, key) for key in members], ALL_FIELDS)
+                for key, row in zip(members, rows, strict=True):
+                    if row[0] is not None:
+                        yield decode_found(key, row)
+                stale = [(key, key) for key, row in zip(members, rows, strict=True) if row[0] is None]
+                await self._places.remove_stale(part, stale)
+                if len(members) < size:
+                    break
+                start = b"(" + members[-1]
+
+    async def _asides(self) -> AsyncIterator[FoundRecord]:
+        members = await self._servers.call("ZRANGE", self._keys.asides, 0, -1)
+        names = [member[KEY_BYTES:] for member in members]
+        for name, row in zip(names, await self._servers.fields(names, ALL_FIELDS), strict=True):
+            if row[0] is not None:
+                yield decode_found(self._keys.parse_aside(name), row)
+
+    async def _sorted(self, query: IndexQuery, records: AsyncIterator[FoundRecord]) -> tuple[FoundRecord, ...]:
+        """A query that no index answers, for upkeep."""
+        found = [one async for one in records if _matches(query, one.index)]
+        return tuple(_in_order(found, query)[: max(0, query.limit)])
+
+    async def _rows(self, places: Sequence[_Listed], fields: Sequence[str]) -> list[Sequence[Any]]:
+        return await self._servers.fields([self._keys.record(key) for _, key in places], fields)
+
+
+async def _first(records: AsyncIterator[FoundRecord], limit: int) -> tuple[FoundRecord, ...]:
+    found = list[FoundRecord]()
+    if limit:
+        async for one in records:
+            found.append(one)
+            if len(found) == limit:
+                break
+    return tuple(found)
+
+
+def _matches(query: IndexQuery, index: IndexColumns) -> bool:
+    pairs = (
+        (query.space, index.space),
+        (query.owner, index.owner),
+        (query.drawer, index.drawer),
+        (query.status, index.status),
+    )
+    if index.kind is not query.kind or any(wanted not in (None, held) for wanted, held in pairs):
+        return False
+    if query.named and index.scope is None:
+        return False
+    return query.title is None or query.title in index.title
+
+
+def _in_order(found: list[FoundRecord], query: IndexQuery) -> list[FoundRecord]:
+    """Records in the order of a query, behind its place and with its deadline."""
+
+    def place(one: FoundRecord) -> Any:
+        index, record = one.index, one.record
+        if query.order is IndexOrder.PLACE:
+            return index.owner, index.drawer, index.name
+        return (record.deadline if query.order is IndexOrder.DEADLINE else index.listed_at), record.key
+
+    newest, behind = query.order is IndexOrder.NEWEST, query.behind
+    timed = query.order is IndexOrder.DEADLINE or query.due is not None
+    kept = [one for one in found if not timed or one.record.deadline is not None]
+    if query.due is not None:
+        kept = [one for one in kept if one.record.deadline is not None and one.record.deadline <= query.due]
+    kept.sort(key=place, reverse=newest)
+    if behind is None:
+        return kept
+    return [one for one in kept if (place(one) < tuple(behind) if newest else place(one) > tuple(behind))]
+
+
+def _pairs(flat: Sequence[bytes]) -> list[_Listed]:
+    return [(int(float(flat[at + 1])), flat[at]) for at in range(0, len(flat), 2)]

@@ -1,0 +1,158 @@
+"""What is read from a SQLite file of records: steps of the reader threads, which each read one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tenuto.model import Scope, Status
+from tenuto.model.scope import site_scope
+from tenuto.model.stored import (
+    BESIDE,
+    Entry,
+    EntryPage,
+    FoundRecord,
+    IndexColumns,
+    IndexOrder,
+    IndexQuery,
+    Kind,
+    Known,
+    Part,
+    StoredRecord,
+    Totals,
+)
+
+_COLUMNS: Final = "key, revision, head, profile, deadline"
+_INDEX: Final = "space, owner, kind, scope, listed_at, status, title, drawer, namespace, name"
+_TOTALS: Final = "sessions, messages, tokens, cost_nanos"
+_OLDEST_ENTRIES: Final = (
+    "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"
+)
+_NEWEST_ENTRIES: Final = _OLDEST_ENTRIES.replace("ORDER BY number", "ORDER BY number DESC")
+_ORDERS: Final = {
+    IndexOrder.NEWEST: ("listed_at, key", "listed_at DESC, key DESC", "<"),
+    IndexOrder.OLDEST: ("listed_at, key", "listed_at, key", ">"),
+    IndexOrder.DEADLINE: ("deadline, key", "deadline, key", ">"),
+    IndexOrder.PLACE: ("owner, drawer, name", "owner, drawer, name", ">"),
+}
+
+
+def load_records(db: Any, loads: Sequence[tuple[bytes, int, Known]]) -> list[StoredRecord | None]:
+    """Several records, as of one moment."""
+    return [load_record(db, *one) for one in loads]
+
+
+def load_record(db: Any, key: bytes, tail: int, known: Known) -> StoredRecord | None:
+    """A record with its newest messages."""
+    row = db.execute(f"SELECT id, {_COLUMNS} FROM whole WHERE key = ?", (key,)).fetchone()  # noqa: S608
+    if row is None:
+        return None
+    newest = db.execute(
+        "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number > ? ORDER BY number DESC LIMIT ?",
+        (row[0], Part.MESSAGES, known.message, tail),
+    ).fetchall()
+    beside = db.execute(
+        "SELECT part, number, body FROM entry WHERE record = ? AND (part = ? AND number > ? OR part = ?) "
+        "ORDER BY part, number",
+        (row[0], BESIDE[0], known.page, BESIDE[1]),
+    )
+    return StoredRecord(
+        key=row[1],
+        revision=row[2],
+        head=row[3],
+        profile=row[4],
+        deadline=row[5],
+        entries=tuple([Entry(part=Part(part), number=number, body=body) for part, number, body in beside]),
+        messages=tuple([Entry(part=Part.MESSAGES, number=number, body=body) for number, body in reversed(newest)]),
+    )
+
+
+def read_page(db: Any, key: bytes, part: Part, first: int, last: int, limit: int) -> EntryPage:
+    """Entries of a part."""
+    row = db.execute("SELECT id, revision FROM whole WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return EntryPage(revision=0)
+    text = _OLDEST_ENTRIES if limit >= 0 else _NEWEST_ENTRIES
+    rows = db.execute(text, (row[0], part, first, last, abs(limit))).fetchall()
+    found = [Entry(part=part, number=number, body=body) for number, body in rows]
+    return EntryPage(revision=row[1], entries=tuple(found if limit >= 0 else found[::-1]))
+
+
+def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
+    """Records by their columns."""
+    place, order, behind = _ORDERS[query.order]
+    wanted: dict[str, Any] = {
+        "kind = ?": query.kind,
+        "space = ?": query.space,
+        "owner = ?": query.owner,
+        "drawer = ?": query.drawer,
+        "status = ?": query.status,
+        "instr(title, ?) > 0": query.title,
+        "due <= ?": query.due,
+    }
+    conditions = {text: value for text, value in wanted.items() if value is not None}
+    clauses = [*conditions, "aside IS NOT NULL" if query.set_aside else "key IS NOT NULL"]
+    values = list(conditions.values())
+    if query.due is not None:
+        clauses.append("deadline <= ?")
+        values.append(query.due)
+    if query.named:
+        clauses.append("scope IS NOT NULL")
+    if query.order is IndexOrder.DEADLINE:
+        clauses.append("deadline IS NOT NULL")
+    if query.behind is not None:
+        clauses.append(f"({place}) {behind} ({', '.join('?' * len(query.behind))})")
+        values += query.behind
+    text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
+    return tuple(_found(row) for row in db.execute(text, (*values, max(0, query.limit))))
+
+
+def scan_records(db: Any, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
+    """Records in order of their keys."""
+    text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608
+    return tuple(_found(row) for row in db.execute(text, (after, limit)))
+
+
+def _found(row: Any) -> FoundRecord:
+    key, revision, head, profile, deadline, space, owner, kind, scope, listed_at, status, *rest = row
+    title, drawer, namespace, name, sessions, messages, tokens, cost_nanos = rest
+    return FoundRecord(
+        record=StoredRecord(key=key, revision=revision, head=head, profile=profile, deadline=deadline),
+        index=IndexColumns(
+            space=space,
+            owner=owner,
+            kind=Kind(kind),
+            scope=None if scope is None else msgspec.msgpack.decode(scope, type=Scope),
+            listed_at=listed_at,
+            status=Status(status),
+            title=title,
+            drawer=drawer,
+            namespace=namespace,
+            name=name,
+        ),
+        totals=Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos),
+    )
+
+
+def sum_totals(db: Any, space: bytes, owner: bytes | None, now: int) -> Totals:
+    """The sums over sessions."""
+    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in _TOTALS.split(", "))
+    live = "key IS NOT NULL AND (deadline IS NULL OR deadline > ?)"
+    text = f"SELECT {sums} FROM whole WHERE kind = ? AND space = ? AND {live}"  # noqa: S608
+    values: tuple[Any, ...] = (Kind.SESSION, space, now)
+    if owner is not None:
+        text, values = f"{text} AND owner = ?", (*values, owner)
+    sessions, messages, tokens, cost_nanos = db.execute(text, values).fetchone()
+    return Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+
+
+def list_sites(db: Any, after: bytes, limit: int) -> tuple[Scope, ...]:
+    """One owner's scope for each site."""
+    rows = db.execute(
+        "SELECT min(scope) FROM whole WHERE space > ? AND scope IS NOT NULL AND key IS NOT NULL GROUP BY space "
+        "ORDER BY space LIMIT ?",
+        (after, max(0, limit)),
+    )
+    return tuple(site_scope(msgspec.msgpack.decode(scope, type=Scope)) for (scope,) in rows)
