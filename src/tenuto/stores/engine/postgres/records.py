@@ -203,6 +203,8 @@ class PostgresRecords:
         fields = {"space": query.space, "owner": query.owner, "drawer": query.drawer, "status": query.status}
         conditions = [f"kind = '{query.kind.value}'", f"{'aside' if query.set_aside else 'key'} IS NOT NULL"]
         conditions += [f"{name} = ($1).{name}" for name, value in fields.items() if value is not None]
+        if query.space is None and query.owner is not None:
+            conditions.append("space = ($1).space")
         if query.title is not None:
             conditions.append("position(($1).title IN title) > 0")
         if query.named:

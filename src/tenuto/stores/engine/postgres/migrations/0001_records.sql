@@ -496,15 +496,24 @@ CREATE TYPE record_query AS (
     behind bigint, behind_key bytea, behind_owner bytea, behind_drawer bytea, behind_name text, size bigint
 );
 
--- Records by conditions on the fields of `$1`, in an order, of one space or of all. Planned for each call, with the values
--- it is called with: which index serves depends on them.
+-- Records by conditions on the fields of `$1`, in an order: of a space, of the space of an owner, or of all. Planned for each
+-- call, with the values it is called with: which index serves depends on them.
 CREATE FUNCTION find_records(query record_query, conditions text, sorting text) RETURNS SETOF records
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    entered text;
+    entered text := set_config('tenuto.space', 'lookup', true);
 BEGIN
-    entered := CASE WHEN query.space IS NULL THEN set_config('tenuto.space', 'lookup', true) ELSE enter(query.space) END;
-    RETURN QUERY EXECUTE format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
+    IF query.space IS NULL AND query.owner IS NOT NULL THEN
+        query.space := (SELECT space FROM records WHERE owner = query.owner LIMIT 1);
+        IF query.space IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF query.space IS NOT NULL THEN
+        entered := enter(query.space);
+    END IF;
+    RETURN QUERY EXECUTE
+        format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
 END
 $$;
 
