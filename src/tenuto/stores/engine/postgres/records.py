@@ -61,9 +61,9 @@ _PACKAGE: Final = "tenuto.stores.engine.postgres"
 _VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
 _COMMIT_HEADS: Final = (
-    "SELECT * FROM commit_heads($1, $2, $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], "
-    "$6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text::bigint[], "
-    "$11::text::bigint[], $12::text::bigint[], $13::text::bigint[], $14, $15::text::bigint[], $16)"
+    "SELECT * FROM commit_heads($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
+    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
+    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18)"
 )
 _LOAD: Final = (
     "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[])"
