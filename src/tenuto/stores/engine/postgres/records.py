@@ -45,6 +45,8 @@ from tenuto.stores.engine.postgres.rows import (
     to_found,
     to_literal,
     to_standing,
+    weigh,
+    weigh_all,
 )
 from tenuto.stores.engine.postgres.turns import Turns
 from tenuto.stores.postgres._client import Connection, Link, Row
@@ -92,10 +94,10 @@ class PostgresRecords:
         self.feed = PostgresRecordFeed(link)
         opened = partial(Batches, width=batches, patience=link.patience)
         self._turns = Turns(link)
-        self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads)
-        self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes)
+        self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
+        self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
         # A listener that hangs delays these, and no others.
-        self._strict: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes)
+        self._strict: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
         self._loads: Batches[Load, StoredRecord | None] = opened(self._send_loads, is_read=True)
         self._touches: Batches[tuple[bytes, int], None] = opened(self._send_touches, is_read=True)
 

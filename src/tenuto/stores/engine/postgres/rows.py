@@ -49,6 +49,16 @@ def is_plain(change: RecordChange) -> bool:
     )
 
 
+def weigh(change: RecordChange) -> int:
+    """About how many bytes a change has."""
+    return len(change.head) + sum([len(put.body) for put in change.puts])
+
+
+def weigh_all(changes: Sequence[RecordChange]) -> int:
+    """About how many bytes changes have."""
+    return sum(map(weigh, changes))
+
+
 def head_arguments(changes: Sequence[RecordChange]) -> tuple[Any, ...]:
     """The arguments of `commit_heads`."""
     keys, heads, *numbers = zip(
