@@ -13,11 +13,12 @@ import pytest
 
 from tenuto.errors import DecryptionFailed, IdempotencyKeyReused, SessionNotFound, StoreUnavailable
 from tenuto.model import Changes, ForkRequest, NewSession, Page, Producer, Scope, SessionQuery, text_part
-from tenuto.model.privacy import KEYS_NAMESPACE
+from tenuto.model.privacy import KEYS_NAMESPACE, Mode, PrivacyPolicy
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.model.stored import Entry, FoundRecord, Part, RecordChange, Refused
 from tenuto.model.turn import ToolRun
 from tenuto.ports import RecordStore
+from tenuto.privacy.compliance.scan import Scanner
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
@@ -28,6 +29,7 @@ from tests.backends import RING
 from tests.clock import FakeClock
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ACME, ANN, BOB, batch, begin, closing, once, says, talk, texts, trace_of, value_of
+from tests.screens import screen_over
 
 OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))
 # The simulator seals as well, with keys of its own.
@@ -443,3 +445,21 @@ async def test_tenants_have_keys_of_their_own(processes: Processes) -> None:
     with suppress(DecryptionFailed):
         pytest.fail(f"opened: {await texts(reader, eve, 's')}")
     assert await texts(reader, ANN, "s") == ["hello"]
+
+
+async def test_a_privacy_scan_mends_what_opens_and_counts_what_does_not(processes: Processes) -> None:
+    engine = processes.sealed()
+    for name in "abc":
+        await engine.sessions.append(ANN, name, batch("write to ann@acme.org", "done"))
+    swapped = await processes.message("b", 2)
+    await processes.replace_bodies("b", puts=(Entry(part=Part.MESSAGES, number=1, body=swapped.body),))
+    reader = processes.sealed()
+    policy = PrivacyPolicy(message=Mode.REDACT)
+
+    *_, report = [
+        report async for report in Scanner(store=reader, screen=screen_over(reader, policy)).scan(ACME, fix=True)
+    ]
+
+    assert (report.sessions, report.unreadable, report.fixed, report.total) == (2, 1, 2, 2)
+    for name in "ac":
+        assert await texts(processes.sealed(), ANN, name) == ["write to [REDACTED_EMAIL]", "done"]
