@@ -8,7 +8,7 @@ itself, says up to which number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -39,7 +39,9 @@ _Decoded = TypeVar("_Decoded")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _head: Final = msgspec.msgpack.Decoder(Head)
 _profile: Final = msgspec.msgpack.Decoder(Profile)
-_message: Final = msgspec.msgpack.Decoder(Message)
+_messages: Final = msgspec.msgpack.Decoder(tuple[Message, ...])
+# MessagePack's mark of an array with a length of four bytes.
+_ARRAY: Final = b"\xdd"
 _trace: Final = msgspec.msgpack.Decoder(Trace)
 _writes: Final = msgspec.msgpack.Decoder(tuple[KeyedWrite, ...])
 _producers: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, int], ...])
@@ -179,16 +181,14 @@ class Codec:
         """A profile."""
         return self._decode(_profile, body, ("profile", session_id))
 
-    def decode_messages(self, entries: Iterable[Entry], profile: Profile) -> tuple[Message, ...]:
+    def decode_messages(self, entries: Sequence[Entry], profile: Profile) -> tuple[Message, ...]:
         """Messages of a session, or of the sessions it was forked from."""
-        return tuple([self._decode_message(entry, profile) for entry in entries])
-
-    def _decode_message(self, entry: Entry, profile: Profile) -> Message:
-        plain = self.open_message(entry, profile)
-        message = _decode(_message, plain, "message")
-        if message.seq != entry.number:
+        plain = [entry.body[1:] if entry.body[:1] == FORMAT else self.open_message(entry, profile) for entry in entries]
+        # As one array: that takes half as long as one by one.
+        messages = _decode(_messages, _ARRAY + len(plain).to_bytes(4, "big") + b"".join(plain), "message")
+        if [message.seq for message in messages] != [entry.number for entry in entries]:
             raise Undecodable("a message of another number")
-        return message
+        return messages
 
     def open_message(self, entry: Entry, profile: Profile) -> bytes:
         """The plain body of a message, which may have been sealed in a session that this one was forked from."""

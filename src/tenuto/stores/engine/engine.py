@@ -41,7 +41,8 @@ from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
 from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Renew
-from tenuto.stores.engine.journal import Journal, JournalFolder
+from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.journal_folder import JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
@@ -208,7 +209,7 @@ class EngineSessions:
                 return await self._fork(scope, source, session_id, request)
             except SourceChanged:
                 continue
-        raise StoreUnavailable(why="is changed by others all the time")
+        raise StoreUnavailable(why="keeps being changed by other writers")
 
     async def _fork(self, scope: Scope, source: Record, session_id: str, request: ForkRequest) -> Session:
         return await self._edit(
