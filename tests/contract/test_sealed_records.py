@@ -198,6 +198,24 @@ async def test_upkeep_needs_no_key(processes: Processes) -> None:
     assert [gone.session_id for gone in evicted] == ["t"]
 
 
+async def test_a_session_that_does_not_open_is_hidden_from_others_and_can_be_deleted(processes: Processes) -> None:
+    await talk(processes.sealed(), ANN, "s", "question", "answer")
+    wrong = processes.sealed(OTHER_RING)
+
+    for call in (
+        lambda: wrong.sessions.get(BOB, "s"),
+        lambda: begin(wrong, BOB, "s", "hello"),
+        lambda: wrong.sessions.delete(BOB, "s"),
+        lambda: wrong.sessions.delete(ANN, "other"),
+    ):
+        with pytest.raises(SessionNotFound):
+            await call()
+    await wrong.sessions.delete(ANN, "s")
+
+    with pytest.raises(SessionNotFound):
+        await processes.sealed().sessions.get(ANN, "s")
+
+
 async def test_retries_store_nothing_where_an_older_master_key_is_missing(processes: Processes) -> None:
     await talk(processes.sealed(), ANN, "s", "hello", "hi")
     both = KeyRing(keys=MasterKeys(current=OTHER_RING.current("acme"), others=(RING.current("acme"),)))

@@ -24,11 +24,11 @@ from tenuto.model.values import Json
 from tenuto.ports import Clock, RecordStore, utc_now
 from tenuto.stores.copy_reports import COPIES, TASKS, UNFINISHED, CopyMarker, CopyPolicy, CopyReport
 from tenuto.stores.engine.codec import PLAIN, PlainCodecs
+from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.state import EngineState, record_key
 from tenuto.stores.engine.whole_records import (
     WholeRecord,
     describe,
-    find_again,
     in_batches,
     is_expired,
     is_readable,
@@ -147,7 +147,7 @@ class RecordCopier:
             changed = await self._write(await self._select(list(zip(batch, stored, strict=True))))
             if not changed:
                 return
-            found = [await find_again(self._source, one) for one in changed]
+            found = [await find_record(self._source, one.record.key) for one in changed]
             batch = [one for one in found if one is not None]
         raise Unavailable("record", "is being changed by others all the time")
 

@@ -89,14 +89,6 @@ async def load_each(records: RecordStore, keys: Sequence[bytes]) -> list[StoredR
     return [await one for one in loading]
 
 
-async def find_again(records: RecordStore, found: FoundRecord) -> FoundRecord | None:
-    """A record as it is now; `None` if it was removed."""
-    key = found.record.key
-    before = (int.from_bytes(key, "big") - 1).to_bytes(len(key), "big") if any(key) else b""
-    page = await records.scan(before, 1)
-    return page[0] if page and page[0].record.key == key else None
-
-
 async def read_whole(
     records: RecordStore, found: Sequence[FoundRecord | None], *, checks: bool = True
 ) -> list[WholeRecord | Undecodable | None]:
