@@ -40,7 +40,7 @@ _PAGED: Final = (Part.MESSAGES, Part.TRACES)
 class ResealReport(msgspec.Struct, kw_only=True):
     """What a run has done: records looked at, and those of them that were written anew.
 
-    `vaults` were left: their values keep the data key they were sealed with, and open on as long as it is there.
+    `vaults` were left: their values are sealed one by one (`Vault.reseal`).
     `unopened` counts records that do not open, with the reason by site in `failures`; `unreadable` damaged ones;
     `unknown` values of sites that have no session and no data keys of their tenant. `resumed` runs began where another
     ended; `restarts` counts how often a new data key made a run begin anew.
