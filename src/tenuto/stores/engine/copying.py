@@ -34,7 +34,6 @@ from tenuto.stores.engine.whole_records import (
     is_readable,
     is_same,
     iter_pages,
-    load_each,
     read_whole,
     record_digest,
 )
@@ -143,7 +142,7 @@ class RecordCopier:
     async def _copy(self, batch: Sequence[FoundRecord]) -> None:
         """Copy records, again those that are changed on either side meanwhile."""
         for _ in range(_ATTEMPTS):
-            stored = await load_each(self._target, [found.record.key for found in batch])
+            stored = await self._target.load_all([found.record.key for found in batch])
             changed = await self._write(await self._select(list(zip(batch, stored, strict=True))))
             if not changed:
                 return
@@ -231,7 +230,7 @@ class RecordCopier:
                 "look whether it is the right one, --yes removes them all the same"
             )
         async for page in iter_pages(self._target):
-            here = await load_each(self._source, [found.record.key for found in page])
+            here = await self._source.load_all([found.record.key for found in page])
             await self._delete([found for found, record in zip(page, here, strict=True) if record is None])
 
     async def _delete(self, surplus: Sequence[FoundRecord]) -> None:

@@ -83,12 +83,6 @@ async def iter_pages(records: RecordStore, size: int = 200) -> AsyncIterator[tup
         yield tuple([found for found in page if found.index.drawer not in _OF_THE_STORE])
 
 
-async def load_each(records: RecordStore, keys: Sequence[bytes]) -> list[StoredRecord | None]:
-    """Records without messages, each at a moment of its own: they may lie on several servers."""
-    loading = [records.load(key, 0) for key in keys]
-    return [await one for one in loading]
-
-
 async def read_whole(
     records: RecordStore, found: Sequence[FoundRecord | None], *, checks: bool = True
 ) -> list[WholeRecord | Undecodable | None]:
