@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -17,10 +17,13 @@ from msgspec.structs import replace
 
 from tenuto.model import Message
 from tenuto.model.message import memory_bytes
+from tenuto.model.stored import Entry
 from tenuto.ports import RecordFeed
 from tenuto.stores.engine.record import Fetched, Record
 
 _RECORD_BYTES: Final = 2048
+# What a message takes beyond the size of its body.
+_MESSAGE_BYTES: Final = 700
 # Weighing a record takes as long as a turn; so many commits add little to it.
 _WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
@@ -125,11 +128,11 @@ class RecordCache:
         """The call was answered, or failed."""
         del self._trips[trip.key]
 
-    def put(self, record: Record, trip: Trip) -> None:
-        """Store a record that a call brought or wrote."""
+    def put(self, record: Record, trip: Trip, loaded: Sequence[Entry] = ()) -> None:
+        """Store a record that a call brought or wrote. Where all its messages were `loaded`, these tell its size."""
         # If the feed was lost meanwhile, the record counts as what was heard before that: in an outage alone.
         losses = trip.losses if trip.confirms(record.revision) else UNCONFIRMED
-        self._store(trip.key, record, losses)
+        self._store(trip.key, record, losses, loaded)
 
     def renew(self, key: bytes, record: Record) -> None:
         """Store a record whose deadline was moved: its revision is the same."""
@@ -170,7 +173,7 @@ class RecordCache:
         elif revision > entry.record.revision:
             entry.losses = UNCONFIRMED
 
-    def _store(self, key: bytes, record: Record, losses: int) -> None:
+    def _store(self, key: bytes, record: Record, losses: int, loaded: Sequence[Entry]) -> None:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(record, losses, 0, -_WEIGH_EVERY)
@@ -179,7 +182,7 @@ class RecordCache:
         entry.record, entry.losses = _without_fetched(record), losses
         if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
             self.held_bytes -= entry.size
-            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
+            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail, loaded), record.revision
             self.held_bytes += entry.size
         while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
             self.held_bytes -= self._entries.popitem(last=False)[1].size
@@ -189,5 +192,7 @@ def _without_fetched(record: Record) -> Record:
     return record if record.fetched is _NOTHING_FETCHED else replace(record, fetched=_NOTHING_FETCHED)
 
 
-def _weigh(messages: tuple[Message, ...]) -> int:
+def _weigh(messages: tuple[Message, ...], loaded: Sequence[Entry]) -> int:
+    if len(loaded) == len(messages):
+        return sum([len(entry.body) for entry in loaded]) + _MESSAGE_BYTES * len(loaded)
     return sum([memory_bytes(message) for message in messages])
