@@ -88,6 +88,7 @@ class CommitBatches:
         packed = pack(("EVALSHA", script.sha, len(names), *names, *words))
 
         def on_reply(reply: Reply) -> None:
+            self._feed.caught_up()
             for commit, answer in zip(commits, reply, strict=True):
                 self._end(commit, made=answer[0] == b"made")
                 if answer[0] == b"wait":
@@ -98,6 +99,7 @@ class CommitBatches:
                     commit.on_reply(answer)
 
         def on_failure(failed: CallFailed) -> None:
+            self._feed.caught_up()
             for commit in commits:
                 self._end(commit, made=False)
                 commit.on_failure(failed)
