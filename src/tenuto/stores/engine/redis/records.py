@@ -36,13 +36,13 @@ from tenuto.stores.engine.redis.feed import RedisRecordFeed
 from tenuto.stores.engine.redis.index import Places
 from tenuto.stores.engine.redis.keys import RecordKeys
 from tenuto.stores.engine.redis.listing import RecordListing
-from tenuto.stores.engine.redis.servers import Servers
+from tenuto.stores.engine.redis.servers import Servers, port_error
 from tenuto.stores.engine.redis.wire import decode_columns, decode_page, decode_record, decode_totals
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
-from tenuto.stores.redis._failures import WHAT, failure
+from tenuto.stores.redis._failures import WHAT
 from tenuto.stores.redis._invalidation import Notes
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
@@ -330,11 +330,11 @@ def _succeed(future: Future[Reply], reply: Reply) -> None:
 
 def _fail(future: Future[Any], failed: CallFailed) -> None:
     if not future.done():
-        future.set_exception(failure(failed))
+        future.set_exception(port_error(failed))
 
 
 async def _translated(call: Coroutine[Any, Any, _Answer]) -> _Answer:
     try:
         return await call
     except CallFailed as exc:
-        raise failure(exc) from exc
+        raise port_error(exc) from exc
