@@ -38,11 +38,6 @@ class Servers:
         self.link = link
         self.sharded = link.address.shape is DeploymentMode.CLUSTER
 
-    @property
-    def ordered(self) -> bool:
-        """Whether calls are carried out in the order they are sent in: there is one server, and one connection."""
-        return not self.sharded and self.link.policy.connections == 1
-
     def call(self, *words: Part) -> asyncio.Future[Reply]:
         """A command, whose second word is its key."""
         key = words[1]
