@@ -424,6 +424,12 @@ BEGIN
         SELECT coalesce(spaces[its.ordinality], (its.index).space)
           FROM unnest(changes) WITH ORDINALITY AS its ORDER BY its.ordinality
     );
+    -- A new record has no row to lock. Two batches that make the same ones in other orders would wait for each other.
+    PERFORM pg_advisory_xact_lock(hashtext('tenuto new records ' || current_schema()), sorted.number)
+       FROM (
+           SELECT DISTINCT hashtext(its.key::text) & 1023 AS number
+             FROM unnest(changes) AS its WHERE its.expected = 0 ORDER BY 1
+       ) sorted;
     FOR a_space, some_keys IN
         SELECT spaces[its.ordinality], array_agg(wanted.key)
           FROM unnest(changes) WITH ORDINALITY AS its
