@@ -38,9 +38,9 @@ class Trip(Struct):
     heard: int = 0
     removed: bool = False
 
-    def confirms(self, revision: int, losses: int) -> bool:
-        """Whether its answer is what the store holds, as far as the feed has told."""
-        return self.losses == losses != UNCONFIRMED and not self.removed and self.heard <= revision
+    def confirms(self, revision: int) -> bool:
+        """Whether its answer is what the store holds, as far as the feed has told until it was lost."""
+        return not self.removed and self.heard <= revision
 
 
 class _Entry(Struct):
@@ -62,7 +62,7 @@ class RecordCache:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._trips: dict[bytes, Trip] = {}
-        self._losses = 0
+        self._losses = self._losses_heard = 0
         self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
         """Called with each record that this process has stored or, without one, removed; before its callers know."""
         self.held_bytes = 0
@@ -92,19 +92,25 @@ class RecordCache:
         return self.get(key) if self._entries.get(key) is entry and entry.losses == self._losses else None
 
     def last_confirmed(self, key: bytes) -> Record | None:
-        """A record as the store held it when the feed was last heard, for an outage."""
+        """A record as the store held it when the feed was last heard, for an outage: a feed that is lost since tells
+        nothing against it."""
         entry = self._entries.get(key)
-        return None if entry is None or entry.losses != self._losses else entry.record
+        return None if entry is None or entry.losses < self._losses_heard else entry.record
 
     def all_confirmed(self) -> list[tuple[bytes, Record]]:
         """All such records, the most recently used first."""
         entries = reversed(self._entries.items())
-        return [(key, entry.record) for key, entry in entries if entry.losses == self._losses]
+        return [(key, entry.record) for key, entry in entries if entry.losses >= self._losses_heard]
+
+    def listen(self) -> None:
+        """Hear what the feed tells, if it is connected; else what is held from before counts on."""
+        self._caught_up()
 
     def _caught_up(self) -> bool:
         """Whether the feed has told everything; what is told now holds until the loop has looked for new calls."""
         if not self._is_caught_up and self._feed is not None and self._feed.caught_up():
             self._is_caught_up = True
+            self._losses_heard = self._losses
             get_running_loop().call_soon(self._look_again)
         return self._is_caught_up
 
@@ -124,7 +130,8 @@ class RecordCache:
 
     def put(self, record: Record, trip: Trip, loaded: Sequence[Entry] = ()) -> None:
         """Store a record that a call brought or wrote. Where all its messages were `loaded`, these tell its size."""
-        losses = self._losses if trip.confirms(record.revision, self._losses) else UNCONFIRMED
+        # If the feed was lost meanwhile, the record counts as what was heard before that: in an outage alone.
+        losses = trip.losses if trip.confirms(record.revision) else UNCONFIRMED
         self._store(trip.key, record, losses, loaded)
 
     def renew(self, key: bytes, record: Record) -> None:
