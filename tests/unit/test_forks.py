@@ -47,10 +47,10 @@ def test_each_runs_once_and_a_killed_process_fails_its_test(tmp_path: Path) -> N
         said, complaints = process.communicate(timeout=120)
 
     assert process.returncode == 1, complaints
-    assert "2 failed, 32 passed, 1 warning" in said
+    assert "2 failed, 32 passed, " in said
     assert "no luck" in said
     assert said.count("in vain\naloud\n") == 1
-    assert "UserWarning: mind the gap" in said
+    assert said.count("UserWarning: mind the gap") == 1
     assert "the process that ran it ended with -9" in said
     ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
     assert len(ran) == len({name for _, name, _ in ran}) == 34
