@@ -13,6 +13,7 @@ Vaults and data keys are values below the encryption: `plain_state`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -30,6 +31,7 @@ from tenuto.settings import Settings
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.engine import Codecs, Engine, PlainCodecs
 from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.journal_folder import JournalFolder
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.factory import is_network_store, open_records
@@ -63,17 +65,25 @@ async def open_engine_stores(
     ciphers = None if first else await open_encryption(settings, plain_state, clock, read_only)
     if ciphers is not None:
         codecs = SealedCodecs(ciphers, clock=clock, sealing=settings.encryption)
+    has_journal = is_network_store(settings.store) and not read_only
+    outage_folder = await _open_folder(stack, folder) if has_journal else None
     engine = Engine(
         records,
         clock=clock,
         chance=chance,
         codecs=codecs,
+        folder=outage_folder,
         max_sessions=settings.l1_sessions,
         max_bytes=settings.l1_bytes,
     )
     is_cached = settings.l1 and records.feed is not None
-    if is_cached:
+    engine.sessions.serves_reads = is_cached
+    if is_cached or has_journal:
         await stack.enter_async_context(engine)
+    journal = engine.sessions.journal
+    if journal is not None:
+        task = asyncio.create_task(journal.run(), name="tenuto journal")
+        stack.push_async_callback(_cancel, task)
     screen = open_screen(stack, settings, state=plain_state, sessions=engine.sessions, clock=clock, detector=detector)
     trusted = RedactingStore(store=engine, screen=screen)
     return Stores(
@@ -83,7 +93,7 @@ async def open_engine_stores(
         circuit=circuit,
         cache=engine.cache if is_cached else None,
         elsewhere=engine.elsewhere if is_cached else None,
-        journal=None,
+        journal=journal,
         journal_folder=folder,
         redactor=screen,
         trusted=trusted,
@@ -108,9 +118,22 @@ async def _open_backend(settings: Settings, folder: Path, read_only: bool) -> tu
     return backend, partial(_prepare, backend)
 
 
+async def _open_folder(stack: AsyncExitStack, path: Path) -> JournalFolder:
+    from tenuto.stores.engine.journal_files import DiskFolder
+
+    folder = await DiskFolder.open(path)
+    stack.push_async_callback(folder.close)
+    return folder
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
 def _may_begin_away(settings: Settings, folder: Path) -> bool:
     """Whether journaled turns wait that can be read; the keys of sealed ones are in the store."""
-    from tenuto.stores.journaled import count_journal
+    from tenuto.stores.engine.journal_files import count_journal
 
     sealed = settings.encryption or settings.privacy_key is not None or settings.privacy_key_file is not None
     return not sealed and count_journal(folder).waiting > 0

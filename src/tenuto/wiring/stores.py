@@ -53,6 +53,7 @@ from tenuto.wiring.engine_stores import open_engine_stores, uses_engine
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
+    from tenuto.stores.engine.journal import Journal
     from tenuto.stores.journaled import JournaledStore
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Stores:
     circuit: CircuitState | None
     cache: CacheCounts | None
     elsewhere: ElsewhereFeed | None
-    journal: JournaledStore | None
+    journal: JournaledStore | Journal | None
     journal_folder: Path
     redactor: Redactor
     trusted: RedactingStore
@@ -86,7 +87,7 @@ class Stores:
         return self.journal is not None and self.journal.status.away
 
     @property
-    def writable_journal(self) -> JournaledStore | None:
+    def writable_journal(self) -> JournaledStore | Journal | None:
         """The journal, if its folder can be written."""
         return self.journal if writable(self.journal_folder) else None
 

@@ -41,7 +41,8 @@ from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
 from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Renew
-from tenuto.stores.engine.journal import Journal, JournalFolder
+from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.journal_folder import JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
@@ -155,6 +156,8 @@ class EngineSessions:
     def __init__(self, context: LaneContext, codecs: Codecs) -> None:
         self.context = context
         self.journal: Journal | None = None
+        self.serves_reads = True
+        """Whether reads are answered from the cache, where the feed confirms it."""
         self._codecs = codecs
         self._listing = Listing(context.records, codecs, context.clock)
 
@@ -246,7 +249,7 @@ class EngineSessions:
 
     async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer], tail: int) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
-        record = self.context.cache.confirmed(key)
+        record = self.context.cache.confirmed(key) if self.serves_reads else None
         if record is not None:
             try:
                 step = rule(record, self.context.clock())
