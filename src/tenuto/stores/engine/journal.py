@@ -131,7 +131,7 @@ class Journal:
         """Carry out a command in the store, or acknowledge it in the folder."""
         held = self._cache.get(key)
         since = held.head.last_seq if held is not None else 0
-        failure: Unavailable | None = None
+        failure: StoreUnavailable | None = None
         if not self._folder.is_down:
             try:
                 return await self._in_store_or_once_more(key, send)

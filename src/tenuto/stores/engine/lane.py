@@ -451,9 +451,12 @@ class Lane:
 
 
 def with_messages(record: Record, span: tuple[int, int], messages: Sequence[Any]) -> Record:
-    """The record with messages read beside its tail, or in a longer tail if they join it."""
+    """The record with messages read beside its tail, or in a longer tail if they join it.
+
+    A rule that appends shortens the tail, and may ask for what is in the tail before the step.
+    """
     stored = tuple([message for message in messages if message.seq >= record.first_seq])
-    if span[1] >= record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
+    if span[1] == record.tail_from - 1 and len(stored) + len(record.tail) <= WIDEST_TAIL:
         tail = (*stored, *record.tail)
         return replace(record, tail=tail, tail_from=span[0], reach=max(record.reach, len(tail)))
     return replace(record, fetched=replace(record.fetched, spans=(*record.fetched.spans, (span, stored))))

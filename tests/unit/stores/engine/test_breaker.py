@@ -32,7 +32,7 @@ class MoodyRecords(MemoryRecords):
         if self.failure is None:
             return super().load(key, tail, known)
         future: Future[StoredRecord | None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(lambda: future.done() or future.set_exception(self.failure or Invalid("")))
+        asyncio.get_running_loop().call_soon(_fail_unless_cancelled, future, self.failure)
         return future
 
     async def list(self, query: IndexQuery) -> tuple[()]:
@@ -45,6 +45,11 @@ class MoodyRecords(MemoryRecords):
         self.calls += 1
         if self.failure is not None:
             raise self.failure
+
+
+def _fail_unless_cancelled(future: Future[StoredRecord | None], failure: TenutoError) -> None:
+    if not future.done():
+        future.set_exception(failure)
 
 
 class ShardedMoodyRecords(MoodyRecords):
