@@ -393,7 +393,7 @@ async def _mixed_up(folder: Path, source: str, target: str) -> None:
     """An attacker who can write to the file puts a message of one session into another."""
     where: dict[str, Any] = {"encryption": True, "privacy_key_file": str(folder / "key.toml")}
     async with tenuto.open(**where) as app:
-        local, backend = app.scope(), app.stores.backend
+        local, backend = app.scope(), app.stores.unredacted
         [foreign, own] = [(await backend.sessions.messages(local, one, Page())).messages[0] for one in (source, target)]
         await backend.sessions.rewrite(local, target, Rewrite(messages=(replace(own, parts=foreign.parts),)))
 
