@@ -20,6 +20,7 @@ ASK: Final = "tenuto ask"
 IMPORTED: Final = "tenuto ask, imported history"
 FORGETFUL: Final = "tenuto ask, memories off"
 ENGINE: Final = "the engine"
+DOOR: Final = "tenuto.open over it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,28 +154,53 @@ def _engine(
     return replace(_variant(backend, name, factory, "", side=side), operations=(what,))
 
 
-# By situation, the engine first and then the engine at the public door, where there is one.
+def _engines(situation: str, *names: tuple[str, str]) -> tuple[Entry, ...]:
+    """On every backend; the first is the one that the others are compared with, and the second is at the door."""
+    what: Operation = "append" if situation == "hot" else "cycle"
+    return tuple(
+        _engine(f"{name}, {situation}", f"bench.{factory}", backend=backend, what=what)
+        for backend in BACKENDS
+        for name, factory in names
+    )
+
+
+_RAW: Final = {
+    "sqlite": "raw.sqlite:open_group",
+    "redis": "raw.redis:open_script",
+    "postgres": "raw.postgres:open_pool",
+}
+_AGENTS: Final = {"sqlite": "open_sqlite", "redis": "open_redis", "postgres": "open_sqlalchemy"}
+# By situation.
 ENGINES: Final[dict[str, tuple[Entry, ...]]] = {
     "warm": (
-        _engine(ENGINE, "bench.engine:open_engine"),
-        _engine("tenuto.open over the engine", "bench.engine:open_door"),
-        _engine("today's store alone", "bench.ours:open_bare"),
-        _engine("tenuto.open today", "bench.ours:open_unsummarized"),
-        _engine("the engine, no keys", "bench.engine:open_unkeyed"),
-        _engine("today's store alone, no keys", "bench.engine:open_unkeyed_today"),
-        _engine("raw group commit at 64 sessions", "bench.raw.sqlite:open_group", side="raw"),
-        _engine("openai-agents SQLiteSession at 64 sessions", "bench.peers.openai_agents:open_sqlite", side="peer"),
+        *_engines(
+            "warm",
+            (ENGINE, "engine:open_engine"),
+            (DOOR, "engine:open_door"),
+            ("today's store", "ours:open_bare"),
+            ("tenuto.open today", "ours:open_unsummarized"),
+            ("the engine without keys", "engine:open_unkeyed"),
+            ("today's store without keys", "engine:open_unkeyed_today"),
+        ),
+        *(_engine("raw, warm", f"bench.{_RAW[backend]}", backend=backend, side="raw") for backend in BACKENDS),
+        *(
+            _engine(
+                "openai-agents, warm", f"bench.peers.openai_agents:{_AGENTS[backend]}", backend=backend, side="peer"
+            )
+            for backend in BACKENDS
+        ),
     ),
     "cold": (
-        _engine("the engine, cold", "bench.engine:open_engine_cold"),
-        _engine("tenuto.open over the engine, cold", "bench.engine:open_door_cold"),
-        _engine("today's store alone, cold", "bench.engine:open_today_cold"),
+        *_engines("cold", (ENGINE, "engine:open_engine_cold"), (DOOR, "engine:open_door_cold")),
+        _engine("today's store, cold", "bench.engine:open_today_cold"),
     ),
-    "hot": (
-        _engine("the engine, one session", "bench.engine:open_engine", what="append"),
-        _engine("tenuto.open over the engine, one session", "bench.engine:open_door", what="append"),
-        _engine("today's store alone, one session", "bench.ours:open_bare", what="append"),
-        _engine("tenuto.open today, one session", "bench.ours:open_unsummarized", what="append"),
+    "sealed": _engines("sealed", (DOOR, "engine:open_door_sealed"), ("tenuto.open today", "engine:open_sealed_today")),
+    "hot": _engines(
+        "hot",
+        (ENGINE, "engine:open_engine"),
+        (DOOR, "engine:open_door"),
+        ("today's store", "ours:open_bare"),
+        ("tenuto.open today", "ours:open_unsummarized"),
     ),
 }
 ASKERS: Final[tuple[Entry, ...]] = (

@@ -6,15 +6,16 @@ callers. Processor time is that of a contender's process.
 
 from __future__ import annotations
 
+import os
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, cast
-from unittest.mock import patch
 
-from bench.contenders import ENGINE, LENGTH_OF_RATIOS, Entry, engine_entries
+from bench.contenders import LENGTH_OF_RATIOS, Entry, engine_entries
 from bench.grounds import Ground
 from bench.ours import BareStore, Ours, drafts_of, open_unsummarized, scope_of
 from bench.plan import MANY, Plan
@@ -22,13 +23,13 @@ from bench.rounds import Cell, Results, Say, run_rounds
 from bench.tables import Table, milliseconds, per_second, times
 from bench.workload import WINDOW, Operation, Turn
 from tenuto.model import BeginTurn, FinishTurn
-from tenuto.ports import Backend, RecordStore
+from tenuto.ports import Backend
 from tenuto.stores import factory
 from tenuto.stores.engine import Engine
+from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.engine import session_key
-from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tenuto.stores.sqlite import SqliteStore
-from tenuto.wiring import stores as wiring
+from tenuto.wiring.engine_stores import SWITCH
 
 _HOT_CALLERS: Final = 16
 
@@ -46,6 +47,7 @@ class Situation:
 SITUATIONS: Final = (
     Situation("warm", "cycle", 64, MANY),
     Situation("cold", "cycle", 64, MANY),
+    Situation("sealed", "cycle", 64, MANY),
     Situation("hot", "append", 1, _HOT_CALLERS),
 )
 
@@ -74,28 +76,8 @@ class UnkeyedStore(BareStore):
         return len(begun.window)
 
 
-class EngineBackend:
-    """The engine in the place of a backend, for the public door."""
-
-    feed = None
-
-    def __init__(self, engine: Engine) -> None:
-        self.sessions, self.traces, self.state, self.upkeep = (
-            engine.sessions,
-            engine.traces,
-            engine.state,
-            engine.upkeep,
-        )
-        self.close = engine.close
-
-
-async def open_records(url: str) -> RecordStore:
-    """The records of a URL."""
-    return await SqliteRecords.open(factory.sqlite_path(url))
-
-
 async def _open(url: str) -> Engine:
-    return await Engine(await open_records(url), chance=Random(1)).__aenter__()
+    return await Engine(await factory.open_records(url), chance=Random(1)).__aenter__()
 
 
 async def open_engine(url: str) -> BareStore:
@@ -131,24 +113,26 @@ async def open_unkeyed_today(url: str) -> UnkeyedStore:
 
 
 async def open_door(url: str) -> Ours:
-    """`tenuto.open` with the engine in the place of the backend."""
-    return (await _open_door(url))[0]
+    """`tenuto.open` over the engine."""
+    os.environ[SWITCH] = "1"
+    return await open_unsummarized(url)
 
 
 async def open_door_cold(url: str) -> Forgetful:
     """The same, and each session must be loaded."""
-    ours, engine = await _open_door(url)
-    return Forgetful(ours, engine.cache.drop)
+    ours = await open_door(url)
+    return Forgetful(ours, cast(RecordCache, ours.app.stores.cache).drop)
 
 
-async def _open_door(url: str) -> tuple[Ours, Engine]:
-    engine = await _open(url)
+async def open_door_sealed(url: str) -> Ours:
+    """`tenuto.open` over the engine, encrypted at rest."""
+    os.environ[SWITCH] = "1"
+    return await open_sealed_today(url)
 
-    async def open_backend(url: str, **_: object) -> Backend:
-        return cast(Backend, EngineBackend(engine))
 
-    with patch.object(wiring, "open_store", open_backend):
-        return await open_unsummarized(url), engine
+async def open_sealed_today(url: str) -> Ours:
+    """`tenuto.open` today, encrypted at rest."""
+    return await open_unsummarized(url, encryption=True, privacy_key=b64encode(bytes(range(32))).decode())
 
 
 def measure_engine(
@@ -166,21 +150,21 @@ def measure_engine(
 
 
 def engine_table(results: Results) -> Table:
-    """A situation: how many times as much the first contender does, the engine alone."""
+    """A situation: how many times as much the first two contenders do."""
     (what, callers), *_ = {(cell.what, cell.at_once) for cell in results.slices}
     doing = "append a turn" if what == "append" else "begin and finish"
     table = Table(
         f"{results.about}: {doing}, {callers} at once",
-        ["contender", "a second", "CPU ms", f"{ENGINE} does: by rate", "by CPU", "by CPU, at the door", "errors"],
+        ["contender", "a second", "CPU ms", "the first does: by rate", "by CPU", "the second: by CPU", "errors"],
         note=" ".join(f"{why}." for why in results.absent.values()),
     )
-    engine, door = (Cell(entry.key, LENGTH_OF_RATIOS, what, callers) for entry in results.entries[:2])
+    first, second = (Cell(entry.key, LENGTH_OF_RATIOS, what, callers) for entry in results.entries[:2])
     for cell in results.slices:
         rate = results.rate(cell.key, cell.history, what, callers)
         ratios = [
-            times(results.ratio(engine, cell)),
-            times(results.ratio(engine, cell, by_cpu=True)),
-            times(results.ratio(door, cell, by_cpu=True)),
+            times(results.ratio(first, cell)),
+            times(results.ratio(first, cell, by_cpu=True)),
+            times(results.ratio(second, cell, by_cpu=True)),
         ]
         name, errors = cell.key.partition(": ")[2], str(results.errors(cell.key))
         table.add(name, per_second(rate), milliseconds(results.cpu(cell)), *ratios, errors)

@@ -84,7 +84,7 @@ class Ours:
     def __init__(
         self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool, window: int | None
     ) -> None:
-        self._app = app
+        self.app = app
         self._window = window
         self._stack = stack
         self._own_turns = own_turns
@@ -94,7 +94,7 @@ class Ours:
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
         """Append the history, `counted` as turns of its own are; the last are asked, where asks are to be measured."""
         scope, imported = scope_of(session), turns[: max(0, len(turns) - self._own_turns)]
-        await self._app.sessions.create(scope, session_id=session)
+        await self.app.sessions.create(scope, session_id=session)
         self._ids[session] = session
         for first in range(0, len(imported), _SEEDED_AT_ONCE):
             drafts = [draft for turn in imported[first : first + _SEEDED_AT_ONCE] for draft in drafts_of(turn)]
@@ -103,33 +103,33 @@ class Ours:
                 from tenuto.context import TokenCounter
 
                 drafts = [TokenCounter().with_count(draft) for draft in drafts]
-            await self._app.sessions.append(scope, session, AppendRequest(messages=tuple(drafts)))
+            await self.app.sessions.append(scope, session, AppendRequest(messages=tuple(drafts)))
         for turn in turns[len(imported) :]:
             await self.ask(session, turn)
         await self.settle()
 
     async def append(self, session: str, turn: Turn) -> None:
-        await self._app.sessions.append(scope_of(session), session, AppendRequest(messages=drafts_of(turn)))
+        await self.app.sessions.append(scope_of(session), session, AppendRequest(messages=drafts_of(turn)))
 
     async def load(self, session: str) -> int:
-        return len((await self._app.sessions.messages(scope_of(session), session, _NEWEST)).messages)
+        return len((await self.app.sessions.messages(scope_of(session), session, _NEWEST)).messages)
 
     async def cycle(self, session: str, turn: Turn) -> int:
         key = f"key-{turn.number}"
-        begun = await self._app.begin(
+        begun = await self.app.begin(
             scope_of(session), turn.user, session_id=session, idempotency_key=key, window=self._window
         )
-        await self._app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
+        await self.app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
         return len(begun.window)
 
     async def ask(self, session: str, turn: Turn) -> None:
         """The first ask of an unknown session begins a new one."""
-        reply = await self._app.ask(scope_of(session), turn.user, session_id=self._ids.get(session))
+        reply = await self.app.ask(scope_of(session), turn.user, session_id=self._ids.get(session))
         self._ids[session] = reply.session_id
 
     async def settle(self) -> None:
         """Titles and summaries are made."""
-        await self._app.upkeep.drain()
+        await self.app.upkeep.drain()
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -155,9 +155,9 @@ async def open_asking_forgetful(url: str) -> Ours:
     return await _open(url, own_turns=_OWN_TURNS, counted=True, memories=False)
 
 
-async def open_unsummarized(url: str) -> Ours:
+async def open_unsummarized(url: str, **settings: Any) -> Ours:
     """As `open_ours`, with a window of 20 messages and no summaries: what a store's cost can be seen beside."""
-    return await _open(url, own_turns=0, counted=True, window=WINDOW, compress_at=0)
+    return await _open(url, own_turns=0, counted=True, window=WINDOW, compress_at=0, **settings)
 
 
 async def _open(url: str, *, own_turns: int, counted: bool, window: int | None = None, **settings: Any) -> Ours:

@@ -399,7 +399,7 @@ async def _damage_engine_redis(store: Store, scope: Scope, session_id: str) -> N
     """Another process scribbles over the head in a commit."""
     assert isinstance(store, Engine)
     assert isinstance(store.records, RedisRecords)
-    record = store.records.keys.record(session_key(scope, session_id))[0]
+    record = store.records.keys.record(session_key(scope, session_id))
     numbers = await store.records.link.call("HGET", record, "n", key=record)
     following = (int.from_bytes(numbers[:8], "big") + 1).to_bytes(8, "big")
     await store.records.link.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)

@@ -143,5 +143,5 @@ async def write_if_unchanged(write: Awaitable[_T]) -> _T | None:
 async def _pause_after(failures: int) -> None:
     """Wait at random, so that writers that met do not meet again, and longer each time, until there is room for all."""
     if failures == _ATTEMPTS:
-        raise Unavailable("record", "is being changed by others all the time")
+        raise Unavailable("record", "keeps being changed by other writers")
     await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))

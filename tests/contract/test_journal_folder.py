@@ -134,7 +134,9 @@ async def test_a_record_is_left_for_the_others_as_long_as_it_is_current(machine:
     first.note(OTHER, 9, "first")
     await go_down(first, second)
 
+    pending = second.are_offers_complete
     await first.offer([offer(KEY), offer(OTHER)])
+    first.mark_offered()
     left, stale = await second.shelf(KEY), await second.shelf(OTHER)
     second.note(KEY, 8, "first")
     outdated = await first.shelf(KEY)
@@ -143,6 +145,7 @@ async def test_a_record_is_left_for_the_others_as_long_as_it_is_current(machine:
     await first.reopen()
 
     assert left is not None
+    assert (pending, second.are_offers_complete) == (False, True)
     assert (left.base, left.rows, stale, outdated) == (BASE, (), None, None)
     kept = await first.shelf(OTHER)
     assert kept is not None

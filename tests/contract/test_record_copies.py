@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
-from itertools import permutations
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -26,7 +26,7 @@ from tests.copies import check_goes_on, compare_stores, copy_store, fill
 from tests.record_stores import RECORD_STORES
 from tests.samples import ANN, batch, begin, listed, talk, texts
 
-COPIED = [backend for backend in RECORD_STORES if backend.name != "simulated"]
+COPIED = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
 
 
 @pytest.fixture
@@ -61,16 +61,14 @@ async def empty(records: RecordStore) -> None:
             assert await records.commit([removal]) is None
 
 
-async def test_a_copy_between_any_two_backends_differs_in_its_address_alone(
+async def test_a_copy_from_backend_to_backend_differs_in_its_address_alone(
     opened: dict[str, RecordStore], clock: FakeClock
 ) -> None:
-    """Sealed records, leases, keys, producers and versions arrive as they are, and the next store goes on with them
-    (T19)."""
-    first = next(iter(opened))
-    await fill(sealed(opened[first], clock), clock)
-    for source, target in permutations(opened, 2):
-        if source != first and not await opened[source].scan(b"", 1):
-            await copy_store(plain(opened[first], clock), plain(opened[source], clock), clock)
+    """Sealed records, leases, keys, producers and versions arrive as they are, once round all backends, and each goes
+    on with them (T19)."""
+    names = list(opened)
+    await fill(sealed(opened[names[0]], clock), clock)
+    for source, target in pairwise([*names, names[0]]):
         await empty(opened[target])
         await copy_store(plain(opened[source], clock), plain(opened[target], clock), clock)
         compared = await compare_stores(plain(opened[source], clock), plain(opened[target], clock), clock)

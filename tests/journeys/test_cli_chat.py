@@ -329,6 +329,19 @@ def test_a_model_that_fails_ends_one_question_with_its_cause_alone(
     assert desk.texts() == ["Hello"]
 
 
+def test_an_assistants_own_model_that_is_away_is_named_with_its_address(desk: Desk, provider: ModelServer) -> None:
+    folder = desk.folder / "assistants"
+    folder.mkdir()
+    (folder / "own.toml").write_text("system.en = 'You help.'\nmodel = 'ollama:own'")
+    desk.env |= {"TENUTO_ASSISTANTS": "assistants", "OLLAMA_BASE_URL": "http://127.0.0.1:1/v1"}
+
+    done = desk.run("chat", "--assistant", "own", "Hello")
+
+    cause = "model_failed: the model ollama:own does not answer: 127.0.0.1:1 cannot be reached (Connection refused)"
+    assert (done.returncode, done.stderr) == (1, f"{cause}\n")
+    assert "model_failed: unreachable" in desk.run("traces", "list").stdout
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_an_answer_of_the_fallback_says_why_the_model_failed(
     desk: Desk, provider: ModelServer, options: tuple[str, ...]

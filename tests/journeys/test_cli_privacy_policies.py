@@ -62,7 +62,7 @@ def test_a_policy_whose_key_cannot_be_used_is_shown_and_told_in_a_sentence(tmp_p
     assert nowhere.stdout.startswith("SINK")
     assert nowhere.stderr == "invalid_setting: privacy_key_file: there is no such file\n"
     assert keyless.stderr == (
-        "invalid_setting: privacy_key_file: [tenants.acme] calls 't' current, but has no such key\n"
+        "invalid_setting: privacy_key_file: [tenants.acme] names 't' as current, but has no such key\n"
     )
 
 

@@ -108,9 +108,10 @@ async def test_a_value_at_the_place_of_a_cut_is_redacted_whole(before: int) -> N
 async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
     """B2: by credential and door; a tool that fails in a turn, and an assistant's own code that fails the turn."""
 
-    async def respond(_: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
-        raise LookupError("no route to db.internal")
-        yield
+    async def respond(turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
+        if turn.question:
+            raise LookupError("no route to db.internal")
+        yield ToolOutput(output=None)
 
     tool = Adder(fault=ValueError("no route to db.internal"))
     given = playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))

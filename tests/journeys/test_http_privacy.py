@@ -18,9 +18,8 @@ import tenuto
 from tenuto.access import KeyRole
 from tenuto.model import Scope
 from tenuto.model.message import is_summary
-from tenuto.model.privacy import Mode
+from tenuto.model.privacy import VAULT, Mode
 from tenuto.privacy.compliance.receipts import parse_receipt, verify_receipt
-from tenuto.privacy.crypto.vault import VAULT
 from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
 from tests.journeys.test_http_process import running
 from tests.samples import CARD, shows_card

@@ -38,6 +38,7 @@ class SimFolder:
     aside: list[_Aside] = field(default_factory=list)
     revisions: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     votes: dict[str, bool] = field(default_factory=dict)
+    offered: set[str] = field(default_factory=set)
     locks: dict[bytes, str] = field(default_factory=dict)
     views: dict[str, FolderView] = field(default_factory=dict)
 
@@ -84,6 +85,7 @@ class FolderView:
         self._on_change: Callback | None = None
         self.name = name
         folder.views[name] = self
+        folder.offered.add(name)
         if folder.is_down:
             self._tell_all()
 
@@ -103,6 +105,13 @@ class FolderView:
     def counts(self) -> JournalCounts:
         times = [row.at for shelf in self._folder.shelves.values() for row in shelf.rows]
         return JournalCounts(waiting=len(times), oldest=min(times, default=None), quarantined=len(self._folder.aside))
+
+    @property
+    def are_offers_complete(self) -> bool:
+        return not self._folder.views.keys() - self._folder.offered - {self.name}
+
+    def mark_offered(self) -> None:
+        self._folder.offered.add(self.name)
 
     # Revisions
 
@@ -237,6 +246,7 @@ class FolderView:
         if not all(votes):
             return None
         folder.is_down = True
+        folder.offered.clear()
         self._event("away")
         self._tell_all()
         return True

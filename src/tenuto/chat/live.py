@@ -131,7 +131,7 @@ class LiveTurn:
             self._error = fault
         finally:
             if self._reply is None and self._error is None:
-                self._error = Unavailable("the server stops; the same request with its key resumes the turn")
+                self._error = Unavailable("the server is stopping; the same request with its key resumes the turn")
             # The traceback of an error holds the request anyway.
             self._request = self._request if self._reply is None else None
             self._ended = True
@@ -188,7 +188,7 @@ class LiveTurns:
         if running is not None and running.is_running(request):
             return running
         if self._running[owner] >= _MOST_RUNNING:
-            raise LimitReached(f"{_MOST_RUNNING} turns run already")
+            raise LimitReached(f"{_MOST_RUNNING} turns are already running")
         self._running[owner] += 1
         turn = LiveTurn(scope, request)
         task = asyncio.create_task(turn.run(self._chat, self._register), name="tenuto turn")

@@ -156,7 +156,7 @@ def settings_error(error: TenutoError) -> Finding:
 
 def settings_ok(settings: Settings) -> Finding:
     """Settings that fit together, as Settings itself made sure."""
-    return ok("settings", f"sound, preset {settings.preset}")
+    return ok("settings", f"valid, preset {settings.preset}")
 
 
 # The store
@@ -285,11 +285,11 @@ def _journal(file: Path, settings: Settings) -> Finding:
 
 def _check_integrity(file: Path) -> Finding:
     if file.stat().st_size > _CHECKED_WHOLE:
-        return ok("soundness", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
+        return ok("integrity", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
     verdict = _read_pragma(file, "PRAGMA quick_check(1)")
     if verdict != "ok":
-        return fail("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
-    return ok("soundness", "SQLite finds no damage")
+        return fail("integrity", "SQLite finds the file damaged", "stop the server and restore a backup")
+    return ok("integrity", "SQLite finds no damage")
 
 
 def _read_pragma(file: Path, pragma: str) -> str:
@@ -317,7 +317,11 @@ async def talking(app: Tenuto) -> list[Finding]:
     try:
         chat = await app.chat()
         models = {chat.model_of(each).name: chat.model_of(each) for each in chat.assistants if each.missing is None}
-        addresses = model_addresses(sorted(models), main=settings.model, base_url=settings.model_base_url)
+        addresses = {
+            name: model_addresses([name], main=settings.model, base_url=settings.model_base_url)
+            for name in sorted(models)
+            if name != OFFLINE
+        }
     except PackageMissing as missing:
         return [fail("chat", str(missing), missing.install)]
     except InvalidSetting as refused:
@@ -362,29 +366,30 @@ def _check_assistants(chat: Chat) -> Finding:
 
 
 async def _check_models(
-    settings: Settings, models: Mapping[str, ChatModel], addresses: Sequence[str], calls: ModelCallLog
+    settings: Settings, models: Mapping[str, ChatModel], addresses: Mapping[str, Sequence[str]], calls: ModelCallLog
 ) -> list[Finding]:
-    """Whether the models answer a question of one word."""
-    asked = sorted(name for name in models if name != OFFLINE)
-    if not asked:
+    """Whether the models of some chains, at these addresses, answer a question of one word."""
+    if not addresses:
         return [
             ok("model", "offline: needs no key and answers from tools and the conversation; TENUTO_MODEL sets another")
         ]
-    where = ""
-    if settings.model_base_url is not None:
-        key = "with a key" if settings.model_api_key is not None else "without a key"
-        where = f" at {mask_password(settings.model_base_url)}, {key}"
-    for address in addresses:
-        # Sooner than a client, which tries several times and does not name the address.
-        if (why := await why_unreachable(address)) is not None:
-            return [fail("model", f"{' and '.join(asked)}{where}: {why}", _MODEL_ADVICE[FailureReason.UNREACHABLE])]
+    # Sooner than a client, which tries several times and does not name the address.
+    away = {
+        address: why
+        for address in dict.fromkeys(address for each in addresses.values() for address in each)
+        if (why := await why_unreachable(address)) is not None
+    }
+    asked = [name for name, own in addresses.items() if away.keys().isdisjoint(own)]
     limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
     failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in asked))
     found: dict[str, Finding] = {}
+    for address, why in away.items():
+        cut_off = " and ".join(name for name, own in addresses.items() if address in own)
+        found[address] = fail("model", f"{cut_off}: {why}", _MODEL_ADVICE[FailureReason.UNREACHABLE])
     for chain, failure in zip(asked, failures, strict=True):
         for name in model_names(chain):
             if name != OFFLINE:
-                found.setdefault(name, _model_finding(calls.of(name), where, failure, _refused_advice(settings, name)))
+                found.setdefault(name, _model_finding(calls.of(name), settings, failure))
     return list(found.values())
 
 
@@ -401,16 +406,27 @@ async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | Non
     return None
 
 
+def _has_own_address(settings: Settings, name: str) -> bool:
+    return settings.model_base_url is not None and provider_of(name) == provider_of(settings.model)
+
+
 def _refused_advice(settings: Settings, name: str) -> str:
     """What helps where a provider refuses: an address of its own gets its own key alone."""
-    own = settings.model_base_url is not None and provider_of(name) == provider_of(settings.model)
-    if own and settings.model_api_key is None and provider_of(name) in ("", "openai", "openai-chat"):
+    if (
+        _has_own_address(settings, name)
+        and settings.model_api_key is None
+        and provider_of(name) in ("", "openai", "openai-chat")
+    ):
         return _UNSENT_KEY
     return _MODEL_ADVICE[FailureReason.REFUSED]
 
 
-def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None, refused: str) -> Finding:
+def _model_finding(calls: ModelCalls, settings: Settings, failure: TenutoError | None) -> Finding:
     """One model of a chain that answered, or failed as a whole."""
+    where = ""
+    if _has_own_address(settings, calls.name):
+        key = "with a key" if settings.model_api_key is not None else "without a key"
+        where = f" at {mask_password(settings.model_base_url or '')}, {key}"
     last, p50 = calls.status.last_failure, calls.status.p50_ms
     if p50 is not None:
         return ok("model", f"{calls.name}{where} answers in {p50:,.0f} ms")
@@ -422,7 +438,7 @@ def _model_finding(calls: ModelCalls, where: str, failure: TenutoError | None, r
     said = f"; the provider says: {calls.provider_message}" if calls.provider_message else ""
     # Behind one that fails stands another one that answers.
     level = fail if failure is not None else warn
-    advice = refused if reason is FailureReason.REFUSED else _MODEL_ADVICE[reason]
+    advice = _refused_advice(settings, calls.name) if reason is FailureReason.REFUSED else _MODEL_ADVICE[reason]
     return level("model", f"{_REASONS[reason]}: {message}{where}{said}", advice)
 
 

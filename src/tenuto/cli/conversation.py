@@ -71,10 +71,8 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
         ModelFailed: the only model is at an address that takes no connection. Its client would find that out as well,
             but takes seconds to load, tries several times, and does not name the address.
     """
-    if len(model_names(settings.model)) == 1:
-        for address in model_addresses([settings.model], main=settings.model, base_url=settings.model_base_url):
-            if (why := asyncio.run(why_unreachable(address))) is not None:
-                raise ModelFailed(settings.model, f"does not answer: {why}", FailureReason.UNREACHABLE)
+    if len(model_names(settings.model)) == 1 and (away := _find_cut_off(settings, settings.model)) is not None:
+        raise away
     with _without_model_warnings(), open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
@@ -82,6 +80,14 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
             talk.answer_once(words)
         else:
             talk.go_on()
+
+
+def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
+    """The failure of a model, or of a chain, of which an address takes no connection."""
+    for address in model_addresses([model], main=settings.model, base_url=settings.model_base_url):
+        if (why := asyncio.run(why_unreachable(address))) is not None:
+            return ModelFailed(model, f"does not answer: {why}", FailureReason.UNREACHABLE)
+    return None
 
 
 @contextmanager
@@ -180,8 +186,11 @@ class Conversation:
         screen = _AnswerPrinter(self._marks, quiet=self._manner.as_json or not self._manner.streams)
         try:
             reply = self._aside.run(lambda: self._stream_reply(request, screen))
-        except (TenutoError, KeyboardInterrupt):
+        except (TenutoError, KeyboardInterrupt) as error:
             screen.end()
+            if isinstance(error, ModelFailed) and error.reason is FailureReason.UNREACHABLE:
+                # The failure names the model; a person at a terminal wants to know the address, too.
+                raise _find_cut_off(self._app.settings, error.model) or error from None
             raise
         self._last = reply
         if self._manner.as_json:

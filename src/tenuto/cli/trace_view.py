@@ -77,7 +77,7 @@ def outcome(trace: Trace) -> str:
     if trace.stopped:
         return "stopped"
     if trace.error is not None:
-        return trace.error
+        return trace.error if trace.reason is None else f"{trace.error}: {trace.reason}"
     return f"degraded: {', '.join(trace.degraded)}" if trace.degraded else "answered"
 
 

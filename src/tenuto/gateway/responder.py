@@ -124,7 +124,7 @@ class Responder:
 
     async def _explain(self, address: Address, message: IncomingMessage, failed: TenutoError) -> str:
         """What the chat is told instead of an answer."""
-        _log.warning("a message in session %s is not answered: %s", address.session_id, failed.code)
+        _log.warning("a message in session %s was not answered: %s", address.session_id, failed.code)
         words = WORDING[await self._commands.language(address, message)]
         match failed:
             case TooLarge():

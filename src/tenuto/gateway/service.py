@@ -164,7 +164,7 @@ class Gateway:
             try:
                 await self._inbox.forget_old_marks()
             except Exception as failed:
-                _log.warning("marks of old messages stay for now: %s", describe_exception(failed))
+                _log.warning("ids of old messages were not removed yet: %s", describe_exception(failed))
             await asyncio.sleep(_FORGET_EVERY)
 
     def _wake(self, place: QueuePlace) -> None:
@@ -180,7 +180,7 @@ class Gateway:
                 await self._drain(place)
         except Exception as failed:
             # The queue is found again in seconds.
-            _log.error("the work on a chat broke off: %s", describe_exception(failed))
+            _log.error("the work on a chat failed: %s", describe_exception(failed))
         finally:
             del self._workers[place]
             self._news.pop(place, None)
@@ -228,7 +228,7 @@ class Gateway:
             work.cancel()
             (result,) = await asyncio.gather(work, return_exceptions=True)
         if isinstance(result, Exception):
-            _log.warning("a message waits: %s", getattr(result, "code", describe_exception(result)))
+            _log.warning("a message is waiting: %s", getattr(result, "code", describe_exception(result)))
         return not isinstance(result, Exception)
 
     async def _finish(self, place: QueuePlace, queue: Queue, entry: Waiting) -> None:
@@ -276,7 +276,7 @@ class Gateway:
             raise
         except Exception as unexpected:
             # A message that breaks a turn each time would stop its chat for ever.
-            _log.error("a message is not answered: %s", describe_exception(unexpected))
+            _log.error("a message was not answered: %s", describe_exception(unexpected))
             text = await self._responder.explain_failure(said)
         if text is not None:
             await self._send(replace(entry, begun_at=begun_at), message, text, progress.shown)
@@ -294,14 +294,14 @@ class Gateway:
                     await self.channel.reply(message, text, shown)
                 return
             except ReplyRefused as refused:
-                _log.warning("a reply is refused for good: %s", refused.reason)
+                _log.warning("a reply was refused and is dropped: %s", refused.reason)
                 return
             except ChannelUnavailable as down:
                 if self._clock() - entry.received_at > _GIVE_UP_AFTER:
-                    _log.error("a reply could not be sent for a day, and is given up")
+                    _log.error("a reply could not be sent for a day and is dropped")
                     return
                 asked = down.retry_after.total_seconds() if down.retry_after is not None else 0.0
-                _log.warning("a reply waits: %s", down)
+                _log.warning("a reply is waiting: %s", down)
                 await asyncio.sleep(max(wait, asked))
                 wait = min(wait * 2, _LONGEST_WAIT)
             except Exception as unexpected:

@@ -30,7 +30,7 @@ class ChatWording(Value, frozen=True, kw_only=True):
 WORDING: Final = MappingProxyType(
     {
         Language.ENGLISH: ChatWording(
-            reset="The conversation history is cleared; the next message starts from zero.",
+            reset="The conversation history is cleared; the next message starts from scratch.",
             new="A new conversation begins. What was said before stays stored, but is no longer used.",
             help=(
                 "/reset clears the history of this chat\n"

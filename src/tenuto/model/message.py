@@ -212,7 +212,9 @@ def memory_bytes(message: Draft) -> int:
         text = part.get("text")
         plain = len(part) == 2 and type(text) is str  # Nearly every part of every message.
         weight += _OBJECT_BYTES + getsizeof(text) if plain else _json_memory_bytes(part)
-    return weight + _json_memory_bytes(message.metadata) + _json_memory_bytes(message.extra)
+    if message.metadata or message.extra:
+        weight += _json_memory_bytes(message.metadata) + _json_memory_bytes(message.extra)
+    return weight
 
 
 def _json_memory_bytes(value: Json) -> int:

@@ -179,12 +179,14 @@ def replace_matches(
 
 # Encrypted text is recognised without a key by its form: `tnt1.<data key>.<base64url>`.
 SEAL_MARK: Final = "tnt1."
-# State that is never encrypted itself: tenants' wrapped data keys, the list of tenants that have some, and whether a
-# store holds encrypted records.
+# State that is never encrypted as a whole: tenants' wrapped data keys, the list of tenants that have some, whether a
+# store holds encrypted records and how far it was encrypted again, and vaults, whose values are encrypted one by one.
 KEYS_NAMESPACE: Final = "privacy.keys"
 KEYS_ENTRY: Final = "data"
 TENANTS_NAMESPACE: Final = "privacy.tenants"
 ENCRYPTION_NAMESPACE: Final = "encryption"
+RESEALING_ENTRY: Final = "resealing"
+VAULT: Final = "privacy.vault"
 DATA_KEY_LENGTH: Final = 16
 _DOT: Final = len(SEAL_MARK) + DATA_KEY_LENGTH
 # Twelve bytes of nonce and sixteen of tag, in base64, when nothing is inside.

@@ -251,7 +251,7 @@ def _store_findings(
         )
     elif breaker is not None and breaker.state != "closed":
         yield _warning(
-            "circuit_open", "The circuit breaker is not closed.", "Wait: the next answer of the store closes it."
+            "circuit_open", "The circuit breaker is not closed.", "Wait. It closes as soon as the store answers again."
         )
     elif store.ping_ms is not None and store.ping_ms > _SLOW_MS:
         yield _warning("store_slow", "The store answers slowly.", "Check its load and the network in between.")
@@ -266,8 +266,8 @@ def _store_findings(
     if journal is not None and journal.waiting:
         yield _warning(
             "journal_waiting",
-            "Turns wait in the journal.",
-            "Keep the disk of this machine: they are delivered when the store answers.",
+            "Turns are waiting in the journal.",
+            "Keep the disk of this machine. The turns are delivered when the store answers again.",
         )
 
 
@@ -281,7 +281,7 @@ def _work_findings(
     if turns.failed_in_a_row >= _FAILING_TURNS and not model_fails:
         yield _warning("turns_failing", "The last turns failed.", "Look at their traces, which name the error.")
     if jobs.waiting >= _MANY_JOBS:
-        yield _warning("jobs_waiting", "Upkeep is behind.", "Check how fast summarizer_model answers.")
+        yield _warning("jobs_waiting", "Upkeep has fallen behind.", "Check how fast summarizer_model answers.")
     if jobs.failed_in_a_row >= _FAILING:
         yield _warning(
             "jobs_failing", "The last upkeep jobs failed.", "Look for `postponed` in the log; check summarizer_model."

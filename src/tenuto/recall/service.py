@@ -49,7 +49,8 @@ _LOADING_SECONDS: Final = 1.8
 _WARM: Final = b"warm"
 _NO_OWNER: Final = (
     "memories belong to a user: name one by X-User-ID over HTTP, by --user at a terminal, by the scope in Python. "
-    "Without one a conversation stays in its own session, unless memories_without_user is set, for one person alone"
+    "Without one a conversation stays in its own session, "
+    "unless memories_without_user is set, which is for a server that one person uses"
 )
 _REFUSED: Final = "this text may not be remembered under the privacy policy"
 

@@ -30,7 +30,7 @@ _CHAT.content["requestBody"]["required"] = True
 
 
 _JOIN = describe(None, query=StreamQuery, headers=("Last-Event-ID",), content=_STREAM)
-_JOIN.content["responses"]["204"] = {"description": "No turn runs, or its last event was seen."}
+_JOIN.content["responses"]["204"] = {"description": "No turn is running, or its last event was seen."}
 
 
 class StopView(View, frozen=True, kw_only=True):

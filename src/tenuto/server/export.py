@@ -36,7 +36,7 @@ _EXPORT = describe(
 _IMPORT = describe(SessionView, 201, problems=(413,))
 _IMPORT.content["requestBody"] = {
     "required": True,
-    "description": "An export in any of its formats; which one shows by itself.",
+    "description": "An export in any of its formats; the format is detected.",
     "content": {
         "text/markdown": {"schema": {"type": "string"}},
         "application/x-ndjson": {"schema": {"type": "string"}},

@@ -286,7 +286,7 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
         | None
     ) = None
     model: Annotated[str, Meta(description="Only turns that this model answered.")] | None = None
-    outcome: Annotated[TraceOutcome, Meta(description="Only turns that ended so.")] | None = None
+    outcome: Annotated[TraceOutcome, Meta(description="Only turns with this outcome.")] | None = None
     since: Annotated[datetime, Meta(tz=True, description="Only turns that began then or later.")] | None = None
     until: Annotated[datetime, Meta(tz=True, description="Only turns that began before.")] | None = None
     brief: Annotated[bool, Meta(description="Without tools, spans, data and context.")] = False

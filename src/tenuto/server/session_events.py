@@ -183,7 +183,7 @@ class SessionEvents:
             LimitReached: this owner has too many streams open.
         """
         if self._owners[owner_key(scope)] >= _MOST_STREAMS:
-            raise LimitReached(f"{_MOST_STREAMS} streams of events are open already")
+            raise LimitReached(f"{_MOST_STREAMS} streams of events are already open")
         stream = _Stream(self, scope, session)
         self._owners[owner_key(scope)] += 1
         self._streams.add(stream)

@@ -109,8 +109,8 @@ async def _first_step(request: Request) -> str:
     key = "" if is_open else ' -H "Authorization: Bearer $TENUTO_KEY"'
     first = f'curl {base}/v1/chat{key} -d \'{{"message": "Hello!"}}\''
     way_in = (
-        "No API key is needed: requests from this machine are let in, as tenant <code>local</code> unless they name "
-        "another. The first <code>tenuto keys create</code> closes the door."
+        "No API key is needed: requests from this machine are accepted, as tenant <code>local</code> unless they name "
+        "another. The first <code>tenuto keys create</code> ends that."
         if is_open
         else "Requests need an API key or a token."
     )

@@ -214,7 +214,7 @@ class Copier:
         if not self._policy.shrunk and (not self._seen or 2 * self._seen < self._marker.records):
             raise Invalid(
                 f"--delete removes nothing: the source has {self._seen} records and had {self._marker.records}; "
-                "look whether it is the right one, --yes removes them all the same"
+                "check that it is the right one; --yes removes them anyway"
             )
         async for heads in self._target.bulk.iter_heads():
             here = await self._source.bulk.read_heads([head.key for head in heads])

@@ -6,13 +6,14 @@ from typing import Final
 
 from tenuto.compare_and_set import write_if_unchanged
 from tenuto.model import Scope
-from tenuto.model.privacy import ENCRYPTION_NAMESPACE, KEYS_NAMESPACE, TENANTS_NAMESPACE
+from tenuto.model.privacy import ENCRYPTION_NAMESPACE, KEYS_NAMESPACE, TENANTS_NAMESPACE, VAULT
 from tenuto.model.scope import JOURNALS, SYSTEM
 from tenuto.ports import StateStore
+from tenuto.stores.copy_reports import COPIES
 
 _MARK: Final = "in use"
-_UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, ENCRYPTION_NAMESPACE})
-_DIGESTS: Final = frozenset({"api-keys", JOURNALS})
+_UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, ENCRYPTION_NAMESPACE, VAULT})
+_DIGESTS: Final = frozenset({"api-keys", JOURNALS, COPIES})
 
 
 async def has_sealed_records(store: StateStore) -> bool:
@@ -25,6 +26,11 @@ async def mark_sealed(store: StateStore) -> None:
     await write_if_unchanged(store.write_state(SYSTEM, ENCRYPTION_NAMESPACE, _MARK, True, if_version=0))
 
 
+async def unmark_sealed(store: StateStore) -> None:
+    """Remove the mark: the store holds no sealed records any more."""
+    await store.delete_state(SYSTEM, ENCRYPTION_NAMESPACE, _MARK)
+
+
 def is_always_plain(scope: Scope, namespace: str) -> bool:
-    """Whether state is never sealed: the keys themselves, and API keys and journaled sessions, which are digests."""
+    """Whether state is never sealed as a whole: keys, vaults, and digests of API keys, journals and copied records."""
     return namespace in _UNSEALED or (namespace in _DIGESTS and scope.tenant == SYSTEM.tenant)

@@ -42,7 +42,8 @@ class MemorySweep:
         done = SweepProgress(0, 0)
         async for done in self.sweep():  # noqa: B007
             await asyncio.sleep(0)  # An embedded store yields to no other task in between.
-        _log.info("memories of %d users and chats were swept, %d embedded", *done)
+        if done.owners:
+            _log.info("swept the memories of %d users and chats; %d memories embedded", *done)
 
     async def sweep(self) -> AsyncIterator[SweepProgress]:
         """Go through the memories of every user and chat; yields after each of them."""

@@ -239,7 +239,7 @@ async def test_the_page_tells_what_holds_for_the_tenant(chromium: Browser, tmp_p
         await expect(panel.locator('[data-sink="title"]')).to_contain_text("redacted")
         await expect(panel.locator(".types li").filter(has_text="order number")).to_be_visible()
         await expect(panel.locator(".types li").filter(has_text="case file")).to_be_visible()
-        await expect(panel.locator('[data-fact="vault"]')).to_contain_text("sealed")
+        await expect(panel.locator('[data-fact="vault"]')).to_contain_text("encrypted")
         await expect(panel.locator('[data-fact="encryption"]')).to_have_text("off")
 
 
@@ -354,7 +354,7 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await expect(scan).to_contain_text("1 record was redacted.")
         await expect(audit.locator("li[data-act=fixed]")).to_contain_text("open server")
 
-        send = erasure.get_by_role("button", name="Erase for good")
+        send = erasure.get_by_role("button", name="Erase permanently")
         await erasure.get_by_label("User id").fill(user)
         await erasure.get_by_label("Type the id again").fill("ann")
         await expect(send).to_be_disabled()

@@ -179,6 +179,17 @@ async def test_a_deletion_can_be_undone_and_else_happens_also_when_the_page_is_l
         await visit.page.get_by_role("button", name="Undo").click()
         await expect(rows(visit.page)).to_have_count(6)
 
+        # By keyboard, the offer has the focus, and as long as it has it, the time stands still.
+        await visit.page.mouse.move(0, 0)
+        undo = visit.page.get_by_role("button", name="Undo")
+        await visit.page.get_by_role("button", name="Delete “Trip 5”").press("Enter")
+        await expect(undo).to_be_focused()
+        await visit.page.clock.fast_forward(60_000)
+        assert len(await titles(door)) == 6
+        await undo.press("Enter")
+        await expect(rows(visit.page)).to_have_count(6)
+        await expect(undo).to_be_hidden()
+
         await deleted(visit, "Trip 4")
         assert len(await titles(door)) == 6
         async with visit.page.expect_response("**/v1/sessions/s4"):

@@ -155,7 +155,7 @@ async def test_a_plan_is_run_on_the_page_and_what_is_wrong_is_shown_in_it(chromi
 
         await plan.fill('{"steps": [{"id": "read" "agent": "reader"}]}')
         await page.get_by_role("button", name="Run", exact=True).click()
-        await expect(wrong).to_contain_text("This is not JSON")
+        await expect(wrong).to_contain_text("This is not valid JSON")
         assert '"' in await plan.evaluate(chosen)
         for steps, why in {
             '{"id": "read", "agent": "reader"}, {"id": "send", "agent": "lost"}': "agent lost",
@@ -269,11 +269,11 @@ async def test_without_a_user_the_pages_say_that_one_has_to_be_named(chromium: B
         await expect(visit.page.get_by_title("Credentials")).to_have_text("no user")
         await expect(visit.page.get_by_text("Nothing is remembered beyond this session")).to_be_visible()
         await visit.page.get_by_role("link", name="Tasks", exact=True).click()
-        await expect(visit.page.get_by_text("name one to see theirs")).to_be_visible()
+        await expect(visit.page.get_by_text("Name a user to see their tasks")).to_be_visible()
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_hidden()
         await visit.page.get_by_role("navigation").get_by_text("My landlord").click()
         await visit.page.get_by_role("link", name="The task behind this answer").click()
-        await expect(visit.page.get_by_text("name the user of this session")).to_be_visible()
+        await expect(visit.page.get_by_text("Name the user of this session")).to_be_visible()
 
         # The style of a task's page, which stays, is not for others.
         await visit.page.evaluate("trace => { location.hash = `#/traces/${trace}`; }", told["trace_id"])

@@ -257,7 +257,7 @@ async def test_a_chat_behind_a_webhook_is_remembered_until_it_is_reset() -> None
 
     assert session.id.startswith("webhook-")
     assert [body["in_reply_to"] for body in receiver.bodies] == ["m-1", "m-2", "m-3", "m-4"]
-    assert receiver.bodies[2]["text"] == "The conversation history is cleared; the next message starts from zero."
+    assert receiver.bodies[2]["text"] == "The conversation history is cleared; the next message starts from scratch."
     assert "Tom" not in last_prompt(model)
 
 

@@ -158,6 +158,27 @@ def test_the_doctor_asks_the_model_and_names_the_reason(
     assert advice in found["advice"]
 
 
+def test_an_address_that_takes_no_connection_is_blamed_on_its_models_alone(tmp_path: Path) -> None:
+    for name, model in (("cut", "ollama:a"), ("off", "ollama:b, offline"), ("well", "openai:other")):
+        (tmp_path / f"{name}.toml").write_text(f"system.en = 'x'\nmodel = '{model}'")
+    with start_model_server() as provider:
+        provider.answers(words("Ready."))
+        env = {
+            "TENUTO_MODEL": "openai:main",
+            "TENUTO_MODEL_BASE_URL": provider.url,
+            "OLLAMA_BASE_URL": "http://127.0.0.1:1/v1",
+            "TENUTO_ASSISTANTS": str(tmp_path),
+        }
+        result = CliRunner().invoke(program, ["doctor"], env=env)
+
+    lines = [line.split(maxsplit=2) for line in result.stdout.splitlines() if " model  " in line]
+    assert [(status, says.split(" at ")[0]) for status, _, says in lines] == [
+        ("error", "ollama:a and ollama:b, offline: 127.0.0.1:1 cannot be reached (Connection refused)"),
+        ("ok", "openai:main"),
+        ("ok", "openai:other"),
+    ]
+
+
 def test_the_time_of_a_model_is_none_of_the_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """To load a provider's library took the rest of the store's time on a slow machine, and the store was blamed."""
     limits: list[bool] = []

@@ -137,9 +137,7 @@ async def test_a_request_that_is_cancelled_leaves_its_note_and_its_bytes_to_upke
 
 async def test_a_receipt_says_what_the_store_would_not_do(files: Files, office: PrivacyService) -> None:
     await files.append(ANN, "s", batch("hello"))
-    files.outcome = CompactionResult(
-        cleared=False, remaining_reason="a server does not let us renew its files (NOPERM)"
-    )
+    files.outcome = CompactionResult(cleared=False, remaining_reason="a server refuses to rewrite its files (NOPERM)")
 
     receipt = await office.erase(ANN, by="operator")
 

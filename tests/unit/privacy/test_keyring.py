@@ -119,14 +119,14 @@ def test_a_tenant_has_its_own_key_and_still_reaches_the_installations(tmp_path: 
     [
         ("current = [", "is not valid TOML"),
         (f'[keys]\nk = "{TEXT}"\n', "missing required field `current`"),
-        (f'current = "x"\n[keys]\nk = "{TEXT}"\n', "calls 'x' current, but has no such key"),
+        (f'current = "x"\n[keys]\nk = "{TEXT}"\n', "names 'x' as current, but has no such key"),
         (f'current = "k"\n[keys]\nk = "{TEXT[:-8]}"\n', "the key 'k' of the file has 27 bytes"),
         ('current = "k"\n[keys]\nk = "?"\n', "the key 'k' of the file is neither base64 nor hexadecimal"),
         ('current = "k"\n[keys]\nk = 7\n', "is not a key file: Expected `str`"),
         (f'current = "k"\nkesy = 1\n[keys]\nk = "{TEXT}"\n', "unknown field `kesy`"),
         (
             f'current = "k"\n[keys]\nk = "{TEXT}"\n[tenants.acme]\ncurrent = "a"\nkeys = {{}}\n',
-            "[tenants.acme] calls 'a' current",
+            "[tenants.acme] names 'a' as current",
         ),
     ],
 )

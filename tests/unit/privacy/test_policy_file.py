@@ -30,7 +30,7 @@ UNFIT = {
     "also = [1]": 'also: is a list of texts: also = ["...", "..."]',
     'unvaulted = "SECRET"': 'unvaulted: is a list of texts: unvaulted = ["...", "..."]',
     'unvaulted = ["PASSWORD"]': "unvaulted: 'PASSWORD' is neither a type nor a pattern of the policy",
-    'also = ["PERSON"]\n[tenants.acme]\nnever = ["PERSON"]': "tenants.acme: never: PERSON is in also as well",
+    'also = ["PERSON"]\n[tenants.acme]\nnever = ["PERSON"]': "tenants.acme: never: PERSON is listed in also, too",
     'allow = ["*"]': "allow: entry 1 is not a value; only *.example.com may represent several",
     'patterns = ["S-[0-9]{6}"]': "patterns: are sections of their own: [[patterns]]",
     '[tenants.acme.patterns]\nname = "STAFF"': (

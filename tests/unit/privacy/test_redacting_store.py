@@ -23,10 +23,10 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
-from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
+from tenuto.model.privacy import VAULT, CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
-from tenuto.privacy.crypto.vault import VAULT, likeness
+from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection import finder
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.memory import MemoryStore

@@ -85,8 +85,8 @@ async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, cap
     finally:
         valkey.call("ACL", "DELUSER", "guest")
 
-    assert told == CompactionResult(cleared=False, remaining_reason="a server does not let us renew its files (NOPERM)")
-    assert "does not let us renew its files (NOPERM)" in caplog.text
+    assert told == CompactionResult(cleared=False, remaining_reason="a server refuses to rewrite its files (NOPERM)")
+    assert "refuses to rewrite its files (NOPERM)" in caplog.text
 
 
 async def test_a_server_that_does_not_tell_of_its_snapshots_is_not_taken_for_one_without() -> None:

@@ -112,8 +112,8 @@ def test_a_server_that_evicts_is_wrong_once_it_has_a_limit(change: Change, polic
 @pytest.mark.parametrize(
     ("denied", "appendonly", "says", "advises"),
     [
-        ("-config", "yes", "appendfsync cannot be asked (CONFIG is denied)", "see to it"),
-        ("-info", "yes", "INFO is denied", "see to it"),
+        ("-config", "yes", "appendfsync cannot be asked (CONFIG is denied)", "make sure"),
+        ("-info", "yes", "INFO is denied", "make sure"),
         ("-config", "no", "snapshots cannot be asked", "appendonly yes"),
     ],
 )

@@ -104,9 +104,9 @@ class _Handler:
             waiting.result(_ANSWER_SECONDS)
         except Exception as failed:
             waiting.cancel()
-            _log.warning("an event was not taken: %s", describe_exception(failed))
+            _log.warning("an event was not accepted: %s", describe_exception(failed))
             # The SDK logs the text of what is raised.
-            raise RuntimeError("the event was not taken") from None
+            raise RuntimeError("the event was not accepted") from None
 
     async def _take(self, payload: bytes) -> None:
         await self._receive(payload)

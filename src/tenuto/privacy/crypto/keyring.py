@@ -148,7 +148,7 @@ def _read_key_file(path: Path) -> KeyRing:
 
 def _to_master_keys(keys: _KeySection, where: str) -> MasterKeys:
     if keys.current not in keys.keys:
-        raise InvalidSetting(_FILE, f"{where} calls {keys.current!r} current, but has no such key")
+        raise InvalidSetting(_FILE, f"{where} names {keys.current!r} as current, but has no such key")
     ring = {
         name: MasterKey(name=name, secret=_decode_key(text, _FILE, f"the key {name!r} of {where}"))
         for name, text in keys.keys.items()

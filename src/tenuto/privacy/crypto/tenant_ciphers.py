@@ -30,8 +30,10 @@ from tenuto.errors import DataKeysDamaged, DecryptionFailed, MasterKeyMissing
 from tenuto.model import Scope, StateEntry
 from tenuto.model.privacy import (
     DATA_KEY_LENGTH,
+    ENCRYPTION_NAMESPACE,
     KEYS_ENTRY,
     KEYS_NAMESPACE,
+    RESEALING_ENTRY,
     SEAL_MARK,
     TENANTS_NAMESPACE,
     body_of,
@@ -294,6 +296,8 @@ class TenantCiphers:
             return replace(stored, current=name, data={**stored.data, name: key})
 
         made = await self._change_keys(scope, add_key)
+        # A run that seals records again begins anew: it has passed some that the older key sealed.
+        await self._store.delete_state(SYSTEM, ENCRYPTION_NAMESPACE, RESEALING_ENTRY)
         return made.after.current if made.changed else (await self._create_keys(scope)).current
 
     async def destroy(self, scope: Scope) -> bool:

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from tenuto.compare_and_set import retry_on_conflict, update_state
 from tenuto.errors import DecryptionFailed, SessionNotFound
 from tenuto.model import Scope, Session, StateEntry
+from tenuto.model.privacy import VAULT
 from tenuto.model.scope import site_scope
 from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
 
-VAULT: Final = "privacy.vault"
 # Placeholders of one session. Further values are redacted: a record is read and written as a whole.
 _MOST: Final = 2000
 _PAGE: Final = 100

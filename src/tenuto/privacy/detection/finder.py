@@ -231,7 +231,7 @@ def _policy_types(policy: PrivacyPolicy) -> frozenset[PiiType]:
                 )
     both = sorted(set(policy.also) & set(policy.never))
     if both:
-        raise InvalidSetting("never", f"{both[0]} is in also as well")
+        raise InvalidSetting("never", f"{both[0]} is listed in also, too")
     return frozenset((ALWAYS | set(map(PiiType, policy.also))) - set(map(PiiType, policy.never)))
 
 

@@ -105,14 +105,14 @@ class PresidioDetector:
             async for some in response.aiter_bytes():
                 answer += some
                 if len(answer) > _MOST_BYTES:
-                    _raise_unavailable("answered with too much")
+                    _raise_unavailable("answered with more than is read")
             return bytes(answer)
 
     def _parse_answer(self, answer: bytes, length: int) -> list[PiiMatch]:
         entities = _ANSWER.decode(answer)
         # One offset outside the text means that the service counts in other units: no offset can be trusted.
         if not all(0 <= entity.start < entity.end <= length for entity in entities):
-            _raise_unavailable("answered with places outside the text")
+            _raise_unavailable("answered with positions outside the text")
         return [
             PiiMatch(start=one.start, end=one.end, type=kind, rule=f"PRESIDIO_{one.entity_type}", name=kind)
             for one in entities
@@ -136,4 +136,4 @@ def _check_options(url: str, types: Mapping[str, str], least_score: float) -> No
     if not types or any(kind not in PiiType.__members__ for kind in types.values()):
         raise InvalidSetting("types", f"names no type of tenuto; expected some of {', '.join(PiiType)}")
     if not 0 <= least_score <= 1:
-        raise InvalidSetting("least_score", "lies between 0 and 1")
+        raise InvalidSetting("least_score", "must lie between 0 and 1")

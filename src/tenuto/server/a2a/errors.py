@@ -25,7 +25,7 @@ def translating() -> Iterator[None]:
     except TaskNotFound as absent:
         raise TaskNotFoundError from absent
     except VersionConflict as late:
-        raise UnsupportedOperationError(message="another message to the task was faster") from late
+        raise UnsupportedOperationError(message="another message to the task arrived first") from late
     except (Invalid, TooLarge, NotFound) as unfit:
         raise InvalidParamsError(message=f"{unfit.code}: {unfit}") from unfit
     except Conflict as conflict:

@@ -128,7 +128,7 @@ async def create_completion(request: Request) -> Response:
     scope = await asking(request)
     body = await body_of(request, _CompletionBody)
     if body.n not in (None, 1):
-        raise Invalid("n: one completion is made of a request")
+        raise Invalid("n: must be 1, as each request gets one completion")
     session = request.headers.get(SESSION)
     _check_messages(body.messages, calls_elsewhere=session is not None)
     turn, history = await _turn_of(request, scope, body)

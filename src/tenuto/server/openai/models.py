@@ -86,7 +86,7 @@ def _texts_of(given: str | list[Any]) -> list[str]:
     if not texts or len(texts) > _TEXTS:
         raise Invalid(f"input: from 1 to {_TEXTS} texts")
     if not all(isinstance(text, str) and text for text in texts):
-        raise Invalid("input: expected texts that are not empty; lists of tokens are not taken")
+        raise Invalid("input: expected texts that are not empty; lists of tokens are not accepted")
     return texts
 
 

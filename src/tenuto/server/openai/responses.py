@@ -82,7 +82,7 @@ async def get_response(request: Request) -> Response:
     if turn is None:
         assert response is not None
         if response["status"] == "in_progress":
-            raise Unavailable("the response is being made in another process; its stream is there when it has ended")
+            raise Unavailable("another process is making the response; its stream can be read once it has ended")
         return await event_stream(request, replay_response(response, query.starting_after), lambda batch: batch)
     echo = _echo_of(turn, place_of_response(response_id)[0])
     if query.stream:

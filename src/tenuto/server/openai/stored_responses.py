@@ -61,12 +61,12 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
         raise ResponseNotFound
     echo = echo_from({"created_at": int(turn.messages[0].sent_at.timestamp())}, turn.trace, "")
     if gone:
-        return echo.response("failed", error=failure_of("server_error", "the server ended meanwhile"))
+        return echo.response("failed", error=failure_of("server_error", "the server stopped in the meantime"))
     return echo.response("in_progress")
 
 
 def _failure_in(trace: Trace, code: str) -> JsonObject:
-    told = trace.error_message if trace.reason is not None else "no answer was made"
+    told = trace.error_message if trace.reason is not None else "the model gave no answer"
     return failure_of(code, told, trace.reason)
 
 

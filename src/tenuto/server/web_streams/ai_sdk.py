@@ -72,7 +72,7 @@ class UiMessages(View, frozen=True, kw_only=True):
 
 
 _JOIN = describe(None, content=_STREAM)
-_JOIN.content["responses"]["204"] = {"description": "No turn runs."}
+_JOIN.content["responses"]["204"] = {"description": "No turn is running."}
 
 
 @routes.post(

@@ -118,7 +118,7 @@ def iter_json_files(path: Path, wanted: re.Pattern[str]) -> Iterator[IO[bytes]]:
         with _open_archive(file) as archive:
             names = sorted(name for name in archive.namelist() if wanted.search(name))
             if not names:
-                raise Invalid("the archive does not hold the file that is looked for")
+                raise Invalid("the archive does not contain the expected file")
             for name in names:
                 with _open_member(archive, name) as member:
                     yield member

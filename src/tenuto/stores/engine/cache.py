@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tenuto.model import Message
@@ -21,37 +22,31 @@ from tenuto.stores.engine.record import Fetched, Record
 
 _RECORD_BYTES: Final = 2048
 # Weighing a record takes as long as a turn; so many commits add little to it.
-_WEIGH_EVERY: Final = 32
+_WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
 UNCONFIRMED: Final = -1
 
 
-class Trip:
+class Trip(Struct):
     """A call to the store that is under way, and what the feed told of its record meanwhile."""
 
-    __slots__ = ("heard", "key", "losses", "removed")
-
-    def __init__(self, key: bytes, losses: int) -> None:
-        self.key = key
-        self.losses = losses
-        self.heard = 0
-        self.removed = False
+    key: bytes
+    losses: int
+    heard: int = 0
+    removed: bool = False
 
     def confirms(self, revision: int, losses: int) -> bool:
         """Whether its answer is what the store holds, as far as the feed has told."""
         return self.losses == losses != UNCONFIRMED and not self.removed and self.heard <= revision
 
 
-class _Entry:
+class _Entry(Struct):
     """A record, the losses of the feed when it was confirmed, and its size when it was last weighed."""
 
-    __slots__ = ("losses", "record", "size", "weighed_at")
-
-    def __init__(self, record: Record, losses: int, size: int, weighed_at: int) -> None:
-        self.record = record
-        self.losses = losses
-        self.size = size
-        self.weighed_at = weighed_at
+    record: Record
+    losses: int
+    size: int
+    weighed_at: int
 
 
 class RecordCache:

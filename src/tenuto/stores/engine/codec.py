@@ -8,7 +8,7 @@ itself, says up to which number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -39,7 +39,9 @@ _Decoded = TypeVar("_Decoded")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _head: Final = msgspec.msgpack.Decoder(Head)
 _profile: Final = msgspec.msgpack.Decoder(Profile)
-_message: Final = msgspec.msgpack.Decoder(Message)
+_messages: Final = msgspec.msgpack.Decoder(tuple[Message, ...])
+# MessagePack's mark of an array with a length of four bytes.
+_ARRAY: Final = b"\xdd"
 _trace: Final = msgspec.msgpack.Decoder(Trace)
 _writes: Final = msgspec.msgpack.Decoder(tuple[KeyedWrite, ...])
 _producers: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, int], ...])
@@ -78,11 +80,19 @@ class Codec:
     """Encodes and decodes the records of a tenant's site; with a `sealer` everything it writes is sealed.
 
     Plain bodies stay readable when encryption is switched on, and are sealed when they are written again. With
-    `sealing` off it opens sealed bodies and writes plain ones.
+    `sealing` off it opens sealed bodies and writes plain ones. `is_current` tells whether a sealed body has the key
+    that is in use now.
     """
 
-    def __init__(self, sealer: Sealer | None = None, *, sealing: bool = True) -> None:
+    def __init__(
+        self,
+        sealer: Sealer | None = None,
+        *,
+        sealing: bool = True,
+        is_current: Callable[[bytes], bool] = lambda sealed: True,
+    ) -> None:
         self._sealer = sealer
+        self._is_current = is_current
         self._seal = None if sealer is None or not sealing else sealer.seal
 
     @property
@@ -137,8 +147,8 @@ class Codec:
             Undecodable: the record is corrupt.
             DecryptionFailed: it is sealed with a key that is missing.
         """
-        head = self._decode(_head, stored.head, ("head", session_id))
-        profile = self._decode(_profile, stored.profile, ("profile", session_id))
+        head = self.decode_head(stored.head, session_id)
+        profile = self.decode_profile(stored.profile, session_id)
         if profile.id != session_id:
             raise Undecodable("a session of another id")
         expires_at = None if stored.deadline is None else from_micros(stored.deadline)
@@ -163,16 +173,22 @@ class Codec:
             raise TornRecord("messages of another revision")
         return _with_parts(record, messages, pages, held, has_gap=newest > tail)
 
-    def decode_messages(self, entries: Iterable[Entry], profile: Profile) -> tuple[Message, ...]:
-        """Messages of a session, or of the sessions it was forked from."""
-        return tuple([self._decode_message(entry, profile) for entry in entries])
+    def decode_head(self, body: bytes, session_id: str) -> Head:
+        """A head, with a deadline that may have been moved since."""
+        return self._decode(_head, body, ("head", session_id))
 
-    def _decode_message(self, entry: Entry, profile: Profile) -> Message:
-        plain = self.open_message(entry, profile)
-        message = _decode(_message, plain, "message")
-        if message.seq != entry.number:
+    def decode_profile(self, body: bytes, session_id: str) -> Profile:
+        """A profile."""
+        return self._decode(_profile, body, ("profile", session_id))
+
+    def decode_messages(self, entries: Sequence[Entry], profile: Profile) -> tuple[Message, ...]:
+        """Messages of a session, or of the sessions it was forked from."""
+        plain = [entry.body[1:] if entry.body[:1] == FORMAT else self.open_message(entry, profile) for entry in entries]
+        # As one array: that takes half as long as one by one.
+        messages = _decode(_messages, _ARRAY + len(plain).to_bytes(4, "big") + b"".join(plain), "message")
+        if [message.seq for message in messages] != [entry.number for entry in entries]:
             raise Undecodable("a message of another number")
-        return message
+        return messages
 
     def open_message(self, entry: Entry, profile: Profile) -> bytes:
         """The plain body of a message, which may have been sealed in a session that this one was forked from."""
@@ -227,6 +243,11 @@ class Codec:
             DecryptionFailed: it is to be sealed, and there is no key.
         """
         return FORMAT + plain if self._seal is None else SEALED + self._seal(plain, place)
+
+    def writes_alike(self, body: bytes) -> bool:
+        """Whether a stored body is as this codec would write it: plain, or sealed with the key in use."""
+        is_sealed = body[:1] == SEALED
+        return is_sealed is self.sealed and (not is_sealed or self._is_current(body[1:]))
 
     def open(self, body: bytes, place: tuple[str, ...]) -> bytes:
         """The MessagePack of a stored body.

@@ -28,11 +28,13 @@ from tenuto.stores.engine.state import EngineState, record_key
 from tenuto.stores.engine.whole_records import (
     WholeRecord,
     describe,
+    find_again,
     in_batches,
     is_expired,
     is_readable,
     is_same,
     iter_pages,
+    load_each,
     read_whole,
     record_digest,
 )
@@ -141,17 +143,13 @@ class RecordCopier:
     async def _copy(self, batch: Sequence[FoundRecord]) -> None:
         """Copy records, again those that are changed on either side meanwhile."""
         for _ in range(_ATTEMPTS):
-            stored = await self._target.load_all([found.record.key for found in batch])
+            stored = await load_each(self._target, [found.record.key for found in batch])
             changed = await self._write(await self._select(list(zip(batch, stored, strict=True))))
             if not changed:
                 return
-            batch = await self._find_again(changed)
+            found = [await find_again(self._source, one) for one in changed]
+            batch = [one for one in found if one is not None]
         raise Unavailable("record", "is being changed by others all the time")
-
-    async def _find_again(self, batch: Sequence[FoundRecord]) -> list[FoundRecord]:
-        """Records as they are now, without those that were removed."""
-        found = [await self._source.scan(_before(one.record.key), 1) for one in batch]
-        return [now for one, page in zip(batch, found, strict=True) for now in page if now.record.key == one.record.key]
 
     async def _select(self, pairs: Sequence[_Pair]) -> list[_Pair]:
         """The records to write; those that were changed in the target are left and named."""
@@ -233,7 +231,7 @@ class RecordCopier:
                 "look whether it is the right one, --yes removes them all the same"
             )
         async for page in iter_pages(self._target):
-            here = await self._source.load_all([found.record.key for found in page])
+            here = await load_each(self._source, [found.record.key for found in page])
             await self._delete([found for found, record in zip(page, here, strict=True) if record is None])
 
     async def _delete(self, surplus: Sequence[FoundRecord]) -> None:
@@ -259,11 +257,6 @@ class RecordCopier:
 
 def _removal(record: StoredRecord) -> RecordChange:
     return RecordChange(key=record.key, if_revision=record.revision, action=Action.REMOVE)
-
-
-def _before(key: bytes) -> bytes:
-    """The place in the order of keys behind which this key comes first."""
-    return (int.from_bytes(key, "big") - 1).to_bytes(len(key), "big") if any(key) else b""
 
 
 def _key_names(value: Json) -> frozenset[str]:

@@ -211,7 +211,7 @@ class EngineSessions:
                 return await self._fork(scope, source, session_id, request)
             except SourceChanged:
                 continue
-        raise StoreUnavailable(why="is changed by others all the time")
+        raise StoreUnavailable(why="keeps being changed by other writers")
 
     async def _fork(self, scope: Scope, source: Record, session_id: str, request: ForkRequest) -> Session:
         return await self._edit(

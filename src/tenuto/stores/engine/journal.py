@@ -51,6 +51,8 @@ _PROBE_EVERY: Final = 1.0
 _AGREED_WITHIN: Final = 6.0
 _ANY_NUMBER: Final = 2**31
 _MOST_OFFERED: Final = 2000
+_OFFERED_WITHIN: Final = 2.0
+_PAUSE: Final = 0.02
 _OFFERED_AT_ONCE: Final = 32
 _FOLDS_KEPT: Final = 256
 _QUARANTINE_TTL: Final = timedelta(days=30)
@@ -105,7 +107,7 @@ class Journal:
         self._folds: OrderedDict[bytes, _Fold] = OrderedDict()
         self._agreeing: asyncio.Task[bool] | None = None
         self._store_answers = True
-        self._refuted_until = float("-inf")
+        self._refuted_until = self._offers_until = float("-inf")
         self._away_since: datetime | None = None
         self._refused = 0
         self._purge_at = float("-inf")
@@ -238,16 +240,19 @@ class Journal:
 
     async def _hold(self, key: bytes, codec: Codec, *, creating: bool = False) -> _Held:
         """What the folder holds of a session, or else this process; neither may know whether there is more."""
-        shelf = await self._folder.shelf(key)
-        if shelf is not None:
-            return await self._fold(key, shelf, codec)
-        record = self._cache.last_confirmed(key)
-        if record is not None and self._folder.is_current(key, record.revision, record.profile.incarnation):
-            base = encode_base(key, record, codec)
-            return _Held(replace(record, reach=_ANY_NUMBER), base, record.head.last_seq)
-        if creating and self._cache.get(key) is None and not self._folder.is_noted(key):
-            return _Held(None, StoredBase())
-        raise self._refusal()
+        while True:
+            shelf = await self._folder.shelf(key)
+            if shelf is not None:
+                return await self._fold(key, shelf, codec)
+            record = self._cache.last_confirmed(key)
+            if record is not None and self._folder.is_current(key, record.revision, record.profile.incarnation):
+                base = encode_base(key, record, codec)
+                return _Held(replace(record, reach=_ANY_NUMBER), base, record.head.last_seq)
+            if creating and self._cache.get(key) is None and not self._folder.is_noted(key):
+                return _Held(None, StoredBase())
+            if self._folder.are_offers_complete or asyncio.get_running_loop().time() > self._offers_until:
+                raise self._refusal()
+            await asyncio.sleep(_PAUSE)
 
     async def _fold(self, key: bytes, shelf: StoredShelf, codec: Codec) -> _Held:
         """The session with its rows. It forgets none of their messages, which are nowhere else."""
@@ -315,6 +320,8 @@ class Journal:
             await self._answer_vote()
             while loop.time() < until:
                 agreed = await folder.is_agreed()
+                if agreed:
+                    self._on_down()
                 if agreed is not None:
                     return agreed
                 await asyncio.sleep(0.05)
@@ -339,11 +346,16 @@ class Journal:
                 self._away_since = None
                 _log.warning("the store answers again; %d journaled rows wait for it", self._folder.counts.waiting)
             return
-        if self._away_since is None:
-            self._away_since = self._clock()
-            _log.warning("the store does not answer: turns that may be are journaled")
+        self._on_down()
         if self._folder.is_shared:
             await self._offer_all()
+        self._folder.mark_offered()
+
+    def _on_down(self) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock()
+            self._offers_until = asyncio.get_running_loop().time() + _OFFERED_WITHIN
+            _log.warning("the store does not answer: turns that may be are journaled")
 
     async def _offer_all(self) -> None:
         """Leave in the folder what this process knows to be current, the most recently used first."""

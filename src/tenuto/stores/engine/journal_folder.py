@@ -101,6 +101,15 @@ class JournalFolder(Protocol):
         """Whether other processes have joined."""
         ...
 
+    @property
+    def are_offers_complete(self) -> bool:
+        """Whether every other process has left what it knows since the folder went down."""
+        ...
+
+    def mark_offered(self) -> None:
+        """This process has left what it knows."""
+        ...
+
     # Revisions
 
     def note(self, key: bytes, revision: int, incarnation: str) -> None:

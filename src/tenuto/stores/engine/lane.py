@@ -17,6 +17,7 @@ from datetime import datetime
 from random import Random
 from typing import Any, Final, Generic, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tenuto.errors import (
@@ -53,35 +54,30 @@ class SourceChanged(Exception):
     """The session that a fork copies from has changed."""
 
 
-class Call(Generic[Answer]):
+class Call(Struct, Generic[Answer]):
     """One command on a session: its rule, and the future of its answer.
 
     One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from,
     `tail` how many messages the rule is likely to need.
     """
 
-    __slots__ = ("alone", "future", "rule", "source", "tail")
-
-    def __init__(
-        self, rule: Rule[Answer], future: Future[Answer], *, alone: bool, source: tuple[bytes, int] | None, tail: int
-    ) -> None:
-        self.rule = rule
-        self.future = future
-        self.alone = alone
-        self.source = source
-        self.tail = tail
+    rule: Rule[Answer]
+    future: Future[Answer]
+    alone: bool
+    source: tuple[bytes, int] | None
+    tail: int
 
 
-class Attempt:
+class Attempt(Struct):
     """What a batch comes to on one record: the record afterwards, the steps that change it, and each call's end."""
 
-    __slots__ = ("after", "base", "creates", "ends", "refused_access", "steps", "touched")
-
-    def __init__(self, base: Record | None) -> None:
-        self.base = self.after = base
-        self.steps: list[Step[Any]] = []
-        self.ends: list[tuple[Call[Any], Any]] = []
-        self.creates = self.touched = self.refused_access = False
+    base: Record | None
+    after: Record | None
+    steps: list[Step[Any]] = []
+    ends: list[tuple[Call[Any], Any]] = []
+    creates: bool = False
+    touched: bool = False
+    refused_access: bool = False
 
 
 class LaneContext:
@@ -113,7 +109,7 @@ class LaneContext:
         if lane is None:
             lane = self.lanes[key] = Lane(self, key, session_id, codec)
         lane.codec = codec  # The newest keys count: a lane that is always busy must not go on with those it began with.
-        lane.add(Call(rule, future, alone=alone, source=source, tail=tail))
+        lane.add(Call(rule, future, alone, source, tail))
         return future
 
 
@@ -153,8 +149,11 @@ class Lane:
         self._guard(self._attempt, self._context.cache.get(self._key))
 
     def _end_batch(self) -> None:
-        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest."""
-        if self._waiting:
+        """Go on with what has come meanwhile, in a turn of the loop of its own: batches in a row must not nest.
+
+        The callers of one batch tend to come again at once: they run before that turn, and go together once more.
+        """
+        if self._waiting or len(self._batch) > 1:
             get_running_loop().call_soon(self._begin_batch)
         else:
             del self._context.lanes[self._key]
@@ -203,7 +202,7 @@ class Lane:
     def _apply(self, base: Record | None) -> Attempt | None:
         """What the batch comes to; `None` if messages are missing, which are being read now."""
         now = self._context.clock()
-        attempt = Attempt(base)
+        attempt = Attempt(base, base)
         for place, call in enumerate(self._batch):
             try:
                 step = call.rule(attempt.after, now)
@@ -340,7 +339,8 @@ class Lane:
         context.commits += 1
         number = context.commits
         base = attempt.base
-        source = next((call.source for call in self._batch if call.source is not None), None)
+        # A fork shares no commit.
+        source = self._batch[0].source
         attempt.after, change = build_change(
             self._key,
             base,
@@ -393,7 +393,7 @@ class Lane:
     def _count_retry(self) -> None:
         self._retries += 1
         if self._retries > _MOST_RETRIES:
-            raise StoreUnavailable(why="is changed by others all the time")
+            raise StoreUnavailable(why="keeps being changed by other writers")
 
     def _set_aside(self, revision: int) -> None:
         """Keep a record that cannot be decoded apart, and free its id."""

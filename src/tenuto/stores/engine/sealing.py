@@ -31,7 +31,7 @@ class SealedCodecs:
     def __init__(self, ciphers: Ciphers, *, clock: Clock = utc_now, sealing: bool = True) -> None:
         self._ciphers = ciphers
         self._clock = clock
-        self._sealing = sealing
+        self.sealing = sealing
         self._loaded: OrderedDict[tuple[str, str], tuple[Codec, datetime]] = OrderedDict()
 
     def ready(self, scope: Scope) -> Codec | None:
@@ -63,12 +63,13 @@ class SealedCodecs:
         try:
             cipher = await self._ciphers.cipher_for_opening(scope, refresh=refresh)
         except DecryptionFailed as failure:
-            return Codec(_Closed(failure), sealing=self._sealing), self._clock(), True
-        if self._sealing and writing and not cipher.can_seal:
+            return Codec(_Closed(failure), sealing=self.sealing), self._clock(), True
+        if self.sealing and writing and not cipher.can_seal:
             with suppress(DecryptionFailed):  # Sealing with the other cipher says why it cannot.
                 cipher = await self._ciphers.cipher_for_sealing(scope)
-        is_complete = cipher.can_seal or not self._sealing
-        return Codec(_SiteSealer(cipher), sealing=self._sealing), cipher.read_at, is_complete
+        is_complete = cipher.can_seal or not self.sealing
+        codec = Codec(_SiteSealer(cipher), sealing=self.sealing, is_current=cipher.is_current)
+        return codec, cipher.read_at, is_complete
 
 
 class _SiteSealer:

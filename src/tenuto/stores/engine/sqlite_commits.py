@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from tenuto.model.stored import Action, AsideRecords, IndexColumns, Part, RecordChange, Refused
+from tenuto.model.stored import Action, AsideRecords, Drop, IndexColumns, Part, RecordChange, Refused
 from tenuto.stores.engine.sqlite_reads import load_record
 from tenuto.stores.sqlite._heads import Transaction, quick
 
@@ -51,7 +51,7 @@ class CommitSteps:
         return answers
 
     def _commit(self, txn: Transaction, changes: Sequence[RecordChange], puts: list[_Entry]) -> Refused | None:
-        if len(changes) == 1 and self._advance(txn.execute, changes[0], puts):
+        if len(changes) == 1 and self._advance(txn, changes[0], puts):
             txn.changed.append(changes[0].key + changes[0].revision.to_bytes(8, "big"))
             return None
         _put_all(txn, puts)
@@ -72,16 +72,19 @@ class CommitSteps:
             txn.changed.append(change.key + told.to_bytes(8, "big"))
         return None
 
-    def _advance(self, execute: _Execute, change: RecordChange, puts: list[_Entry]) -> bool:
-        """Write a head if it is at the expected revision; false if that takes more, or it is not."""
+    def _advance(self, txn: Transaction, change: RecordChange, puts: list[_Entry]) -> bool:
+        """Write a head and entries if it is at the expected revision; false if that takes more, or it is not."""
         row = self._rows.get(change.key)
-        if row is None or change.profile is not None or change.index is not None or change.drops:
+        if row is None or change.profile is not None or change.index is not None or change.replaces:
             return False
-        if change.action is not Action.WRITE or change.copies is not None or change.replaces:
+        if change.action is not Action.WRITE or change.copies is not None:
             return False
-        if not _write_head(execute, row, change):
+        if not _write_head(txn.execute, row, change):
             del self._rows[change.key]
             return False
+        if change.drops:
+            _put_all(txn, puts)
+            _drop_all(txn.execute, row, change.drops)
         puts += [(row, entry.part.value, entry.number, quick(entry.body)) for entry in change.puts]
         return True
 
@@ -96,12 +99,7 @@ class CommitSteps:
         row = self._rows[change.key] = _write_columns(execute, row, change)
         if change.replaces:
             execute("DELETE FROM entry WHERE record = ?", (row,))
-        for drop in change.drops:
-            kept = "".join(f" AND number != {int(number)}" for number in drop.keep)
-            execute(
-                f"DELETE FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ?{kept}",  # noqa: S608
-                (row, drop.part, drop.first, drop.last),
-            )
+        _drop_all(execute, row, change.drops)
         if change.copies is not None:
             source = _find(execute, change.copies.source)[0]
             execute(
@@ -137,6 +135,15 @@ def _put_all(txn: Transaction, puts: list[_Entry]) -> None:
     if puts:
         txn.executemany(_PUT, puts)
         puts.clear()
+
+
+def _drop_all(execute: _Execute, row: int, drops: Sequence[Drop]) -> None:
+    for drop in drops:
+        kept = "".join(f" AND number != {int(number)}" for number in drop.keep)
+        execute(
+            f"DELETE FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ?{kept}",  # noqa: S608
+            (row, drop.part, drop.first, drop.last),
+        )
 
 
 def _find(execute: _Execute, key: bytes) -> tuple[int, int]:

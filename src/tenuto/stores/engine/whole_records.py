@@ -83,6 +83,20 @@ async def iter_pages(records: RecordStore, size: int = 200) -> AsyncIterator[tup
         yield tuple([found for found in page if found.index.drawer not in _OF_THE_STORE])
 
 
+async def load_each(records: RecordStore, keys: Sequence[bytes]) -> list[StoredRecord | None]:
+    """Records without messages, each at a moment of its own: they may lie on several servers."""
+    loading = [records.load(key, 0) for key in keys]
+    return [await one for one in loading]
+
+
+async def find_again(records: RecordStore, found: FoundRecord) -> FoundRecord | None:
+    """A record as it is now; `None` if it was removed."""
+    key = found.record.key
+    before = (int.from_bytes(key, "big") - 1).to_bytes(len(key), "big") if any(key) else b""
+    page = await records.scan(before, 1)
+    return page[0] if page and page[0].record.key == key else None
+
+
 async def read_whole(
     records: RecordStore, found: Sequence[FoundRecord | None]
 ) -> list[WholeRecord | Undecodable | None]:

@@ -122,7 +122,7 @@ class Journal:
         self._shaky_until = self._ticks() + self._every
         if self._away_since is None:
             self._away_since = self._clock()
-            self._log_status("the store does not answer: turns that may be are journaled")
+            self._log_status("the store does not answer: turns go to the journal where they may")
 
     def _observe_answer(self) -> None:
         """The store answered.
@@ -131,7 +131,7 @@ class Journal:
         """
         if self._away_since is not None and self._ticks() >= self._shaky_until:
             self._away_since = None
-            self._log_status(f"the store answers again; {self._outbox.counts.waiting} journaled turns wait for it")
+            self._log_status(f"the store answers again: delivering {self._outbox.counts.waiting} journaled turns")
             if self._outbox.sessions:
                 self._wake.set()
 
@@ -323,9 +323,9 @@ class Journal:
             except (SessionBusy, SessionElsewhere):
                 return  # The turn that holds it ends by itself, and the other process goes on.
             except TenutoError as failed:
-                _log.warning("journaled turns of a session wait on: %s", failed.code)
+                _log.warning("journaled turns of a session are kept for later: %s", failed.code)
             except Exception as failed:
-                _log.warning("journaled turns of a session wait on: %s", type(failed).__name__)
+                _log.warning("journaled turns of a session are kept for later: %s", type(failed).__name__)
 
     async def _replay_pending(self, key: bytes) -> bool:
         """Replay a session's turns, unless it backs off; returns whether none waits any more.

@@ -103,11 +103,17 @@ class Link:
         Raises:
             Unavailable: see `_errors`; only after `InDoubt` it may have been carried out.
         """
-        connection = await self._acquire()
-        sound = False
+        connection = await self.acquire()
+        rows = await self.fetch_on(connection, statement, *args)
+        self.release(connection, sound=True)
+        return rows
+
+    async def fetch_on(self, connection: Connection, statement: str, *args: object) -> Sequence[Row]:
+        """Run one statement on a connection of `acquire`, which is released if that fails. Raises as `fetch`."""
+        sound = has_answer = False
         try:
             rows: Sequence[Row] = await connection.fetch(statement, *args)
-            sound = True
+            has_answer = True
             return rows
         except asyncpg.InterfaceError as exc:
             # Raised before sending: a closed connection, or an argument that asyncpg cannot encode.
@@ -117,7 +123,8 @@ class Link:
             sound = isinstance(exc, asyncpg.PostgresError) and not isinstance(exc, asyncpg.ReadOnlySQLTransactionError)
             raise fault(exc, sent=True) from telling(exc)
         finally:
-            self._release(connection, sound=sound)
+            if not has_answer:
+                self.release(connection, sound=sound)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -126,7 +133,7 @@ class Link:
         Raises:
             Unavailable: as in `fetch`.
         """
-        connection = await self._acquire()
+        connection = await self.acquire()
         sound = False
         try:
             async with connection.transaction():
@@ -135,7 +142,7 @@ class Link:
         except DRIVER_ERRORS as exc:
             raise fault(exc, sent=True) from telling(exc)
         finally:
-            self._release(connection, sound=sound)
+            self.release(connection, sound=sound)
 
     async def work(self, statement: str) -> bool:
         """Run a long statement on a connection of its own, outside any transaction.
@@ -172,7 +179,8 @@ class Link:
             rows = await self.fetch(statement, *args)
         return rows[0]
 
-    async def _acquire(self) -> Connection:
+    async def acquire(self) -> Connection:
+        """A connection for statements in a row; to be given back by `release`. Raises `Unavailable`."""
         if self._closed:
             raise Unavailable(STORE, "is closed")
         until = asyncio.get_running_loop().time() + self._connect_timeout
@@ -199,7 +207,8 @@ class Link:
                 raise fault(exc, sent=False) from exc
             raise
 
-    def _release(self, connection: Connection, *, sound: bool) -> None:
+    def release(self, connection: Connection, *, sound: bool) -> None:
+        """Give a connection back; one that is not `sound` is closed."""
         self._slots.release()
         if sound and not connection.is_closed() and not self._closed:
             self._idle.append((connection, unread(connection)))

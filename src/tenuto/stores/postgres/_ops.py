@@ -178,7 +178,7 @@ def changes_doc(changes: Changes) -> str:
 def check_bounds(number: int, what: str) -> int:
     """Return a number that fits a column."""
     if not -MAX_NUMBER <= number <= MAX_NUMBER:
-        raise Invalid(f"{what} is absurdly large")
+        raise Invalid(f"{what} is far too large")
     return number
 
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 # Sessions erased in one transaction, which must end well within a call's timeout.
 _ERASED_AT_ONCE = 50
-_VACUUMED = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
+_VACUUMED = "removed rows stay in the tables' files until their space is used again: VACUUM FULL clears them"
 _UNVACUUMED = "tables of another role were passed over: their owner has to vacuum them"
 
 

@@ -95,10 +95,10 @@ async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
     row = await link.row("SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS waits")
     says = f"fsync {row['fsync']}, synchronous_commit {row['waits']}"
     if row["fsync"] != "on":
-        return (_finding(says, "a power cut may ruin the whole database; set fsync on"),)
+        return (_finding(says, "a power failure may corrupt the whole database; set fsync on"),)
     if row["waits"] == "off":
         return (
-            _finding(says, "a crash of the server may take the last turns; set synchronous_commit on to keep them"),
+            _finding(says, "a crash of the server may lose the last turns; set synchronous_commit on to keep them"),
         )
     return (_finding(f"{says}: every acknowledged turn is on disk"),)
 

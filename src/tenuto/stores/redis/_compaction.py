@@ -42,7 +42,7 @@ async def compact(link: Link) -> CompactionResult:
             await _compact_server(link, server)
         except (_NotRewritten, ResponseError) as undone:
             denied = (
-                f"does not let us renew its files ({undone.code})" if isinstance(undone, ResponseError) else str(undone)
+                f"refuses to rewrite its files ({undone.code})" if isinstance(undone, ResponseError) else str(undone)
             )
             log.warning("%s %s: deleted data stays there", server, denied)
             left[f"a server {denied}"] = None

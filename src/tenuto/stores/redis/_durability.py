@@ -17,10 +17,13 @@ _ASKED: Final = ("appendfsync", "save", "min-replicas-to-write")
 _FSYNCS: Final = {
     "always": ("each write has reached the disk before it is acknowledged", None),
     "everysec": (
-        "the disk follows within a second",
-        "a power cut may take the last second; set appendfsync always to keep it, which makes every write wait",
+        "the disk has each write within a second",
+        "a power failure may lose the last second; set appendfsync always to keep it, which makes every write wait",
     ),
-    "no": ("the system decides when the disk follows", "a power cut may take the last half minute; set everysec"),
+    "no": (
+        "the operating system decides when writes reach the disk",
+        "a power failure may lose the last half minute; set everysec",
+    ),
 }
 
 
@@ -66,8 +69,8 @@ async def _server_findings(link: Link, server: Endpoint) -> list[DurabilityFindi
         return [
             DurabilityFinding(
                 name="durability",
-                message="the server does not let us ask how it keeps data (INFO is denied)",
-                advice="see to it that it has appendonly yes and maxmemory-policy noeviction",
+                message="cannot be checked: INFO is denied",
+                advice="make sure that the server has appendonly yes and maxmemory-policy noeviction",
             )
         ]
     settings = {name: await read_setting(link, server, name) for name in _ASKED}
@@ -108,9 +111,9 @@ def _persistence(facts: Mapping[str, str], settings: Mapping[str, str | None]) -
         return DurabilityFinding(
             name="durability",
             message="appendonly yes; appendfsync cannot be asked (CONFIG is denied)",
-            advice="see to it that appendfsync is everysec or always",
+            advice="make sure that appendfsync is everysec or always",
         )
-    means, advice = _FSYNCS.get(policy, ("which we do not know", None))
+    means, advice = _FSYNCS.get(policy, ("which tenuto does not know", None))
     return DurabilityFinding(name="durability", message=f"appendonly yes, appendfsync {policy}: {means}", advice=advice)
 
 
@@ -120,7 +123,7 @@ def _snapshot_finding(snapshots: str | None) -> DurabilityFinding:
     elif snapshots is None:
         says, lost = "appendonly no; snapshots cannot be asked (CONFIG is denied)", "much may be lost when it stops"
     else:
-        says, lost = "appendonly no, snapshots only", "what came after the last one is lost when the server dies"
+        says, lost = "appendonly no, snapshots only", "writes after the last one are lost when the server dies"
     return DurabilityFinding(name="durability", message=says, advice=f"{lost}; set appendonly yes")
 
 
@@ -134,7 +137,7 @@ def _eviction_finding(facts: Mapping[str, str]) -> DurabilityFinding:
         )
     return DurabilityFinding(
         name="eviction",
-        message=f"maxmemory-policy {policy}: when memory is full, parts of sessions vanish",
+        message=f"maxmemory-policy {policy}: when memory is full, parts of sessions are deleted",
         advice="set maxmemory-policy noeviction",
         loses_acknowledged=True,
     )
@@ -146,7 +149,7 @@ def _replication_finding(replicas: str, needed: str | None) -> DurabilityFinding
         return DurabilityFinding(
             name="replication",
             message=f"{says}; min-replicas-to-write cannot be asked (CONFIG is denied)",
-            advice="see to it that it is 1 or more: a primary cut off from its replicas takes writes that are lost",
+            advice="make sure that it is 1 or more: a primary cut off from its replicas takes writes that are lost",
         )
     if needed == "0":
         return DurabilityFinding(

@@ -53,7 +53,7 @@ class SessionListing:
                 # Only a new session can be the first of its site.
                 await self.repair(key, session, expiry=needs_expiry_index(numbers), space=session.version == 1)
             except Unavailable:
-                log.warning("a shelf could not be reached; its repair is left to the next sweep")
+                log.warning("an index could not be reached; the next sweep repairs it")
 
     async def repair(self, key: bytes, session: Session, *, expiry: bool, space: bool) -> None:
         """Add a session to its listings, and its site to the index.

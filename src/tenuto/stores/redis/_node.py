@@ -97,7 +97,7 @@ class Node:
             async with asyncio.timeout_at(deadline):
                 await connection.wait_writable()
         except TimeoutError as exc:
-            raise CallTimeout(f"{self.endpoint} takes no more calls") from exc
+            raise CallTimeout(f"{self.endpoint} accepts no more calls") from exc
         return connection
 
     async def ask(self, packed: bytes, deadline: float) -> Reply:

@@ -45,7 +45,7 @@ class SingleFlight(Generic[T]):
             me = asyncio.current_task()
             if run.cancelled() and me is not None and not me.cancelling():
                 # The run was cancelled, not its caller.
-                raise Unsent("the connection was closed before it stood") from None
+                raise Unsent("the connection was closed before it was set up") from None
             raise
 
     def close(self) -> None:

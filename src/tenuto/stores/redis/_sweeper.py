@@ -157,7 +157,7 @@ class Sweeper:
         except CallFailed as exc:
             raise failure(exc) from exc
         except Unavailable:
-            log.warning("the repair of shelves was interrupted; the next sweep goes on with it")
+            log.warning("the repair of indexes was interrupted; the next sweep continues it")
 
     async def _repair_node(self, endpoint: Endpoint) -> None:
         cursor = self._cursors.get(endpoint, b"0")

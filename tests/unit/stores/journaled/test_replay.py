@@ -385,7 +385,7 @@ async def test_whatever_one_session_meets_the_others_are_brought(
     assert not await away.replay()
 
     assert await away.log(ANN, "t") == ["two", "2"]
-    assert "wait on: ZeroDivisionError" in caplog.text
+    assert "kept for later: ZeroDivisionError" in caplog.text
 
 
 async def test_a_store_that_comes_and_goes_is_logged_sparsely(here: Process, caplog: pytest.LogCaptureFixture) -> None:

@@ -59,7 +59,7 @@ export const en = {
   "me.key": "API key or token",
   "me.user": "User (optional)",
 
-  "owner.choose": "Show another user's",
+  "owner.choose": "Show the data of another user",
   "owner.all": "all users",
   "owner.none": "no user named",
 
@@ -83,12 +83,12 @@ export const en = {
   "model.offline": "offline model",
   "model.offline.why": "No language model is configured, so answers come from the assistant's tools and this session.",
 
-  outage:  "The store is unavailable at the moment. Each answer says whether it is stored; lists and older messages return when the store does.",
+  outage: "The store is unavailable at the moment. Each answer says whether it is stored. Lists and older messages come back when the store is available again.",
 
   "talk.expires": "expires {when}",
-  "talk.expires.why": "This session is deleted on {at} unless someone writes in it.",
+  "talk.expires.why": "This session will be deleted on {at} unless a new message arrives before then.",
   "talk.forked": "forked from {title}",
-  "talk.forked.gone": "a session that is gone",
+  "talk.forked.gone": "a session that no longer exists",
 
   "talk.log": "Conversation",
   "talk.earlier": "Show earlier messages",
@@ -176,7 +176,7 @@ export const en = {
   "insight.tools": "Tools",
   "insight.arguments": "Arguments",
   "insight.output": "Output",
-  "insight.exception": "What it raised",
+  "insight.exception": "Exception",
   "insight.steps": "Duration of each step",
   "insight.facts": "Model and cost",
   "insight.model": "Model",
@@ -191,7 +191,7 @@ export const en = {
   "insight.redacted": "redacted here, the model saw the values",
   "insight.changed": "changed since",
   "insight.gone": "no longer stored",
-  "insight.unchecked": "stored now; this server cannot tell whether the model saw it like this",
+  "insight.unchecked": "as stored now; this server cannot tell whether the model saw the same text",
   "insight.withheld": "visible to admins only",
 
   "mark.EMAIL": "e-mail",
@@ -302,9 +302,9 @@ export const en = {
   // Why a model did not answer, and what is not installed.
   "reason.unreachable": "The model’s provider cannot be reached, or the connection broke off.",
   "reason.refused": "The model’s provider refused the request.",
-  "reason.limit": "The model’s provider takes no more requests for now: its rate limit or quota is reached.",
+  "reason.limit": "The model’s provider accepts no more requests for now: its rate limit or quota is reached.",
   "reason.too_slow": "The model took too long.",
-  "reason.content_filter": "The model’s provider declined to answer: its content filter stepped in.",
+  "reason.content_filter": "The content filter of the model’s provider blocked the answer.",
   "reason.other": "The model gave no usable answer.",
   "failure.unreachable": "unreachable",
   "failure.refused": "refused",
@@ -315,8 +315,8 @@ export const en = {
   "reason.stored": "Your message is stored.",
   "reason.told": "The server says:",
   "problem.model_key_refused": "The model’s provider refused the key or its permissions.",
-  "problem.model_not_found": "The model’s provider knows no model of this name.",
-  "problem.prompt_too_long": "The prompt is longer than the model takes.",
+  "problem.model_not_found": "The model’s provider has no model with this name.",
+  "problem.prompt_too_long": "The prompt is longer than the model accepts.",
   "problem.extra_missing": "This assistant needs a package that is not installed on the server.",
   "missing.label": "not installed",
   "missing.why": "Install what it needs on the server, then restart it:",

@@ -4,7 +4,7 @@ export const en = {
   "memories.lead": "What is remembered about a user beyond one session.",
   "memories.search": "Search memories",
   "memories.found": "Found",
-  "memories.why": "“Words” counts what your search and the memory share; “meaning” finds the same said differently. The score is the sum; near-repeats of a hit come later.",
+  "memories.why": "“Words” scores the words that your search and the memory share, “meaning” what is similar in other words. The score is their sum. Memories that nearly repeat a result come later.",
   "memories.nothing": "No memories match.",
   "memories.degraded": "Found by words only: the embedder did not answer.",
   "memories.preferences": "Preferences",
@@ -39,16 +39,16 @@ export const en = {
   "memories.edited": "Changed.",
   "memories.forget": "Forget “{text}”",
   "memories.forget.title": "Forget this?",
-  "memories.forget.text": "“{text}” will be gone for good.",
+  "memories.forget.text": "“{text}” will be deleted permanently.",
   "memories.forget.yes": "Forget",
   "memories.forgotten": "Forgotten.",
 };
 
 export const zh = {
-  "memories.lead": "在单个会话之外记住的用户信息。",
+  "memories.lead": "跨会话记住的用户信息。",
   "memories.search": "搜索记忆",
   "memories.found": "搜索结果",
-  "memories.why": "“词语”表示与搜索共有的词语，“语义”表示意思相近、说法不同。得分为各部分之和；与前面结果重复的内容排在后面。",
+  "memories.why": "“词语”按与搜索共有的词语计分，“语义”按意思相近、说法不同的内容计分，总分为两者之和。与前面结果几乎重复的记忆排在后面。",
   "memories.nothing": "没有匹配的记忆。",
   "memories.degraded": "仅按词语查找：嵌入模型未响应。",
   "memories.preferences": "偏好",

@@ -31,7 +31,7 @@ export const en = {
   "sessions.export.jsonl": "JSON Lines",
   "sessions.export.jsonl.why": "one line per message, can be imported again",
   "sessions.export.markdown": "Markdown",
-  "sessions.export.markdown.why": "to read; can be imported again",
+  "sessions.export.markdown.why": "for reading; can be imported again",
   "sessions.first": "No sessions yet",
   "sessions.first.chat": "A session begins with its first message. Write one in the chat.",
   "sessions.first.http": "Or send one to this server:",
@@ -69,6 +69,6 @@ export const zh = {
   "sessions.export.markdown": "Markdown",
   "sessions.export.markdown.why": "便于阅读，也可重新导入",
   "sessions.first": "还没有会话",
-  "sessions.first.chat": "第一条消息会开始一个会话：在对话中写一条。",
+  "sessions.first.chat": "发送第一条消息就会开始一个会话，请到“对话”页写一条。",
   "sessions.first.http": "或向此服务器发送一条：",
 };

@@ -24,7 +24,7 @@ export const en = {
   "usage.sessions": "Sessions",
   "usage.users": "Users",
   "usage.over_time": "By day",
-  "usage.topics.none": "None yet. A word in titles becomes a topic once three users have brought it up.",
+  "usage.topics.none": "None yet. A word becomes a topic once it appears in session titles of three users.",
   "usage.read": "{number} session was read. | {number} sessions were read.",
   "usage.read.some": "The newest {number} sessions were read; the period has more.",
 };
@@ -53,7 +53,7 @@ export const zh = {
   "usage.sessions": "会话",
   "usage.users": "用户",
   "usage.over_time": "按日期",
-  "usage.topics.none": "暂无主题。标题中的词语由三位用户提到后才会成为主题。",
+  "usage.topics.none": "暂无主题。某个词语在三位用户的会话标题中出现后，就会成为主题。",
   "usage.read": "读取了 {number} 个会话。",
   "usage.read.some": "读取了最新的 {number} 个会话；这段时间还有更多。",
 };

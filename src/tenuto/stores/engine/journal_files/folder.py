@@ -44,7 +44,7 @@ class DiskFolder:
         self._asked = shared.epoch
         self._tasks = set[asyncio.Task[None]]()
         self._seen_changes = -1
-        self._is_shared = False
+        self._others: tuple[int, ...] = ()
         self.counts = JournalCounts()
 
     @classmethod
@@ -81,7 +81,14 @@ class DiskFolder:
 
     @property
     def is_shared(self) -> bool:
-        return self._is_shared
+        return bool(self._others)
+
+    @property
+    def are_offers_complete(self) -> bool:
+        return all(self._shared.has_offered(member) for member in self._others)
+
+    def mark_offered(self) -> None:
+        self._shared.mark_offered(self._member)
 
     @property
     def may_have_rows(self) -> bool:
@@ -90,12 +97,12 @@ class DiskFolder:
     async def _refresh(self) -> None:
         """Count the rows, and the processes."""
 
-        def count(db: sqlite3.Connection) -> tuple[int, JournalCounts, bool]:
+        def count(db: sqlite3.Connection) -> tuple[int, JournalCounts, tuple[int, ...]]:
             # Read first: what changes meanwhile is seen as a change again.
             changes = self._shared.changes()
-            return changes, files.count_rows(db), bool(living_members(self._path, but=self._member))
+            return changes, files.count_rows(db), tuple(living_members(self._path, but=self._member))
 
-        self._seen_changes, self.counts, self._is_shared = await self._thread.run(count)
+        self._seen_changes, self.counts, self._others = await self._thread.run(count)
 
     # Revisions
 
@@ -200,7 +207,7 @@ class DiskFolder:
             return None
         # Those of an earlier outage, should they have been left.
         files.drop_offers(db)
-        shared.is_down = True
+        shared.go_down()
         return True
 
     async def reopen(self) -> None:
@@ -210,26 +217,23 @@ class DiskFolder:
             if is_locked(failure):
                 raise  # A process may be about to add a row.
             # Nothing can be written here, and calls need not fail for that while the store answers.
-            self._go_up()
+            self._shared.go_up()
             raise
         await self._refresh()
 
     def _reopen(self, db: sqlite3.Connection) -> None:
-        self._go_up()
+        self._shared.go_up()
         files.drop_offers(db)
-
-    def _go_up(self) -> None:
-        self._shared.is_down = False
-        self._shared.clear_votes()
 
     # What the others do
 
     async def watch(self, on_asked: Callback, on_change: Callback) -> None:
-        was_down, joins = False, self._shared.joins
+        was_down, known_joins, shared = False, -1, self._shared
         while True:
-            shared = self._shared
+            # Read first: what changes meanwhile is seen as a change again.
+            is_down, joins = shared.is_down, shared.joins
             try:
-                if shared.changes() != self._seen_changes or shared.joins != joins:
+                if shared.changes() != self._seen_changes or joins != known_joins:
                     await self._refresh()
                 await self._unlock_late()
             except Unavailable as failure:
@@ -237,9 +241,9 @@ class DiskFolder:
             if shared.epoch != self._asked:
                 self._asked = shared.epoch
                 self._spawn(on_asked)
-            if shared.is_down != was_down or (shared.is_down and shared.joins != joins):
+            if is_down != was_down or (is_down and joins != known_joins):
                 self._spawn(on_change)
-            was_down, joins = shared.is_down, shared.joins
+            was_down, known_joins = is_down, joins
             await asyncio.sleep(_POLL)
 
     async def _unlock_late(self) -> None:

@@ -19,9 +19,9 @@ from tenuto.errors import Unavailable
 MOST_MEMBERS: Final = 64
 _MAGIC: Final = b"tenuto\x00\x01"
 # Places of 8 bytes.
-_DOWN, _EPOCH, _JOINS = 1, 2, 3
+_DOWN, _EPOCH, _JOINS, _OUTAGES = 1, 2, 3, 4
 _MEMBERS: Final = 8
-_VOTE, _CHANGES, _MEMBER_SIZE = 0, 1, 2
+_VOTE, _CHANGES, _OFFERED, _MEMBER_SIZE = 0, 1, 2, 4
 _TABLE: Final = 4096
 _ENTRY: Final = struct.Struct("=16sQI")
 _ENTRY_BYTES: Final = 32
@@ -75,9 +75,16 @@ class SharedMemory:
         """Whether the store is taken for away."""
         return bool(self._numbers[_DOWN])
 
-    @is_down.setter
-    def is_down(self, value: bool) -> None:
-        self._numbers[_DOWN] = value
+    def go_down(self) -> None:
+        """The store is away from now on."""
+        self._numbers[_OUTAGES] += 1
+        self._numbers[_DOWN] = 1
+
+    def go_up(self) -> None:
+        """The store is back; all votes are forgotten."""
+        self._numbers[_DOWN] = 0
+        for member in range(MOST_MEMBERS):
+            self._numbers[self._place(member, _VOTE)] = 0
 
     @property
     def epoch(self) -> int:
@@ -93,6 +100,15 @@ class SharedMemory:
         """A process begins as this member."""
         self._numbers[_JOINS] += 1
         self._numbers[self._place(member, _VOTE)] = 0
+        self.mark_offered(member)
+
+    def mark_offered(self, member: int) -> None:
+        """A member has left what it knows in this outage."""
+        self._numbers[self._place(member, _OFFERED)] = self._numbers[_OUTAGES]
+
+    def has_offered(self, member: int) -> bool:
+        """Whether a member has left what it knows in this outage."""
+        return self._numbers[self._place(member, _OFFERED)] == self._numbers[_OUTAGES]
 
     def ask(self) -> int:
         """Begin a new vote."""
@@ -107,11 +123,6 @@ class SharedMemory:
         """A member's vote of this epoch."""
         epoch, vote = divmod(self._numbers[self._place(member, _VOTE)], 4)
         return vote == 1 if epoch == self.epoch and vote else None
-
-    def clear_votes(self) -> None:
-        """Forget all votes."""
-        for member in range(MOST_MEMBERS):
-            self._numbers[self._place(member, _VOTE)] = 0
 
     def count_change(self, member: int) -> None:
         """A member has changed the database."""

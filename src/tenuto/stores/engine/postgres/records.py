@@ -46,6 +46,7 @@ from tenuto.stores.engine.postgres.rows import (
     to_literal,
     to_standing,
 )
+from tenuto.stores.engine.postgres.turns import Turns
 from tenuto.stores.postgres._client import Connection, Link, Row
 from tenuto.stores.postgres._database import wait_for_caches
 from tenuto.stores.postgres._feed import PostgresFeed
@@ -90,6 +91,7 @@ class PostgresRecords:
         self.link = link
         self.feed = PostgresRecordFeed(link)
         opened = partial(Batches, width=batches, patience=link.patience)
+        self._turns = Turns(link)
         self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads)
         self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes)
         # A listener that hangs delays these, and no others.
@@ -140,6 +142,8 @@ class PostgresRecords:
 
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
         if len(changes) == 1 and is_plain(changes[0]):
+            if self._turns.are_due(changes[0].key):
+                return self._turns.commit(changes[0])
             return self._heads.add(changes[0])
         return (self._strict if any(map(is_strict, changes)) else self._changes).add(changes)
 
@@ -158,6 +162,7 @@ class PostgresRecords:
         answers: list[Refused | None] = [None] * len(changes)
         for row in rows:
             answers[order[row["nth"] - 1]] = Refused(standing=(to_standing(row).record,))
+            self._turns.mark(row["key"])
         return answers
 
     async def _send_changes(self, commits: Sequence[Sequence[RecordChange]]) -> list[Refused | None]:
@@ -243,6 +248,7 @@ class PostgresRecords:
     async def close(self) -> None:
         for batches in (self._heads, self._changes, self._strict, self._loads, self._touches):
             await batches.close()
+        await self._turns.close()
         await self.link.close()
 
 

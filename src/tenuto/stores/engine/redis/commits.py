@@ -58,7 +58,7 @@ class CommitBatches:
             return
         by_slot = dict[int, list[_Commit]]()
         for commit in waiting:
-            by_slot.setdefault(key_slot(self._keys.record(commit.changes[0].key)[0]), []).append(commit)
+            by_slot.setdefault(key_slot(self._keys.record(commit.changes[0].key)), []).append(commit)
         for commits in by_slot.values():
             self._send(commits)
 
@@ -88,11 +88,11 @@ class CommitBatches:
         words += (records, 0)
         copied = None
         for change in changes:
-            names += keys.record(change.key)
+            names.append(keys.record(change.key))
             words += compared_words(change, indexed=commit.indexed)
             copied = copied or change.copies
         if copied is not None:
-            names += keys.record(copied.source)
+            names.append(keys.record(copied.source))
             words[start] = records + 1
             words += source_words(copied)
         for change in changes:

@@ -1,14 +1,14 @@
 """The places of records in the indexes: written before a record, removed after it, checked when they are read.
 
 So a record is found whatever dies in between, and a place without a record is skipped and removed. While places are
-removed, `gone` beside the absent record keeps others from creating it again, whose places would be removed as well.
+removed, `gone` in place of the record keeps others from creating it again, whose places would be removed as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
@@ -19,6 +19,7 @@ from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 
 Call: TypeAlias = tuple[Word, ...]
+_HELD_MS: Final = 3000
 
 
 class Places:
@@ -60,7 +61,7 @@ class Places:
         else:
             calls.append(("ZREM", self._keys.drawer(index.drawer), value_place(index.name, key)))
         await self._call_all(calls)
-        await self._servers.call("DEL", self._keys.gone(key))
+        await self._hold(key, 0)
 
     async def leave_owner(self, key: bytes, index: IndexColumns) -> None:
         """Remove a session from the list of an owner that it had before."""
@@ -70,9 +71,9 @@ class Places:
         """Remove places without a record from one index: pairs of member and key."""
 
         async def remove(member: bytes, key: bytes) -> None:
-            if await self._servers.run("absent", self._keys.record(key)):
+            if await self._hold(key, _HELD_MS):
                 await self._servers.call("ZREM", name, member)
-                await self._servers.call("DEL", self._keys.gone(key))
+                await self._hold(key, 0)
 
         await asyncio.gather(*(remove(member, key) for member, key in places))
 
@@ -88,7 +89,7 @@ class Places:
             *(self._servers.run("rescore", [self._keys.due[part_of(key)]], key, at, to) for at, key, to in late)
         )
         # A change may have lowered a deadline meanwhile.
-        rows = await self._servers.fields([self._keys.record(key)[0] for _, key, _ in late], ("d",))
+        rows = await self._servers.fields([self._keys.record(key) for _, key, _ in late], ("d",))
         await self._call_all(
             [
                 ("ZADD", self._keys.due[part_of(key)], "LT", deadline, key)
@@ -96,6 +97,10 @@ class Places:
                 if deadline and int(deadline) < to
             ]
         )
+
+    async def _hold(self, key: bytes, milliseconds: int) -> bool:
+        """Keep a missing record from being created, or let it; whether it is missing."""
+        return bool(await self._servers.run("hold", (self._keys.record(key),), milliseconds))
 
     async def _call_all(self, calls: Sequence[Call]) -> list[Reply]:
         return await asyncio.gather(*(self._servers.call(*call) for call in calls))

@@ -1,12 +1,11 @@
-"""Every key of the records in Redis, built here; the scripts only append the letter of a part to a record's entries.
+"""Every key of the records in Redis, built here.
 
-Keys hold digests, never ids. The hash tag of a record is the first four bytes of its key: its own keys share a slot,
-and so do values of the state that are changed together, whose keys begin alike. The indexes lie in slots of their own.
+Keys hold digests, never ids. A record is one hash, so that it moves between the servers of a cluster as a whole. Its
+hash tag is the first four bytes of its key: values of the state that are changed together begin alike, and share a
+slot. The indexes lie in slots of their own.
 
-    <prefix>:r:{tag}rest      hash    a record: revision and sums, head, profile, deadline, columns; feeds hear of it
-    <prefix>:e:{tag}rest:m    zset    the entries of a part by number: m messages, t traces, k, p, b, v, w
-    <prefix>:e:{tag}rest:gone string  the record was removed, and its places in the indexes are being removed
-    <prefix>:aside:{tag}rest:rev ...  a record set aside because it could not be decoded, and its entries
+    <prefix>:r:{tag}rest      hash    a record, see below; what feeds listen to
+    <prefix>:aside:{tag}rest:rev hash a record that was set aside because it could not be decoded
     <prefix>:asides           zset    which those are, by owner
     <prefix>:site:{space}     zset    a site's sessions, by `listed_at`
     <prefix>:owner:{owner}    zset    an owner's sessions, by `listed_at`
@@ -15,6 +14,10 @@ and so do values of the state that are changed together, whose keys begin alike.
     <prefix>:sites            zset    the sites, in order
     <prefix>:due:<n>          zset    records with a deadline, by that or by an earlier one
     <prefix>:all:<n>          zset    all records, by key
+
+Fields of a record: n revision and sums, h head, p profile, d deadline, i columns; m5, t1, k0 ... entries by part and
+number, and r the first and last number of each part. While the places of a removed record in the indexes are being
+removed, it is a hash with the field gone alone.
 """
 
 from __future__ import annotations
@@ -39,33 +42,27 @@ class RecordKeys:
         start = prefix.encode()
         self._start = start
         self.records = start + b":r:{"
-        self._entries = start + b":e:{"
         self.asides = start + b":asides"
         self.sites = start + b":sites"
         self.due = tuple(b"%b:due:%d" % (start, part) for part in range(PARTS))
         self.all = tuple(b"%b:all:%d" % (start, part) for part in range(PARTS))
 
-    def record(self, key: bytes) -> tuple[bytes, bytes]:
-        """A record's hash, and the stem of the names of its entries."""
+    def record(self, key: bytes) -> bytes:
+        """A record's hash."""
         digits = key.hex().encode()
-        tail = b"%b}%b" % (digits[: 2 * KEY_GROUP], digits[2 * KEY_GROUP :])
-        return self.records + tail, self._entries + tail
-
-    def gone(self, key: bytes) -> bytes:
-        """What keeps an absent record from being created while its places in the indexes are removed."""
-        return self.record(key)[1] + b":gone"
+        return b"%b%b}%b" % (self.records, digits[: 2 * KEY_GROUP], digits[2 * KEY_GROUP :])
 
     def parse_record(self, stored: bytes) -> bytes:
         """The record's key in the name of its hash."""
         return bytes.fromhex(stored[len(self.records) :].replace(b"}", b"", 1).decode())
 
     def aside(self, key: bytes, revision: int) -> bytes:
-        """The stem of the names of a record that was set aside at a revision."""
-        return b"%b:aside:%b:%x" % (self._start, self.record(key)[0][len(self.records) - 1 :], revision)
+        """The name of a record that was set aside at a revision."""
+        return b"%b:aside:%b:%x" % (self._start, self.record(key)[len(self.records) - 1 :], revision)
 
-    def parse_aside(self, stem: bytes) -> bytes:
+    def parse_aside(self, stored: bytes) -> bytes:
         """The key that a record had before it was set aside."""
-        tail = stem[len(self._start) + len(b":aside:{") :]
+        tail = stored[len(self._start) + len(b":aside:{") :]
         return bytes.fromhex(tail.rpartition(b":")[0].replace(b"}", b"", 1).decode())
 
     def site(self, space: bytes) -> bytes:

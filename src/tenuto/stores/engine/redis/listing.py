@@ -252,10 +252,10 @@ class RecordListing:
 
     async def _asides(self) -> AsyncIterator[FoundRecord]:
         members = await self._servers.call("ZRANGE", self._keys.asides, 0, -1)
-        stems = [member[KEY_BYTES:] for member in members]
-        for stem, row in zip(stems, await self._servers.fields(stems, ALL_FIELDS), strict=True):
+        names = [member[KEY_BYTES:] for member in members]
+        for name, row in zip(names, await self._servers.fields(names, ALL_FIELDS), strict=True):
             if row[0] is not None:
-                yield decode_found(self._keys.parse_aside(stem), row)
+                yield decode_found(self._keys.parse_aside(name), row)
 
     async def _sorted(self, query: IndexQuery, records: AsyncIterator[FoundRecord]) -> tuple[FoundRecord, ...]:
         """A query that no index answers, for upkeep."""
@@ -263,7 +263,7 @@ class RecordListing:
         return tuple(_in_order(found, query)[: max(0, query.limit)])
 
     async def _rows(self, places: Sequence[_Listed], fields: Sequence[str]) -> list[Sequence[Any]]:
-        return await self._servers.fields([self._keys.record(key)[0] for _, key in places], fields)
+        return await self._servers.fields([self._keys.record(key) for _, key in places], fields)
 
 
 async def _first(records: AsyncIterator[FoundRecord], limit: int) -> tuple[FoundRecord, ...]:

@@ -10,7 +10,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -46,6 +46,7 @@ from tenuto.stores.redis._failures import WHAT, failure
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._tracking import ClientTracking
+from tenuto.stores.redis._url import DeploymentMode, parse
 
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
@@ -57,7 +58,8 @@ class RedisRecords:
 
     def __init__(self, url: str, *, prefix: str | None = None, policy: ConnectionPolicy | None = None) -> None:
         self.link = Link(url, policy)
-        self.keys = RecordKeys(self.link.address.prefix if prefix is None else prefix)
+        self.prefix = self.link.address.prefix if prefix is None else prefix
+        self.keys = RecordKeys(self.prefix)
         self._tracking = ClientTracking(self.link, self.keys.records)
         self.feed = RedisRecordFeed(self._tracking, self.keys)
         self._servers = Servers(self.link)
@@ -69,14 +71,15 @@ class RedisRecords:
     @classmethod
     async def open(
         cls, url: str, *, prefix: str | None = None, policy: ConnectionPolicy | None = None, prepare: bool = True
-    ) -> Self:
+    ) -> RedisRecords:
         """Open a store and check that it answers, unless `prepare` is called later.
 
         Raises:
             InvalidSetting: the URL is not one of ours.
             Unavailable: no server answers.
         """
-        records = cls(url, prefix=prefix, policy=policy)
+        sharded = parse(url).shape is DeploymentMode.CLUSTER
+        records = (ClusterRecords if sharded else cls)(url, prefix=prefix, policy=policy)
         try:
             if prepare:
                 await records.prepare()
@@ -92,22 +95,21 @@ class RedisRecords:
 
     def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
         known = known or Known()
-        return self._run(
-            "load", self.keys.record(key), (tail, known.message, known.page), lambda reply: decode_record(key, reply[0])
-        )
+        words = (tail, known.message, known.page)
+        return self._run("load", key, words, lambda reply: decode_record(key, reply[0]))
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
         words = (part, first, last, limit)
-        return self._run("page", self.keys.record(key), words, lambda reply: decode_page(part, reply, limit))
+        return self._run("page", key, words, lambda reply: decode_page(part, reply, limit))
 
     def touch(self, key: bytes, deadline: int) -> Future[None]:
-        return self._run("touch", self.keys.record(key)[:1], (deadline,), lambda _: None)
+        return self._run("touch", key, (deadline,), lambda _: None)
 
     def _run(
-        self, name: str, keys: Sequence[bytes], words: tuple[Word, ...], decode: Callable[[Reply], _Answer]
+        self, name: str, key: bytes, words: tuple[Word, ...], decode: Callable[[Reply], _Answer]
     ) -> Future[_Answer]:
         self._commits.flush()
-        return self._servers.run_for(name, keys, words, decode)
+        return self._servers.run_for(name, (self.keys.record(key),), words, decode)
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
         self._commits.flush()
@@ -200,7 +202,7 @@ class RedisRecords:
         """Note for its owner what is about to be set aside."""
         for change in changes:
             if change.action is Action.SET_ASIDE:
-                ((stored,),) = await self._servers.fields([self.keys.record(change.key)[0]], ("i",))
+                ((stored,),) = await self._servers.fields([self.keys.record(change.key)], ("i",))
                 columns = decode_columns(stored) if stored else None
                 owner = bytes(KEY_BYTES) if columns is None else columns.owner
                 member = owner + self.keys.aside(change.key, change.if_revision)
@@ -268,6 +270,21 @@ class RedisRecords:
         for task in list(self._tasks):
             task.cancel()
         await self.link.aclose()
+
+
+class ClusterRecords(RedisRecords):
+    """Records in a cluster, of whose servers some can be unavailable."""
+
+    @property
+    def shards(self) -> frozenset[str]:
+        """The known servers."""
+        return frozenset(map(str, self.link.topology.primaries())) or frozenset({""})
+
+    def shard_of(self, key: bytes) -> str:
+        """The server that holds a record, by present knowledge."""
+        topology = self.link.topology
+        node = topology.node(topology.slot(self.keys.record(key)))
+        return "" if node is None else str(node.endpoint)
 
 
 def _is_plain(change: RecordChange) -> bool:

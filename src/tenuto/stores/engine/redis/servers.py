@@ -76,15 +76,15 @@ class Servers:
 
     async def fields(self, records: Sequence[bytes], names: Sequence[str]) -> list[Sequence[bytes | None]]:
         """Some fields of records, by the names of their hashes."""
-        return await self.run_on_each("fields", [(record,) for record in records], *names)
+        return await self.run_on_each("fields", records, *names)
 
-    async def run_on_each(self, name: str, keys: Sequence[tuple[bytes, ...]], *words: Part) -> list[Any]:
+    async def run_on_each(self, name: str, records: Sequence[bytes], *words: Part) -> list[Any]:
         """A script that answers for each of several records, in one call to each slot."""
         groups = dict[int, list[int]]()
-        for at, (record, *_) in enumerate(keys):
+        for at, record in enumerate(records):
             groups.setdefault(key_slot(record) if self.sharded else at // _AT_ONCE, []).append(at)
-        calls = [self.run(name, [key for at in group for key in keys[at]], *words) for group in groups.values()]
-        found: list[Any] = [None] * len(keys)
+        calls = [self.run(name, [records[at] for at in group], *words) for group in groups.values()]
+        found: list[Any] = [None] * len(records)
         for group, rows in zip(groups.values(), await asyncio.gather(*calls), strict=True):
             for at, row in zip(group, rows, strict=True):
                 found[at] = row

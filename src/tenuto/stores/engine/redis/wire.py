@@ -1,7 +1,4 @@
-"""Records as the scripts take and return them.
-
-An entry is a member of a sorted set: its number in eight bytes, so that equal bodies differ, and the body.
-"""
+"""Records as the scripts take and return them."""
 
 from __future__ import annotations
 
@@ -32,8 +29,6 @@ from tenuto.stores.redis._resp import Reply
 
 _NUMBERS: Final = struct.Struct(">5Q")
 _NUMBER: Final = struct.Struct(">Q")
-_LAST: Final = 2**53
-"""Scores are floating-point numbers: beyond this they are not exact."""
 ABSENT: Final = b""
 """The revision to compare with where no record is expected."""
 _ACTIONS: Final = {Action.WRITE: "w", Action.REMOVE: "r", Action.SET_ASIDE: "a"}
@@ -114,42 +109,43 @@ def change_words(change: RecordChange, keys: RecordKeys) -> list[Word]:
     if change.replaces:
         words.append("*")
     for drop in change.drops:
-        last = "+inf" if drop.last > _LAST else drop.last
-        words += ("-", drop.part, drop.first, last, *drop.keep, b"")
+        words += ("-", drop.part, drop.first, drop.last, *drop.keep, b"")
     if change.copies is not None:
-        words.append(f"<{change.copies.through}")
+        words += ("<", change.copies.through)
     for entry in change.puts:
-        words += (f"{entry.part}{entry.number}", _NUMBER.pack(entry.number) + entry.body)
+        words += (entry.part, entry.number, entry.body)
     words.append(".")
     return words
 
 
 def decode_record(key: bytes, row: Reply) -> StoredRecord | None:
-    """A record as `_standing.lua` returns it."""
+    """A record as `standing` of the scripts returns it."""
     if not row:
         return None
-    numbers, head, profile, deadline, pages, producers, *newest = row
+    numbers, head, profile, deadline, pages, producers, newest = row
     return StoredRecord(
         key=key,
         revision=_NUMBER.unpack_from(numbers)[0],
         head=head,
         profile=profile or b"",
         deadline=int(deadline) if deadline else None,
-        entries=(*_entries(Part.KEYS, pages), *_entries(Part.PRODUCERS, producers)),
-        messages=tuple(_entries(Part.MESSAGES, newest[0][::-1])) if newest else (),
+        entries=tuple(_entries(Part.KEYS, pages) + _entries(Part.PRODUCERS, producers)),
+        messages=tuple(_entries(Part.MESSAGES, newest)[::-1]),
     )
 
 
 def decode_page(part: Part, reply: Reply, limit: int) -> EntryPage:
+    """A page; with a negative limit it comes in descending order."""
     if not reply:
         return EntryPage(revision=0)
-    numbers, members = reply
-    entries = tuple(_entries(part, members if limit >= 0 else members[::-1]))
-    return EntryPage(revision=_NUMBER.unpack_from(numbers)[0], entries=entries)
+    numbers, row = reply
+    entries = _entries(part, row)
+    return EntryPage(revision=_NUMBER.unpack_from(numbers)[0], entries=tuple(entries if limit >= 0 else entries[::-1]))
 
 
-def _entries(part: Part, members: Sequence[bytes]) -> list[Entry]:
-    return [Entry(part=part, number=_NUMBER.unpack_from(member)[0], body=member[8:]) for member in members]
+def _entries(part: Part, row: Sequence[Any]) -> list[Entry]:
+    """Entries of a row of numbers and bodies."""
+    return [Entry(part=part, number=row[at], body=row[at + 1]) for at in range(0, len(row), 2)]
 
 
 def decode_totals(numbers: bytes) -> Totals:

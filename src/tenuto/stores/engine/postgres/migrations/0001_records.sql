@@ -271,6 +271,42 @@ BEGIN
 END
 $$;
 
+-- The usual commit of a session that several processes change at a time: each waits for its turn, which is a lock on the
+-- key. It is kept beyond the transaction for the next commit of the same connection if this one is refused, or if `keeps`.
+-- A lock that is kept too long is not waited for: it orders commits, and revisions are compared all the same.
+CREATE FUNCTION commit_in_turn(
+    has_lock boolean, keeps boolean,
+    keys bytea[], heads bytea[], expected bigint[], revisions bigint[], deadlines bigint[],
+    sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
+    tails bigint[], known_messages bigint[], known_pages bigint[],
+    nths bigint[], parts text, numbers bigint[], bodies bytea[]
+) RETURNS SETOF standing LANGUAGE plpgsql AS $$
+DECLARE
+    family int := hashtext('tenuto turns ' || current_schema());
+    turn int := hashtext(keys[1]::text);
+    patience text := current_setting('lock_timeout');
+BEGIN
+    IF NOT has_lock THEN
+        PERFORM set_config('lock_timeout', '300', true);
+        BEGIN
+            PERFORM pg_advisory_lock(family, turn);
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        PERFORM set_config('lock_timeout', patience, true);
+    END IF;
+    RETURN QUERY SELECT * FROM commit_heads(
+        keys, heads, expected, revisions, deadlines, sessions_of, messages_of, tokens_of, costs_of, tails,
+        known_messages, known_pages, nths, parts, numbers, bodies
+    );
+    IF NOT FOUND AND NOT keeps THEN
+        -- Until the end of this transaction, so that the next one sees what it did.
+        PERFORM pg_try_advisory_xact_lock(family, turn);
+        PERFORM pg_advisory_unlock(family, turn);
+    END IF;
+END
+$$;
+
 -- All other commits. Changes of one `batch` are made together or not at all.
 
 CREATE TYPE record_index AS (

@@ -1,9 +1,7 @@
--- Entries of a part, with the revision they are of. KEYS: the record and the stem of its entries.
+-- Entries of a part, with the revision they are of. KEYS: the record.
 -- ARGV: the part, the first and the last number, and how many; with a negative limit the last ones, in descending order.
-local revision = redis.call('HGET', KEYS[1], 'n')
-if not revision then return false end
-local entries, limit = KEYS[2] .. ':' .. ARGV[1], tonumber(ARGV[4])
-if limit >= 0 then
-  return {revision, redis.call('ZRANGEBYSCORE', entries, ARGV[2], ARGV[3], 'LIMIT', 0, limit)}
-end
-return {revision, redis.call('ZREVRANGEBYSCORE', entries, ARGV[3], ARGV[2], 'LIMIT', 0, -limit)}
+-- include: entries
+local row = call('HMGET', KEYS[1], 'n', 'r')
+if not row[1] then return false end
+local range = ranges_of(row[2])[ARGV[1]]
+return {row[1], read(KEYS[1], range, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]))}

@@ -1,0 +1,160 @@
+"""Records in Redis while servers die and change places: nothing acknowledged is lost, and no commit is made by half."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from tenuto.errors import Unavailable
+from tenuto.model import Page, SessionQuery
+from tenuto.model.scope import owner_key, session_key, site_key
+from tenuto.model.stored import Entry, IndexColumns, IndexOrder, IndexQuery, Part, RecordChange
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.redis._cluster import key_slot
+from tests.patience import until
+from tests.samples import ANN, batch, begin, closing, once, talk, texts
+from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
+from tests.shared_stores import until_it_answers
+from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
+
+_KILLS = 3
+_BEFORE_A_KILL = 60
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    # Without fsync the log is written before the answer; with it, a busy disk has it written later.
+    with start_redis(fsync="no") as started:
+        yield started
+
+
+@asynccontextmanager
+async def engine_over(url: str) -> AsyncIterator[tuple[Engine, RedisRecords]]:
+    records = await RedisRecords.open(url)
+    async with Engine(records, chance=Random(1)) as engine:
+        yield engine, records
+    await records.close()
+
+
+class Pair:
+    """Two records that are always changed together, each with two more messages at every revision."""
+
+    def __init__(self, number: int) -> None:
+        self.keys = tuple(bytes([number]) * 15 + bytes([place]) for place in (0, 1))
+        self.acknowledged = 0
+        self.tried = 0
+
+    async def write(self, records: RedisRecords) -> None:
+        """Commit until the server fails; go on from what it says."""
+        standing = await records.load(self.keys[0], 0)
+        revision = 0 if standing is None else standing.revision
+        while True:
+            self.tried = max(self.tried, revision + 1)
+            refused = await records.commit([_change(key, revision) for key in self.keys])
+            assert refused is None
+            revision += 1
+            self.acknowledged = revision
+
+    async def check(self, records: RedisRecords) -> None:
+        """Both are at one revision that was acknowledged or tried, whole, and listed."""
+        found = await records.load_all(self.keys)
+        assert len({None if one is None else one.revision for one in found}) == 1
+        for one in found:
+            revision = 0 if one is None else one.revision
+            assert self.acknowledged <= revision <= self.tried
+            if one is not None:
+                assert one.head == b"%d" % revision
+                page = await records.page(one.key, Part.MESSAGES, 0, 2**62, 2**31)
+                assert [entry.number for entry in page.entries] == list(range(2 * revision))
+        self.acknowledged = self.tried = 0 if found[0] is None else found[0].revision
+
+
+def _change(key: bytes, revision: int) -> RecordChange:
+    puts = [Entry(part=Part.MESSAGES, number=2 * revision + more, body=b"m") for more in (0, 1)]
+    index = IndexColumns(space=site_key(ANN), owner=owner_key(ANN), scope=ANN, name=key.hex(), listed_at=revision)
+    # Every tenth moves its place in the listings, which takes other steps.
+    return RecordChange(
+        key=key,
+        if_revision=revision,
+        revision=revision + 1,
+        head=b"%d" % (revision + 1),
+        puts=tuple(puts),
+        index=index if revision % 10 == 0 else None,
+    )
+
+
+async def test_a_killed_server_loses_no_acknowledged_commit_and_none_by_half(server: RedisServer) -> None:
+    records = await RedisRecords.open(server.url)
+    pairs = [Pair(number) for number in range(8)]
+    for _ in range(_KILLS):
+        writing = [asyncio.ensure_future(pair.write(records)) for pair in pairs]
+        before = sum(pair.acknowledged for pair in pairs)
+        await until(lambda: sum(pair.acknowledged for pair in pairs) >= before + _BEFORE_A_KILL)  # noqa: B023
+        server.kill()
+        ends = await asyncio.gather(*writing, return_exceptions=True)
+        assert all(isinstance(end, Unavailable) for end in ends), ends
+        server.restart()
+
+        for pair in pairs:
+            await pair.check(records)
+    listed = await records.list(IndexQuery(order=IndexOrder.OLDEST, space=site_key(ANN)))
+    assert {one.record.key for one in listed} == {key for pair in pairs for key in pair.keys}
+    await records.close()
+
+
+async def test_a_keyed_append_whose_reply_is_lost_is_stored_once(server: RedisServer) -> None:
+    async with engine_over(server.url) as (engine, _):
+        await talk(engine, ANN, "s", "one", "two")
+        for number in range(20):
+            write = asyncio.ensure_future(
+                engine.sessions.append(ANN, "s", batch("keyed", idempotency_key=once(f"k{number}")))
+            )
+            await asyncio.sleep(0)
+            server.call("CLIENT", "KILL", "TYPE", "normal")
+            await write
+
+        assert len((await engine.sessions.messages(ANN, "s", Page(limit=100))).messages) == 22
+
+
+async def test_a_turn_goes_on_after_a_failover() -> None:
+    with start_sentinel() as group:
+        async with engine_over(group.url) as (engine, _):
+            turn = await begin(engine, ANN, "s", "one")
+            group.wait_until_copied()
+            await asyncio.to_thread(group.fail_over)
+            await until_it_answers(engine)
+
+            await engine.sessions.finish_turn(turn, closing("two"))
+            assert await texts(engine, ANN, "s") == ["one", "two"]
+
+
+async def test_a_session_goes_on_while_its_slot_moves_and_others_while_a_node_is_down() -> None:
+    with start_cluster() as cluster:
+        async with engine_over(cluster.url) as (engine, records):
+            await talk(engine, ANN, "s", "one", "two")
+            slot = key_slot(records.keys.record(session_key(ANN, "s")))
+            source, target = begin_move(cluster, slot)
+            talking = asyncio.ensure_future(talk(engine, ANN, "s", "three", "four"))
+            move_keys(source, target, slot, 10)
+            await talking
+            end_move(cluster, slot, target)
+            await talk(engine, ANN, "s", "five", "six")
+
+            assert await texts(engine, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
+            assert len((await engine.sessions.list(ANN, SessionQuery())).sessions) == 1
+
+            others = [f"s{n}" for n in range(12)]
+            for other in others:
+                await talk(engine, ANN, other, "one", "two")
+            held = {one: cluster.owner_of(records.keys.record(session_key(ANN, one)).decode()) for one in others}
+            target.kill()
+            for one, node in held.items():
+                if node is not target:
+                    assert len(await texts(engine, ANN, one)) == 2
+            with pytest.raises(Unavailable):
+                await engine.sessions.get(ANN, "s")

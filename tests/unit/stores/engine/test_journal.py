@@ -1,0 +1,348 @@
+"""The engine with a journal on a disk: what is acknowledged in an outage, what is refused, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tenuto.errors import SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.model import Changes, Page, Scope
+from tenuto.model.scope import session_key
+from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine import journal as journal_module
+from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tests.clock import FakeClock
+from tests.patience import LONG, until
+from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts
+from tests.simulation.hosts import CheckingSealer, OneCodec
+from tests.simulation.store import Fate, SimClient, SimServer
+
+CHAT = Scope(tenant="acme", channel="lark", chat="room", user="ann")
+KEY = IdempotencyKey(key="k1", fingerprint="f")
+
+
+class Machine:
+    """Processes on one machine, their folder, and a store that can be away."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = FakeClock()
+        self.server = SimServer(Random(1))
+        self.server.fate = self._fate
+        self.is_away = False
+        self.cut = ""
+        self.codec = Codec(CheckingSealer())
+        self._stack = AsyncExitStack()
+        self._stops = dict[Engine, AsyncExitStack]()
+
+    def _fate(self, process: str, _kind: str) -> Fate:
+        return Fate.REFUSED if self.is_away or self.cut == process else Fate.FINE
+
+    async def start(self, name: str) -> Engine:
+        stack = AsyncExitStack()
+        folder = await DiskFolder.open(self.path)
+        stack.push_async_callback(folder.close)
+        engine = Engine(
+            SimClient(self.server, name),
+            clock=self.clock,
+            chance=Random(name),
+            codecs=OneCodec(self.codec),
+            folder=folder,
+        )
+        await stack.enter_async_context(engine)
+        assert engine.sessions.journal is not None
+        running = asyncio.create_task(engine.sessions.journal.run())
+        stack.callback(running.cancel)
+        await asyncio.sleep(0)
+        self._stops[engine] = stack
+        return engine
+
+    async def stop(self, engine: Engine) -> None:
+        await self._stops.pop(engine).aclose()
+
+    async def close(self) -> None:
+        for engine in tuple(self._stops):
+            await self.stop(engine)
+
+    async def until_stored(self, engine: Engine) -> None:
+        """The store is back, and nothing waits for it."""
+        self.is_away = False
+        folder = engine.sessions.journal._folder  # type: ignore[union-attr]  # it has one
+        await until(lambda: not folder.is_down and not folder.may_have_rows)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
+    monkeypatch.setattr(journal_module, "_PROBE_EVERY", 0.02)
+    for limit in ("_AGREED_WITHIN", "_OFFERED_WITHIN"):
+        monkeypatch.setattr(journal_module, limit, LONG)
+    machine = Machine(tmp_path / "journal")
+    yield machine
+    await machine.close()
+
+
+async def test_any_process_goes_on_in_an_outage_and_the_store_has_it_once(machine: Machine) -> None:
+    first, second = await machine.start("a"), await machine.start("b")
+    await talk(first, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+
+    turn = await begin(second, ANN, "s", "two", journaled=True, idempotency_key=KEY)
+    done = await first.sessions.finish_turn(turn, closing("2"))
+    again = await begin(first, ANN, "s", "two", journaled=True, idempotency_key=KEY)
+    shown = await texts(second, ANN, "s")
+    await machine.stop(first)
+    status = second.sessions.journal.status  # type: ignore[union-attr]
+    await until(lambda: second.sessions.journal.status.waiting == 2)  # type: ignore[union-attr]
+    await machine.until_stored(second)
+    after = await talk(second, ANN, "s", "three", "3", journaled=True)
+
+    assert (turn.journaled, done.journaled, [message.text for message in again.reply]) == (True, True, ["2"])
+    assert shown == ["one", "1", "two", "2"]
+    assert (status.away, status.since) == (True, machine.clock())
+    assert (after.journaled, await texts(second, ANN, "s")) == (False, ["one", "1", "two", "2", "three", "3"])
+    assert second.sessions.journal.status.replayed == 2  # type: ignore[union-attr]
+
+
+async def test_rows_of_a_killed_process_are_stored_by_the_next_one(machine: Machine) -> None:
+    first = await machine.start("a")
+    await talk(first, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(first, ANN, "s", "two", "2", journaled=True)
+    await machine.stop(first)
+
+    second = await machine.start("b")
+    await talk(second, ANN, "s", "three", "3", journaled=True)
+    await machine.until_stored(second)
+
+    assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_absent_and_a_foreign_id_get_the_same_answer(machine: Machine, is_known: bool) -> None:
+    first, second = await machine.start("a"), await machine.start("b")
+    await talk(first, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    if is_known:
+        await begin(second, ANN, "s", "two", journaled=True)
+    refusals = set[tuple[type, str]]()
+
+    for engine in (first, second):
+        for session_id in ("s", "absent"):
+            for call in (
+                engine.sessions.get(BOB, session_id),
+                engine.sessions.messages(BOB, session_id, Page()),
+                engine.sessions.begin_turn(BOB, opening(session_id, "mine?", journaled=True)),
+                engine.sessions.append(BOB, session_id, batch("mine?", journaled=True)),
+                engine.sessions.patch(BOB, session_id, Changes(title="mine")),
+                engine.sessions.delete(BOB, session_id),
+            ):
+                with pytest.raises(Unavailable) as refusal:
+                    await call
+                refusals.add((type(refusal.value), str(refusal.value)))
+
+    assert refusals == {(StoreUnavailable, str(StoreUnavailable()))}
+    assert first.sessions.journal.status.refused >= 11  # type: ignore[union-attr]
+
+
+async def test_a_policy_that_allows_no_journal_is_kept(machine: Machine) -> None:
+    engine = await machine.start("a")
+    for session_id in ("s", "t"):
+        await talk(engine, ANN, session_id, "one", "1")
+    open_turn = await begin(engine, ANN, "t", "two")
+    machine.is_away = True
+
+    for call in (
+        begin(engine, ANN, "s", "two"),
+        engine.sessions.append(ANN, "s", batch("two")),
+        engine.sessions.finish_turn(open_turn, closing("2")),
+        engine.sessions.patch(ANN, "s", Changes(title="t")),
+    ):
+        with pytest.raises(StoreUnavailable):
+            await call
+
+    assert count_journal(machine.path).waiting == 0
+
+
+async def test_a_session_is_created_where_nobody_can_know_its_id(machine: Machine) -> None:
+    first, second = await machine.start("a"), await machine.start("b")
+    machine.is_away = True
+
+    with pytest.raises(StoreUnavailable):
+        await begin(first, ANN, "chosen", "one", journaled=True)
+    turn = await begin(first, ANN, "made", "one", journaled=True, new_id=True)
+    await second.sessions.finish_turn(turn, closing("1"))
+    await machine.until_stored(second)
+
+    assert turn.created
+    assert await texts(first, ANN, "made") == ["one", "1"]
+    with pytest.raises(SessionNotFound):
+        await first.sessions.get(ANN, "chosen")
+
+
+async def test_an_attempt_before_the_outage_that_created_the_session_is_gone_on_with(machine: Machine) -> None:
+    """The answer was lost with its process: the retry under the key creates the session here, and is not lost."""
+    lost = await machine.start("a")
+    await begin(lost, ANN, "made", "one", journaled=True, new_id=True, idempotency_key=KEY, turn_id="first")
+    await machine.stop(lost)
+    engine = await machine.start("b")
+    machine.is_away = True
+
+    turn = await begin(engine, ANN, "made", "one", journaled=True, new_id=True, idempotency_key=KEY)
+    await engine.sessions.finish_turn(turn, closing("1"))
+    await machine.until_stored(engine)
+
+    assert await texts(engine, ANN, "made") == ["one", "1"]
+
+
+async def test_turns_of_a_session_that_was_replaced_meanwhile_are_set_aside(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    elsewhere = Engine(
+        SimClient(machine.server, "elsewhere"), chance=Random(2), clock=machine.clock, codecs=OneCodec(machine.codec)
+    )
+    machine.cut, machine.is_away = "a", False
+    await elsewhere.sessions.delete(ANN, "s")
+    await talk(elsewhere, ANN, "s", "another", "session")
+    machine.cut = ""
+
+    with caplog.at_level(logging.WARNING):
+        await machine.until_stored(engine)
+
+    assert await texts(engine, ANN, "s") == ["another", "session"]
+    assert engine.sessions.journal.status.quarantined == 2  # type: ignore[union-attr]
+    assert "a journaled turn was quarantined: session_replaced" in caplog.text
+
+
+async def test_what_does_not_apply_any_more_is_stored_late_and_marked(machine: Machine) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    turn = await begin(engine, ANN, "s", "two", journaled=True)
+    await engine.sessions.finish_turn(turn, closing("2"))
+    elsewhere = Engine(
+        SimClient(machine.server, "elsewhere"), chance=Random(2), clock=machine.clock, codecs=OneCodec(machine.codec)
+    )
+    machine.cut, machine.is_away = "a", False
+    await begin(elsewhere, ANN, "s", "meanwhile")
+    machine.cut = ""
+
+    await machine.until_stored(engine)
+    page = await engine.sessions.messages(ANN, "s", Page())
+
+    assert [message.text for message in page.messages] == ["one", "1", "meanwhile", "two", "2"]
+    assert [message.metadata.get(JOURNALED_AFTER) for message in page.messages] == [None, None, None, 2, 2]
+
+
+async def test_a_process_that_alone_lost_the_store_refuses(machine: Machine) -> None:
+    first, second = await machine.start("a"), await machine.start("b")
+    await talk(first, ANN, "s", "one", "1", journaled=True)
+    machine.cut = "a"
+
+    with pytest.raises(StoreUnavailable):
+        await begin(first, ANN, "s", "two", journaled=True)
+    turn = await begin(second, ANN, "s", "two", journaled=True)
+
+    assert (turn.journaled, first.sessions.journal.status.away) == (False, False)  # type: ignore[union-attr]
+
+
+async def test_an_erasure_reaches_rows_here_and_on_other_machines(machine: Machine, tmp_path: Path) -> None:
+    here, there = await machine.start("a"), Machine(tmp_path / "there")
+    there.server, there.clock = machine.server, machine.clock
+    other = await there.start("b")
+    for engine, session_id in ((here, "s"), (other, "t")):
+        await talk(engine, ANN, session_id, "one", "1", journaled=True)
+    await talk(here, BOB, "u", "one", "1", journaled=True)
+    machine.is_away = True
+    for engine, scope, session_id in ((here, ANN, "s"), (other, ANN, "t"), (here, BOB, "u")):
+        await talk(engine, scope, session_id, "two", "2", journaled=True)
+    machine.cut, machine.is_away = "b", False
+
+    erased = await here.upkeep.erase(ANN)
+    machine.cut = ""
+    await there.until_stored(other)
+    await machine.until_stored(here)
+
+    assert erased.journal in (0, 2)
+    assert await texts(here, BOB, "u") == ["one", "1", "two", "2"]
+    for session_id in ("s", "t"):
+        with pytest.raises(SessionNotFound):
+            await here.sessions.get(ANN, session_id)
+    assert [engine.sessions.journal.status.quarantined for engine in (here, other)] == [0, 0]  # type: ignore[union-attr]
+    await there.close()
+
+
+async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machine) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    await talk(engine, ANN, "s", "three", "3", journaled=True)
+    folder: Any = engine.sessions.journal._folder  # type: ignore[union-attr]
+    await folder._thread.run(lambda db: db.execute("UPDATE row SET body = x'00ff' WHERE number = 2").rowcount)
+
+    await machine.until_stored(engine)
+
+    assert await texts(engine, ANN, "s") == ["one", "1", "two", "three", "3"]
+    assert (engine.sessions.journal.status.quarantined, count_journal(machine.path).quarantined) == (1, 1)  # type: ignore[union-attr]
+
+
+async def test_rows_of_a_newer_release_wait(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    folder: Any = engine.sessions.journal._folder  # type: ignore[union-attr]
+    await folder._thread.run(lambda db: db.execute("UPDATE row SET body = x'7fff'").rowcount)
+
+    machine.is_away = False
+    await until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
+    with pytest.raises(Unavailable, match="newer release"):
+        await begin(engine, ANN, "s", "three", journaled=True)
+
+    status = engine.sessions.journal.status  # type: ignore[union-attr]
+    assert (status.waiting, status.quarantined) == (2, 0)
+
+
+async def test_rows_are_sealed(machine: Machine) -> None:
+    """The sealer of the test adds a checksum: without it a body does not open."""
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    folder: Any = engine.sessions.journal._folder  # type: ignore[union-attr]
+
+    shelf = await folder.shelf(session_key(ANN, "s"))
+
+    assert {body[:1] for body in (shelf.base.body, *[row.body for row in shelf.rows])} == {b"\x81"}
+
+
+async def test_a_full_disk_refuses_the_turn(machine: Machine) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    folder: Any = engine.sessions.journal._folder  # type: ignore[union-attr]
+
+    def limit(db: Any) -> None:
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+
+    await folder._thread.run(limit)
+    with pytest.raises(Unavailable, match="no space left"):
+        async with asyncio.timeout(LONG):
+            await begin(engine, ANN, "s", "x" * 100_000, journaled=True)
+    await machine.until_stored(engine)
+
+    assert await texts(engine, ANN, "s") == ["one", "1", "two", "2"]

@@ -1,0 +1,183 @@
+"""What records in Redis do beyond the port: the feed's revisions, and places in the indexes around crashes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tenuto.errors import StoreFull
+from tenuto.model.scope import owner_key, site_key
+from tenuto.model.stored import (
+    UNKNOWN_REVISION,
+    Action,
+    FoundRecord,
+    IndexColumns,
+    IndexOrder,
+    IndexQuery,
+    Kind,
+    RecordChange,
+)
+from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.engine.redis.keys import value_place
+from tests.contract.test_records import A, B, change, columns
+from tests.patience import until
+from tests.samples import ANN, BOB, fresh
+from tests.servers import RedisServer
+
+NEWEST = IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))
+
+
+@pytest.fixture
+async def records(valkey: RedisServer) -> AsyncIterator[RedisRecords]:
+    opened = await RedisRecords.open(valkey.url, prefix=fresh("unit"))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def other(valkey: RedisServer, records: RedisRecords) -> AsyncIterator[RedisRecords]:
+    """The same records, as another process has them."""
+    opened = await RedisRecords.open(valkey.url, prefix=records.prefix)
+    yield opened
+    await opened.close()
+
+
+# The feed
+
+
+async def test_own_commits_are_heard_with_their_revision_and_others_without(
+    records: RedisRecords, other: RedisRecords
+) -> None:
+    heard = list[tuple[bytes | None, int]]()
+    async with records.feed.watch(lambda key, revision: heard.append((key, revision))):
+        await until(records.feed.caught_up)
+        heard.clear()
+
+        await records.commit([change(A, 0, 5)])
+        await records.commit([change(A, 5, 6), change(B, 0, 9)])
+        assert heard == [(A, 5), (A, 6), (B, 9)]
+        heard.clear()
+        await other.commit([change(A, 6, 7)])
+        assert records.feed.caught_up()
+        assert heard == [(A, UNKNOWN_REVISION)]
+        heard.clear()
+        await records.commit([RecordChange(key=A, if_revision=7, action=Action.REMOVE)])
+        assert heard[0] == (A, 0)
+
+
+async def test_a_change_that_comes_before_a_refused_commit_is_not_taken_for_it(
+    records: RedisRecords, other: RedisRecords
+) -> None:
+    await records.commit([change(A, 0, 5)])
+    heard = list[int]()
+    async with records.feed.watch(lambda _, revision: heard.append(revision)):
+        await until(records.feed.caught_up)
+        heard.clear()
+        foreign, own = other.commit([change(A, 5, 6)]), records.commit([change(A, 4, 5)])
+
+        assert await foreign is None
+        assert await own is not None
+        assert records.feed.caught_up()
+        assert UNKNOWN_REVISION in heard
+
+
+# The places in the indexes
+
+
+async def names(records: RedisRecords, query: IndexQuery) -> list[str]:
+    found: tuple[FoundRecord, ...] = await records.list(query)
+    return [one.index.name for one in found]
+
+
+@pytest.mark.parametrize("index", [columns(), columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"])
+async def test_places_without_a_record_are_skipped_and_removed(records: RedisRecords, index: IndexColumns) -> None:
+    """A writer died between the places and the record, or between the record's removal and theirs."""
+    queries = [
+        IndexQuery(order=IndexOrder.NEWEST, kind=index.kind, space=index.space),
+        IndexQuery(order=IndexOrder.OLDEST, kind=index.kind, owner=index.owner),
+        IndexQuery(order=IndexOrder.DEADLINE, kind=index.kind),
+        IndexQuery(order=IndexOrder.PLACE, kind=index.kind, space=index.space),
+        IndexQuery(order=IndexOrder.PLACE, kind=index.kind, drawer=index.drawer),
+    ]
+
+    async def found() -> list[int]:
+        return [len(await records.list(query)) for query in queries]
+
+    await records.commit([change(A, 0, 1, index=index, deadline=9)])
+    assert await found() == [1, 1, 1, 1, 1]
+    await records.link.call("DEL", records.keys.record(A), key=records.keys.record(A))
+
+    assert await found() == [0, 0, 0, 0, 0]
+    assert (await records.scan(b"", 9), await records.sites(b"", 9)) == ((), ())
+    # An empty list of drawers is removed by the second that looks.
+    await found()
+    assert await records.link.call("KEYS", f"{records.prefix}:*") == []
+    await records.commit([change(A, 0, 2, index=index, deadline=9)])
+    assert await found() == [1, 1, 1, 1, 1]
+    assert len(await records.sites(b"", 9)) == 1
+
+
+async def test_a_record_is_not_created_again_while_its_places_are_removed(records: RedisRecords) -> None:
+    assert await records._servers.run("hold", (records.keys.record(A),), 60_000)
+
+    creating = records.commit([change(A, 0, 1)])
+    await asyncio.sleep(0.05)
+    assert not creating.done()
+    await records._servers.run("hold", (records.keys.record(A),), 0)
+
+    assert await creating is None
+    assert await names(records, NEWEST) == ["s"]
+
+
+async def test_a_record_is_due_by_its_deadline_whatever_it_was_before(records: RedisRecords) -> None:
+    async def due(until: int) -> int:
+        return len(await records.list(IndexQuery(order=IndexOrder.DEADLINE, due=until)))
+
+    await records.commit([change(A, 0, 1, deadline=100)])
+    await records.commit([change(A, 1, 2, deadline=300)])
+    assert [await due(99), await due(299), await due(300)] == [0, 0, 1]
+    await records.commit([change(A, 2, 3, deadline=50)])
+    assert [await due(49), await due(50)] == [0, 1]
+    await records.commit([change(A, 3, 4, deadline=None)])
+    assert await due(2**50) == 0
+    await records.commit([change(A, 4, 5, deadline=70)])
+    assert [await due(69), await due(70)] == [0, 1]
+
+
+async def test_a_record_that_changes_hands_leaves_its_owners_list(records: RedisRecords) -> None:
+    await records.commit([change(A, 0, 1)])
+    await records.commit([change(A, 1, 2, replaces=True, index=columns(BOB, "s"))])
+
+    mine, theirs = (IndexQuery(order=IndexOrder.NEWEST, owner=owner_key(one)) for one in (ANN, BOB))
+    assert (await names(records, mine), await names(records, theirs)) == ([], ["s"])
+    assert await records.link.call("EXISTS", records.keys.owner(owner_key(ANN))) == 0
+
+
+async def test_a_record_set_aside_can_be_listed(records: RedisRecords) -> None:
+    await records.commit([change(A, 0, 1)])
+    await records.commit([RecordChange(key=A, if_revision=1, action=Action.SET_ASIDE)])
+
+    assert await names(records, IndexQuery(order=IndexOrder.NEWEST, set_aside=True)) == ["s"]
+
+
+def test_names_of_values_are_in_order_of_their_code_points() -> None:
+    given = ["", "\0", "\0\0", "\0a", "\x01", "a", "a\0", "a\x01", "a%", "aa", "é", "\ud800", "\U00010000"]
+    for key in (b"\0" * 16, b"\xff" * 16):
+        assert sorted(given, key=lambda name: value_place(name, key)) == sorted(given)
+
+
+async def test_a_full_server_refuses_a_commit_and_says_so(valkey: RedisServer, records: RedisRecords) -> None:
+    await records.commit([change(A, 0, 1)])
+    valkey.call("CONFIG", "SET", "maxmemory", 1)
+    try:
+        with pytest.raises(StoreFull):
+            await records.commit([change(A, 1, 2)])
+        with pytest.raises(StoreFull):
+            await records.commit([change(B, 0, 2)])
+    finally:
+        valkey.call("CONFIG", "SET", "maxmemory", 0)
+    record = await records.load(A, 0)
+    assert record is not None
+    assert record.revision == 1
