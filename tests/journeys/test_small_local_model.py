@@ -27,7 +27,7 @@ def answer(body: dict[str, Any]) -> str:
         return "Trains and Phones"
     if "search_goods" in tools and all(message["role"] != "tool" for message in body["messages"]):
         call = json.dumps({"name": "search_goods", "parameters": {"text": "phone"}})
-        return f"```json\n{call}\n```"
+        return f"```json\n{call}\n```\nThe best phone costs 1 €."
     return PROSE
 
 

@@ -1,15 +1,16 @@
 """Calls of tools that a model writes as text, as small models do: a JSON object with the name of an offered tool.
 
-Only an answer that is nothing else is a call. An object within other text is shown: a user may ask for an example.
-What may still become a call is held back, and all else streams on. An object that names an offered tool and is no JSON
-becomes a call that the tool refuses: the model is told, and may try again.
+Text streams on; only what may still become such a call is held back, so that no user reads it. An object that names no
+offered tool is text like any other. One that does is a call, and what follows it was made up. Between text it may be an
+example that the user asked for: as one that is no JSON, it becomes a call that the tool refuses; the model is told, and
+may try again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from tenuto.errors import Invalid
@@ -22,12 +23,14 @@ _ARGUMENTS: Final = ("arguments", "parameters", "input", "args", "tool_input", "
 # What may stand first in the object of a call.
 _KEYS: Final = (*_NAMES, *_ARGUMENTS, "type", "id", "tool_call", "tool_calls")
 # What may stand around an object: a fence, a list, or a mark of the model's own such as <tool_call> or [TOOL_CALLS].
-# Bounded, as all of it is held back.
-_MARK: Final = r"`{1,8}+\w{0,40}+|<\|?[\w/]{0,40}+\|?>?|\[/?\w{0,40}+\]?"
-_BEFORE: Final = re.compile(rf"\s{{0,40}}+(?:(?:{_MARK})\s{{0,40}}+){{0,6}}+", re.ASCII)
-# Behind an object also the end of a list, and a brace too many.
-_BEHIND: Final = re.compile(rf"\s{{0,40}}+(?:(?:{_MARK}|[\]}},;])\s{{0,40}}+){{0,12}}+", re.ASCII)
+# Bounded, as all of it is held back and is read again with each piece.
+_AROUND: Final = r"(?:`{1,8}+\w{0,40}+\s{0,40}+|<\|?[\w/]{0,40}+\|?>?\s{0,40}+|\[\w{0,40}+\]?\s{0,40}+)"
+_START: Final = re.compile(rf"{_AROUND}{{0,6}}+\{{|{_AROUND}{{1,6}}+\Z", re.ASCII)
+# Most pieces of a stream have none of these.
+_BEGINS: Final = re.compile(r"[`<\[{]")
 _HEAD: Final = re.compile(r'\{\s*+(?:"([^"]*+)(")?+\s*+(?::\s*+(?:"([^"]*+)(")?+)?+)?+)?+')
+# What may stand behind the object of a call that ends an answer, a brace too many included.
+_END: Final = re.compile(r"[\s`;,\]}]*+(?:</?\|?[\w/]{0,40}+\|?>\s*+|\[/?\w{0,40}+\]\s*+)*+", re.ASCII)
 _DECODER: Final = json.JSONDecoder(strict=False)
 # How much is kept of a call that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
@@ -40,59 +43,77 @@ class WrittenCalls:
         self.calls: list[ToolCall] = []
         self._names = names
         self._held = ""
-        self._read = 0
-        self._is_text = not names
+        self._closes = False
+        self._has_text = False
+        self._is_refused = False
 
     def feed(self, text: str) -> str:
         """The text that is certainly no call."""
-        if self._is_text:
+        if not self._names:
+            return text
+        if not (self._held or self.calls or _BEGINS.search(text)):
+            self._has_text |= not text.isspace()
             return text
         self._held += text
-        while is_call := self._read_object("}" in text):
-            pass
-        return "" if is_call is None else self._release()
+        self._closes = "}" in text
+        return "".join(map(self._release, self._read()))
 
     def flush(self) -> str:
         """The rest, at the end of the answer."""
-        if (start := self._find_object()) is not None:
-            name = _tool_named_at(self._held, start, self._names)
-            if name is None or not _ends_as_call(self._held, start):
-                return self._release()
-            written = make_storable(self._held[start:])[:_UNREADABLE]
-            self.calls.append(ToolCall(id=fresh_id(), name=name, arguments={UNREADABLE: written}))
-        return "" if self.calls else self._release()
+        held, self._held = self._held, ""
+        start = held.find("{")
+        name = _tool_named_at(held, start, self._names) if start >= 0 else None
+        if name is not None:
+            self.calls.append(_refused(name, held[start:]))
+            return ""
+        rest = self._release(held)
+        if self._is_refused:
+            self.calls = [_refused(call.name, call.arguments_text) for call in self.calls]
+        return rest
 
-    def _release(self) -> str:
-        held, self._held, self._is_text = self._held, "", True
-        self.calls.clear()
-        return held
+    def _release(self, text: str) -> str:
+        """The part of a piece of text that the user reads."""
+        if not self.calls:
+            self._has_text |= bool(text) and not text.isspace()
+            return text
+        self._is_refused |= self._has_text and _END.fullmatch(text) is None
+        return ""
 
-    def _find_object(self) -> int | None:
-        """Where the next object begins; `None` as long as there is none."""
-        around = (_BEHIND if self.calls else _BEFORE).match(self._held, self._read)
-        assert around is not None
-        return around.end() if around.end() < len(self._held) else None
+    def _read(self) -> Iterator[str]:
+        done = 0
+        while (start := _START.search(self._held, done)) is not None:
+            yield self._held[done : start.start()]
+            done = start.start()
+            if self._held[start.end() - 1] != "{":
+                break
+            known = len(self.calls)
+            end = self._judge(start.end() - 1)
+            if end is None:
+                break
+            if len(self.calls) == known:
+                yield self._held[done:end]
+            done = end
+        else:
+            yield self._held[done:]
+            done = len(self._held)
+        self._held = self._held[done:]
 
-    def _read_object(self, closes: bool) -> bool | None:
-        """Read what comes next; whether it is a call, and `None` as long as it may become one."""
-        start = self._find_object()
-        if start is None:
-            return None
-        if self._held[start] != "{" or not _may_be_call(self._held, start, self._names):
-            return False
-        if not closes:
+    def _judge(self, brace: int) -> int | None:
+        """Where the object that begins here has been dealt with; `None` as long as it may become a call."""
+        if not _may_be_call(self._held, brace, self._names):
+            return brace + 1
+        if not self._closes:
             return None
         try:
-            written, self._read = _DECODER.raw_decode(self._held, start)
+            written, end = _DECODER.raw_decode(self._held, brace)
         except json.JSONDecodeError as error:
             # Code is no JSON, however it goes on; what names a tool is held, to be refused.
-            is_text = _is_broken(error) and _tool_named_at(self._held, start, self._names) is None
-            return False if is_text else None
+            is_text = _is_broken(error) and _tool_named_at(self._held, brace, self._names) is None
+            return brace + 1 if is_text else None
         except RecursionError:
-            return False
-        calls = _calls_of(written, self._names)
-        self.calls += calls
-        return bool(calls)
+            return brace + 1
+        self.calls += _calls_of(written, self._names)
+        return end
 
 
 def read_written_calls(text: str, names: Collection[str]) -> list[ToolCall]:
@@ -101,6 +122,10 @@ def read_written_calls(text: str, names: Collection[str]) -> list[ToolCall]:
     written.feed(text)
     written.flush()
     return written.calls
+
+
+def _refused(name: str, written: str) -> ToolCall:
+    return ToolCall(id=fresh_id(), name=name, arguments={UNREADABLE: make_storable(written)[:_UNREADABLE]})
 
 
 def _may_be_call(text: str, brace: int, names: Collection[str]) -> bool:
@@ -123,18 +148,6 @@ def _tool_named_at(text: str, brace: int, names: Collection[str]) -> str | None:
     head = _HEAD.match(text, brace)
     named = head is not None and head[1] in _NAMES and head[4] and head[3] in names
     return head[3] if head is not None and named else None
-
-
-def _ends_as_call(text: str, brace: int) -> bool:
-    """Whether an object that is no JSON is the rest of the text: cut off, or closed with nothing behind it."""
-    try:
-        _DECODER.raw_decode(text, brace)
-    except json.JSONDecodeError as error:
-        behind = _BEHIND.match(text, text.rfind("}") + 1)
-        return not _is_broken(error) or (behind is not None and behind.end() == len(text))
-    except RecursionError:
-        pass
-    return False
 
 
 def _is_broken(error: json.JSONDecodeError) -> bool:

@@ -114,8 +114,8 @@ async def _first_step(request: Request) -> str:
         if is_open
         else "Requests need an API key or a token."
     )
-    return f"""<p>{way_in} Begin a conversation, then see it again, also after a restart:</p>
+    return f"""<p class="first">{way_in} Begin a conversation, then see it again, also after a restart:</p>
 <pre tabindex="0">{escape(first)}
 {escape(f"curl {base}/v1/sessions{key}")}</pre>
-<p>In a browser: <a href="./">the console</a>. For those who run it: <a href="healthz">health</a>,
+<p class="first">In a browser: <a href="./">the console</a>. For operators: <a href="healthz">health</a>,
 <a href="readyz">readiness</a>, <a href="metrics">metrics</a>.</p>"""

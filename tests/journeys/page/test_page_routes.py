@@ -40,5 +40,7 @@ async def test_a_route_is_tried_on_the_page(chromium: Browser) -> None:
         await page.evaluate("localStorage.setItem('tenuto.language', 'zh')")
         await page.reload()
         await expect(page.get_by_role("heading", name="接口", exact=True)).to_be_visible()
+        for words in ("无需 API 密钥", "重启之后也还在", "控制台", "供运维使用"):
+            await expect(page.locator(".first").filter(has_text=words)).to_be_visible()
         await expect(route.get_by_label("请求体")).to_be_visible()
         await expect(route.get_by_role("button", name="发送")).to_be_visible()

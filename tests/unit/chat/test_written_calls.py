@@ -12,6 +12,7 @@ from tenuto.model.generation import UNREADABLE
 NAMES = ("look", "look_up")
 Q = {"q": "门 {1}"}
 ARGS = json.dumps(Q, ensure_ascii=False)
+COMPACT = ARGS.replace(": ", ":")
 CALL = f'{{"name": "look", "arguments": {ARGS}}}'
 
 
@@ -38,7 +39,6 @@ def split(text: str, step: int) -> tuple[str, list[tuple[str, object]]]:
         f'{{"type": "function", "function": {CALL}}}',
         f'{{"tool_calls": [{{"id": "1", "type": "function", "function": {CALL}}}]}}',
         json.dumps({"name": "look", "arguments": ARGS}),
-        f"\n{CALL}\n<|eot_id|>",
         f"{CALL}}}",
     ],
 )
@@ -57,12 +57,6 @@ def test_an_answer_that_is_an_object_with_the_name_of_an_offered_tool_is_its_cal
         '{"type": "object", "properties": {"name": {}}}',
         "```python\nd = {'name': 'look'}\nf(){ return }\n```",
         "```````` {",
-        f"I look.\n\n```\n{CALL}\n```",
-        f"```json\n{CALL}\n```\nSo does a program call it.",
-        f"{CALL}\nor\n{CALL}",
-        f"[1] {CALL} and more",
-        f'{CALL} {{"colour": "red"}}',
-        '```json\n{"name": "look", "arguments": {q: 1}}\n```\nDone.',
         '{"na',
         '{"arguments": {"a": ',
     ],
@@ -91,9 +85,9 @@ def test_a_call_that_cannot_be_read_is_refused_by_the_tool_and_read_by_no_user(t
 def test_text_that_can_be_no_call_is_not_held_back() -> None:
     written = WrittenCalls(NAMES)
 
-    assert [written.feed(piece) for piece in ('{"', "na", 'me": "l', 'a", ', "x", CALL)] == [
-        *("", "", "", '{"name": "la", '),
-        *("x", CALL),
+    assert [written.feed(piece) for piece in ("Hi ", '{"', "na", 'me": "l', 'a", ', "x")] == [
+        *("Hi ", "", "", "", '{"name": "la", '),
+        "x",
     ]
     assert WrittenCalls(()).feed(CALL) == CALL
 
@@ -124,7 +118,28 @@ def test_of_a_row_of_marks_little_is_held_back(mark: str) -> None:
     said = "".join(written.feed(letter) for letter in row)
 
     assert len(row) - len(said) < 100
-    assert written.feed(CALL) == CALL
+    assert written.feed(CALL) == ""
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("text", "read", "arguments"),
+    [
+        # What follows a call is the output that the model made up.
+        (f"```json\n{CALL}\n```\nThe gate is open.", "", [Q]),
+        (f'{CALL} {{"colour": "red"}}', "", [Q]),
+        (f"\n{CALL}\n<|eot_id|>", "\n", [Q]),
+        (f"I look.\n\n```json\n{CALL}\n```\n", "I look.\n\n", [Q]),
+        (f"I look. <tool_call>{CALL}</tool_call>", "I look. ", [Q]),
+        # Between text it may be an example.
+        (f"It is called so:\n```json\n{CALL}\n```\nTry it!", "It is called so:\n", [{UNREADABLE: COMPACT}]),
+        (f"Either {CALL} or {CALL}", "Either ", [{UNREADABLE: COMPACT}] * 2),
+    ],
+)
+def test_a_call_beside_text_is_never_read_and_between_text_refused(
+    text: str, read: str, arguments: list[object], step: int
+) -> None:
+    assert split(text, step) == (read, [("look", given) for given in arguments])
 
 
 OTHER = '{"name": "look_up", "arguments": {}}'

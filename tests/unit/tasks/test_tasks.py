@@ -521,3 +521,28 @@ def test_a_task_to_open_is_checked() -> None:
     for given in ({"type": ""}, {"type": "t", "goal": "a\0"}, {"type": "t", "session_id": ""}, {"type": 7}):
         with pytest.raises(Invalid):
             NewTask(**given)
+
+
+@pytest.mark.parametrize("status", [None, TaskStatus.PENDING])
+async def test_pages_of_the_newest_first_have_each_task_once(fake_clock: FakeClock, status: TaskStatus | None) -> None:
+    """With and without a key, also of one moment, while others are opened, expire, and change."""
+    tasks, made = tasks_over(MemoryStore(clock=fake_clock), fake_clock), list[str]()
+    for number in range(60):
+        key = f"k{number}" if number % 3 else None
+        made.append((await tasks.open(ANN, NewTask(type="review"), idempotency_key=key)).id)
+        fake_clock.advance(timedelta(seconds=number % 2))
+    for task_id in made[1::4]:
+        await tasks.begin(ANN, task_id)
+
+    listed, cursor, places = list[str](), None, dict[str, Any]()
+    while cursor is not None or not listed:
+        page = await tasks.list(ANN, TaskQuery(limit=7, newest_first=True, cursor=cursor, status=status))
+        listed += [task.id for task in page.tasks]
+        places |= {task.id: (task.created_at, task.id) for task in page.tasks}
+        cursor = page.cursor
+        await tasks.open(ANN, NewTask(type="review"))
+
+    wanted = set(made) - (set(made[1::4]) if status is TaskStatus.PENDING else set())
+    assert set(listed) - set(made) == set()
+    assert (len(listed), set(listed)) == (len(wanted), wanted)
+    assert listed == sorted(listed, key=places.__getitem__, reverse=True)

@@ -9,6 +9,18 @@ const ZH = {
   Routes: "接口",
   "Any OpenAPI tool reads": "任何 OpenAPI 工具都可读取",
   ", which this page is made of.": "，本页即由它生成。",
+  "No API key is needed: requests from this machine are accepted, as tenant": "无需 API 密钥：来自本机的请求都会被接受，未指定租户时归入",
+  "unless they name another. The first": "。运行一次",
+  "ends that. Begin a conversation, then see it again, also after a restart:":
+    "之后就需要密钥。先开始一段对话，再查看它，重启之后也还在：",
+  "Requests need an API key or a token. Begin a conversation, then see it again, also after a restart:":
+    "请求需要 API 密钥或令牌。先开始一段对话，再查看它，重启之后也还在：",
+  "In a browser:": "在浏览器中：",
+  "the console": "控制台",
+  ". For operators:": "。供运维使用：",
+  health: "健康检查",
+  readiness: "就绪检查",
+  metrics: "指标",
   "API key": "API 密钥",
   User: "用户",
   Parameters: "参数",
@@ -39,9 +51,9 @@ function unfold() {
 }
 
 function translate() {
-  for (const one of document.querySelectorAll("h1, h3, .lead, .caller label, .try label, .try button"))
+  for (const one of document.querySelectorAll("h1, h3, .lead, .first, .first a, .caller label, .try label, .try button"))
     for (const text of one.childNodes) {
-      const phrase = text.nodeType === Node.TEXT_NODE && ZH[text.data.trim()];
+      const phrase = text.nodeType === Node.TEXT_NODE && ZH[text.data.trim().replace(/\s+/g, " ")];
       if (!phrase) continue;
       text.data = text.data.replace(text.data.trim(), phrase);
       one.lang = "zh-Hans";
