@@ -56,13 +56,18 @@ async def _sqlite(_: Server) -> AsyncIterator[RecordStore]:
         await records.close()
 
 
+_SCHEMAS = ["records", "other_records"]
+
+
 @asynccontextmanager
 async def _postgres(server: Server) -> AsyncIterator[RecordStore]:
-    """One schema for the whole suite, emptied for each test: making it anew would cost ten times as much."""
-    records = await PostgresRecords.open(server("postgres").app_url, schema="records")
+    """Emptied for each test: making a schema anew would cost ten times as much. Two may be open in one test."""
+    schema = _SCHEMAS.pop(0)
+    records = await PostgresRecords.open(server("postgres").app_url, schema=schema)
     await records.link.fetch("TRUNCATE records, entries")
     yield records
     await records.close()
+    _SCHEMAS.insert(0, schema)
 
 
 def _redis(name: str) -> Callable[[Server], AbstractAsyncContextManager[RecordStore]]:

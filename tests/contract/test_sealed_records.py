@@ -13,11 +13,12 @@ import pytest
 
 from tenuto.errors import DecryptionFailed, IdempotencyKeyReused, SessionNotFound, StoreUnavailable
 from tenuto.model import Changes, ForkRequest, NewSession, Page, Producer, Scope, SessionQuery, text_part
-from tenuto.model.privacy import KEYS_NAMESPACE
+from tenuto.model.privacy import KEYS_NAMESPACE, Mode, PrivacyPolicy
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.model.stored import Entry, FoundRecord, Part, RecordChange, Refused
 from tenuto.model.turn import ToolRun
 from tenuto.ports import RecordStore
+from tenuto.privacy.compliance.scan import Scanner
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
@@ -28,13 +29,17 @@ from tests.backends import RING
 from tests.clock import FakeClock
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ACME, ANN, BOB, batch, begin, closing, once, says, talk, texts, trace_of, value_of
+from tests.screens import screen_over
 
 OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))
 # The simulator seals as well, with keys of its own.
-ON_DISK_AND_OFF = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
+EVERY = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
+# What is sealed are bytes to a backend: a few of the tests suffice for those on servers.
+LOCAL = [backend for backend in EVERY if backend.name in ("memory", "sqlite")]
+on_every_backend = pytest.mark.parametrize("records", EVERY, indirect=True, ids=lambda backend: backend.name)
 
 
-@pytest.fixture(params=ON_DISK_AND_OFF, ids=lambda backend: backend.name)
+@pytest.fixture(params=LOCAL, ids=lambda backend: backend.name)
 async def records(request: pytest.FixtureRequest) -> AsyncIterator[RecordStore]:
     backend: RecordBackend = request.param
     async with backend.open(request.getfixturevalue) as opened:
@@ -103,6 +108,7 @@ async def stored_bodies(records: RecordStore) -> list[tuple[FoundRecord, bytes]]
     return bodies
 
 
+@on_every_backend
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "plain"])
 async def test_no_word_lies_in_the_store(processes: Processes, sealed: bool) -> None:
     """Without encryption every marked word is there, so that finding none means something."""
@@ -190,6 +196,24 @@ async def test_upkeep_needs_no_key(processes: Processes) -> None:
 
     assert ([gone.session_id for gone in erased.removed_sessions], erased.messages) == (["s"], 2)
     assert [gone.session_id for gone in evicted] == ["t"]
+
+
+async def test_a_session_that_does_not_open_is_hidden_from_others_and_can_be_deleted(processes: Processes) -> None:
+    await talk(processes.sealed(), ANN, "s", "question", "answer")
+    wrong = processes.sealed(OTHER_RING)
+
+    for call in (
+        lambda: wrong.sessions.get(BOB, "s"),
+        lambda: begin(wrong, BOB, "s", "hello"),
+        lambda: wrong.sessions.delete(BOB, "s"),
+        lambda: wrong.sessions.delete(ANN, "other"),
+    ):
+        with pytest.raises(SessionNotFound):
+            await call()
+    await wrong.sessions.delete(ANN, "s")
+
+    with pytest.raises(SessionNotFound):
+        await processes.sealed().sessions.get(ANN, "s")
 
 
 async def test_retries_store_nothing_where_an_older_master_key_is_missing(processes: Processes) -> None:
@@ -350,6 +374,7 @@ async def test_bodies_in_another_place_do_not_open(processes: Processes) -> None
     assert await texts(processes.sealed(), ANN, "b") == ["one of b", "two of b"]
 
 
+@on_every_backend
 async def test_forks_of_forks_open_for_generations(processes: Processes) -> None:
     engine = processes.sealed()
     await talk(engine, ANN, "s0", "q0", "a0")
@@ -443,3 +468,21 @@ async def test_tenants_have_keys_of_their_own(processes: Processes) -> None:
     with suppress(DecryptionFailed):
         pytest.fail(f"opened: {await texts(reader, eve, 's')}")
     assert await texts(reader, ANN, "s") == ["hello"]
+
+
+async def test_a_privacy_scan_mends_what_opens_and_counts_what_does_not(processes: Processes) -> None:
+    engine = processes.sealed()
+    for name in "abc":
+        await engine.sessions.append(ANN, name, batch("write to ann@acme.org", "done"))
+    swapped = await processes.message("b", 2)
+    await processes.replace_bodies("b", puts=(Entry(part=Part.MESSAGES, number=1, body=swapped.body),))
+    reader = processes.sealed()
+    policy = PrivacyPolicy(message=Mode.REDACT)
+
+    *_, report = [
+        report async for report in Scanner(store=reader, screen=screen_over(reader, policy)).scan(ACME, fix=True)
+    ]
+
+    assert (report.sessions, report.unreadable, report.fixed, report.total) == (2, 1, 2, 2)
+    for name in "ac":
+        assert await texts(processes.sealed(), ANN, name) == ["write to [REDACTED_EMAIL]", "done"]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tenuto.stores.engine.journal_rows import decode_row
 from tests.simulation.hosts import Host
 from tests.simulation.plan import FaultPlan
-from tests.simulation.store import Fate
+from tests.simulation.store import Fate, SimFeed
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -68,15 +68,16 @@ class Faults:
             case "outage":
                 self.outage_until = until
                 self._outage_fate = self._luck.choice((Fate.REFUSED, Fate.REQUEST_LOST))
+                for one in world.hosts:
+                    self._disconnect_feed(one, fault.lasts)
             case "cut":
                 host.cut_until = until
             case "freeze" if host.process is not None:
                 host.process.frozen_until = until
             case "clock":
                 host.skew += timedelta(seconds=self._luck.choice((-30, -3, 3, 30)))
-            case "deaf" if host.client is not None:
-                host.client.feed.disconnect()
-                world.loop.call_later(fault.lasts, host.client.feed.reconnect, context=Context())
+            case "deaf":
+                self._disconnect_feed(host, fault.lasts)
             case "kill":
                 # A callback of the process may be on the stack: it ends first.
                 world.loop.call_later(0, host.kill, context=Context())
@@ -86,6 +87,18 @@ class Faults:
                 world.loop.call_later(fault.lasts, self._free_disk, context=Context())
             case "torn":
                 self._tear_row()
+
+    def _disconnect_feed(self, host: Host, lasts: float) -> None:
+        if host.client is not None:
+            host.client.feed.disconnect()
+            self._world.loop.call_later(lasts, self._reconnect_feed, host.client.feed, context=Context())
+
+    def _reconnect_feed(self, feed: SimFeed) -> None:
+        """A feed comes back when the store does."""
+        if self.in_outage:
+            self._world.loop.call_later(0.1, self._reconnect_feed, feed, context=Context())
+        else:
+            feed.reconnect()
 
     def _restart(self, host: Host) -> None:
         if host.process is None:

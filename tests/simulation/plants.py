@@ -188,6 +188,11 @@ def rows_are_acknowledged_before_they_are_stored(patch: pytest.MonkeyPatch) -> N
     patch.setattr(FolderView, "append", hasty)
 
 
+def revisions_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    """A process goes on from what it knew last, though another one has gone on since."""
+    patch.setattr(FolderView, "is_current", lambda view, key, revision, incarnation: True)
+
+
 # Each with the laws that may find it, and a seed shortly before the first one that shows it.
 OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
     (fences_are_ignored, {"in order", "reads"}, 105),
@@ -196,6 +201,7 @@ OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
     (each_process_has_a_folder, {"in order", "reads", "stored once"}, 69),
     (torn_rows_vanish, {"goes on"}, 27),
     (rows_are_acknowledged_before_they_are_stored, {"stored once", "in order", "reads", "goes on"}, 33),
+    (revisions_are_not_noted, {"reads", "in order"}, 99),
 ]
 PLANTS: list[tuple[Plant, set[str], int]] = [
     (keys_are_ignored, {"stored once"}, 2),

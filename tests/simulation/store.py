@@ -95,7 +95,10 @@ class SimFeed:
         return True
 
     def disconnect(self) -> None:
+        """As a real one does, it says at both ends of a gap that something may be missing."""
         self.is_connected = False
+        if self._on_change is not None:
+            self._on_change(None, 0)
 
     def reconnect(self) -> None:
         """What was told meanwhile is lost."""

@@ -22,7 +22,7 @@ from tests.simulation.plants import OUTAGE_PLANTS, PLANTS, Plant, each_process_h
 from tests.simulation.shrink import shrink
 from tests.simulation.world import World
 
-_SMALL, _LARGE, _OUTAGES = 200, 25, 120
+_SMALL, _LARGE, _OUTAGES = 200, 25, 100
 _MOST_REFUSED = 0.05
 _PLANTED = 100
 _TOLD_TWICE = 20
@@ -106,7 +106,7 @@ def test_clients_that_move_are_seldom_refused_in_an_outage(monkeypatch: pytest.M
 
 
 def _refused() -> float:
-    worlds = [World(make_outage_plan(seed, only_outages=True)).run() for seed in range(40)]
+    worlds = [World(make_outage_plan(seed, only_outages=True)).run() for seed in range(24)]
     calls = sum(world.counts["calls in an outage"] for world in worlds)
     assert calls > 50
     return sum(world.counts["refused in an outage"] for world in worlds) / calls

@@ -143,9 +143,7 @@ class Toolbox:
             return f"There is no such tool; available: {known}.", "no_such_tool", ""
         try:
             if UNREADABLE in call.arguments:
-                raise Invalid(
-                    "they are no JSON object, or within other text: make the call alone, or answer without"
-                )
+                raise Invalid("they are no JSON object, or within other text: make the call alone, or answer without")
             async with asyncio.timeout(self.timeout.total_seconds()):
                 outcome = await tool.run(call.arguments, self.turn)
             _check_output(outcome)

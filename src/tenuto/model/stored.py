@@ -167,10 +167,14 @@ class RecordChange(Value, frozen=True, kw_only=True):
 
 
 class Refused(Value, frozen=True, kw_only=True):
-    """Why a commit was not made: what stands at each change's key, and whether the source of a copy has changed."""
+    """Why a commit was not made: what stands at each change's key, and whether the source of a copy has changed.
+
+    `has_turn` if the backend keeps others from changing the record for a moment: commit again at once.
+    """
 
     standing: tuple[StoredRecord | None, ...]
     source_changed: bool = False
+    has_turn: bool = False
 
 
 class IndexOrder(StrEnum):

@@ -23,9 +23,11 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
-from tenuto.model.privacy import VAULT, CustomPattern, Mode, PrivacyPolicy
+from tenuto.model.privacy import VAULT, CustomPattern, Mode, PrivacyPolicy, data_key_id
 from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
+from tenuto.privacy.crypto.keyring import load_key_ring
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection import finder
 from tenuto.privacy.redacting_store import RedactingStore
@@ -33,7 +35,7 @@ from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, SENT_AT, answers, begin, fresh, says, talk, texts
-from tests.screens import screen_over, screened
+from tests.screens import KEY, screen_over, screened
 
 REDACTING = PrivacyPolicy(message=Mode.REDACT)
 HIDING = PrivacyPolicy(message=Mode.PSEUDONYM)
@@ -390,6 +392,34 @@ async def test_a_head_that_is_written_back_keeps_its_marks(hiding: RedactingStor
     session = await hiding.sessions.patch(ANN, "s", Changes(context=context))
 
     assert session.context == {"mail": "[EMAIL_1]"}
+
+
+async def test_values_are_sealed_again_under_a_new_key(inner: MemoryStore, hiding: RedactingStore) -> None:
+    """Afterwards the older key opens nothing that is needed; what does not open is counted and left."""
+    for name in ("s", "t", "damaged"):
+        await talk(hiding, ANN, name, MAIL, "ok")
+    shown = await values(hiding, ANN, "s")
+    damaged = await inner.state.read_state(ACME, VAULT, "damaged")
+    assert damaged is not None
+    held = {mark: {**one, "sealed": one["sealed"][:-6] + "AAAAAA"} for mark, one in damaged.value["held"].items()}
+    await inner.state.write_state(ACME, VAULT, "damaged", {**damaged.value, "held": held})
+    vault, ring = hiding.screen.vault, load_key_ring(key=KEY)
+    assert vault is not None
+    assert ring is not None
+    assert await vault.reseal(ACME) == (0, 0)
+    ciphers = TenantCiphers(store=inner.state, ring=ring)
+    await ciphers.renew(ACME)
+    sealed = (await ciphers.cipher_for_sealing(ACME)).seal(b"", ("x",))
+
+    assert await vault.reseal(ACME) == (2, 1)
+    assert await vault.reseal(ACME) == (0, 1)
+
+    entry = await inner.state.read_state(ACME, VAULT, "s")
+    assert entry is not None
+    assert {data_key_id(one["sealed"]) for one in entry.value["held"].values()} == {data_key_id(sealed)}
+    assert await values(hiding, ANN, "s") == shown
+    await talk(hiding, ANN, "s", MAIL, "ok")
+    assert await values(hiding, ANN, "s") == shown
 
 
 async def test_a_damaged_vault_keeps_nobody_from_being_erased(inner: MemoryStore, hiding: RedactingStore) -> None:

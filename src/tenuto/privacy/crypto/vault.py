@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tenuto.compare_and_set import retry_on_conflict, update_state
 from tenuto.errors import DecryptionFailed, SessionNotFound
 from tenuto.model import Scope, Session, StateEntry
-from tenuto.model.privacy import VAULT
+from tenuto.model.privacy import VAULT, data_key_id
 from tenuto.model.scope import site_scope
 from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
@@ -166,14 +166,34 @@ class Vault:
 
     async def forget_orphans(self, scope: Scope) -> int:
         """Remove a site's values of deleted sessions, as a crash may leave them; returns the number of sessions."""
-        scope, total, after = site_scope(scope), 0, ""
-        while True:
-            entries = await self._state.list_state(scope, VAULT, after, _PAGE)
+        scope, total = site_scope(scope), 0
+        async for entry in self._iter_entries(scope):
+            if not await self._has_session(scope, entry):
+                total += await self.delete_values(scope, entry.key)
+        return total
+
+    async def reseal(self, scope: Scope) -> tuple[int, int]:
+        """Seal a site's values again with the data key in use; returns how many sessions had values under an older key,
+        and how many have values that do not open, which are left."""
+        scope, resealed, unopened = site_scope(scope), 0, 0
+        await self._ciphers.cipher_for_opening(scope, refresh=True)
+        cipher = await self._ciphers.cipher_for_sealing(scope)
+        async for entry in self._iter_entries(scope):
+            change = partial(_reseal_values, session_id=entry.key, cipher=cipher)
+            try:
+                made = await update_state(self._state, scope, VAULT, entry.key, _decode_any, change)
+            except (DecryptionFailed, msgspec.ValidationError):
+                unopened += 1
+            else:
+                resealed += made.changed
+        return resealed, unopened
+
+    async def _iter_entries(self, scope: Scope) -> AsyncIterator[StateEntry]:
+        """The records of a site."""
+        after = ""
+        while entries := await self._state.list_state(scope, VAULT, after, _PAGE):
             for entry in entries:
-                if not await self._has_session(scope, entry):
-                    total += await self.delete_values(scope, entry.key)
-            if len(entries) < _PAGE:
-                return total
+                yield entry
             after = entries[-1].key
 
     async def _has_session(self, scope: Scope, entry: StateEntry) -> bool:
@@ -192,8 +212,29 @@ class Vault:
 
 def _decode_record(entry: StateEntry | None, session: Session) -> _VaultRecord | None:
     """The session's record; `None` if there is none, or it belongs to an earlier session with the same id."""
-    record = msgspec.convert(entry.value, _VaultRecord) if entry is not None else None
+    record = _decode_any(entry)
     return record if record is not None and record.incarnation == session.incarnation else None
+
+
+def _decode_any(entry: StateEntry | None) -> _VaultRecord | None:
+    return msgspec.convert(entry.value, _VaultRecord) if entry is not None else None
+
+
+def _reseal_values(record: _VaultRecord | None, *, session_id: str, cipher: Cipher) -> _VaultRecord | None:
+    """The record under the key in use; `None` if it is."""
+    if record is None:
+        return None
+    place = ("vault", session_id, record.incarnation)
+    key = data_key_id(cipher.seal(b"", place))
+    held = {
+        mark: one if data_key_id(one.sealed) == key else replace(one, sealed=_reseal_text(one.sealed, cipher, place))
+        for mark, one in record.held.items()
+    }
+    return None if held == record.held else replace(record, held=held)
+
+
+def _reseal_text(sealed: str, cipher: Cipher, place: Place) -> str:
+    return cipher.seal(cipher.open(sealed, place), place)
 
 
 def _assign(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -17,10 +17,13 @@ from msgspec.structs import replace
 
 from tenuto.model import Message
 from tenuto.model.message import memory_bytes
+from tenuto.model.stored import Entry
 from tenuto.ports import RecordFeed
 from tenuto.stores.engine.record import Fetched, Record
 
 _RECORD_BYTES: Final = 2048
+# What a message takes beyond the size of its body.
+_MESSAGE_BYTES: Final = 700
 # Weighing a record takes as long as a turn; so many commits add little to it.
 _WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
@@ -35,9 +38,9 @@ class Trip(Struct):
     heard: int = 0
     removed: bool = False
 
-    def confirms(self, revision: int, losses: int) -> bool:
-        """Whether its answer is what the store holds, as far as the feed has told."""
-        return self.losses == losses != UNCONFIRMED and not self.removed and self.heard <= revision
+    def confirms(self, revision: int) -> bool:
+        """Whether its answer is what the store holds, as far as the feed has told until it was lost."""
+        return not self.removed and self.heard <= revision
 
 
 class _Entry(Struct):
@@ -59,7 +62,7 @@ class RecordCache:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._trips: dict[bytes, Trip] = {}
-        self._losses = 0
+        self._losses = self._losses_heard = 0
         self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
         """Called with each record that this process has stored or, without one, removed; before its callers know."""
         self.held_bytes = 0
@@ -89,19 +92,25 @@ class RecordCache:
         return self.get(key) if self._entries.get(key) is entry and entry.losses == self._losses else None
 
     def last_confirmed(self, key: bytes) -> Record | None:
-        """A record as the store held it when the feed was last heard, for an outage."""
+        """A record as the store held it when the feed was last heard, for an outage: a feed that is lost since tells
+        nothing against it."""
         entry = self._entries.get(key)
-        return None if entry is None or entry.losses != self._losses else entry.record
+        return None if entry is None or entry.losses < self._losses_heard else entry.record
 
     def all_confirmed(self) -> list[tuple[bytes, Record]]:
         """All such records, the most recently used first."""
         entries = reversed(self._entries.items())
-        return [(key, entry.record) for key, entry in entries if entry.losses == self._losses]
+        return [(key, entry.record) for key, entry in entries if entry.losses >= self._losses_heard]
+
+    def listen(self) -> None:
+        """Hear what the feed tells, if it is connected; else what is held from before counts on."""
+        self._caught_up()
 
     def _caught_up(self) -> bool:
         """Whether the feed has told everything; what is told now holds until the loop has looked for new calls."""
         if not self._is_caught_up and self._feed is not None and self._feed.caught_up():
             self._is_caught_up = True
+            self._losses_heard = self._losses
             get_running_loop().call_soon(self._look_again)
         return self._is_caught_up
 
@@ -119,10 +128,11 @@ class RecordCache:
         """The call was answered, or failed."""
         del self._trips[trip.key]
 
-    def put(self, record: Record, trip: Trip) -> None:
-        """Store a record that a call brought or wrote."""
-        losses = self._losses if trip.confirms(record.revision, self._losses) else UNCONFIRMED
-        self._store(trip.key, record, losses)
+    def put(self, record: Record, trip: Trip, loaded: Sequence[Entry] = ()) -> None:
+        """Store a record that a call brought or wrote. Where all its messages were `loaded`, these tell its size."""
+        # If the feed was lost meanwhile, the record counts as what was heard before that: in an outage alone.
+        losses = trip.losses if trip.confirms(record.revision) else UNCONFIRMED
+        self._store(trip.key, record, losses, loaded)
 
     def renew(self, key: bytes, record: Record) -> None:
         """Store a record whose deadline was moved: its revision is the same."""
@@ -163,7 +173,7 @@ class RecordCache:
         elif revision > entry.record.revision:
             entry.losses = UNCONFIRMED
 
-    def _store(self, key: bytes, record: Record, losses: int) -> None:
+    def _store(self, key: bytes, record: Record, losses: int, loaded: Sequence[Entry]) -> None:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(record, losses, 0, -_WEIGH_EVERY)
@@ -172,7 +182,7 @@ class RecordCache:
         entry.record, entry.losses = _without_fetched(record), losses
         if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
             self.held_bytes -= entry.size
-            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail), record.revision
+            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail, loaded), record.revision
             self.held_bytes += entry.size
         while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
             self.held_bytes -= self._entries.popitem(last=False)[1].size
@@ -182,5 +192,7 @@ def _without_fetched(record: Record) -> Record:
     return record if record.fetched is _NOTHING_FETCHED else replace(record, fetched=_NOTHING_FETCHED)
 
 
-def _weigh(messages: tuple[Message, ...]) -> int:
+def _weigh(messages: tuple[Message, ...], loaded: Sequence[Entry]) -> int:
+    if len(loaded) == len(messages):
+        return sum([len(entry.body) for entry in loaded]) + _MESSAGE_BYTES * len(loaded)
     return sum([memory_bytes(message) for message in messages])

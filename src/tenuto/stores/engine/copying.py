@@ -24,17 +24,16 @@ from tenuto.model.values import Json
 from tenuto.ports import Clock, RecordStore, utc_now
 from tenuto.stores.copy_reports import COPIES, TASKS, UNFINISHED, CopyMarker, CopyPolicy, CopyReport
 from tenuto.stores.engine.codec import PLAIN, PlainCodecs
+from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.state import EngineState, record_key
 from tenuto.stores.engine.whole_records import (
     WholeRecord,
     describe,
-    find_again,
     in_batches,
     is_expired,
     is_readable,
     is_same,
     iter_pages,
-    load_each,
     read_whole,
     record_digest,
 )
@@ -143,11 +142,11 @@ class RecordCopier:
     async def _copy(self, batch: Sequence[FoundRecord]) -> None:
         """Copy records, again those that are changed on either side meanwhile."""
         for _ in range(_ATTEMPTS):
-            stored = await load_each(self._target, [found.record.key for found in batch])
+            stored = await self._target.load_all([found.record.key for found in batch])
             changed = await self._write(await self._select(list(zip(batch, stored, strict=True))))
             if not changed:
                 return
-            found = [await find_again(self._source, one) for one in changed]
+            found = [await find_record(self._source, one.record.key) for one in changed]
             batch = [one for one in found if one is not None]
         raise Unavailable("record", "is being changed by others all the time")
 
@@ -231,7 +230,7 @@ class RecordCopier:
                 "look whether it is the right one, --yes removes them all the same"
             )
         async for page in iter_pages(self._target):
-            here = await load_each(self._source, [found.record.key for found in page])
+            here = await self._source.load_all([found.record.key for found in page])
             await self._delete([found for found, record in zip(page, here, strict=True) if record is None])
 
     async def _delete(self, surplus: Sequence[FoundRecord]) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from random import Random
 from typing import Final, Self
 
-from tenuto.errors import DecryptionFailed, SessionNotFound, StoreUnavailable
+from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, StoreUnavailable
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -34,7 +34,7 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.scope import session_key as compute_session_key
-from tenuto.model.stored import EntryPage, Part
+from tenuto.model.stored import Action, EntryPage, FoundRecord, Part, RecordChange
 from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.engine import rules
@@ -44,7 +44,7 @@ from tenuto.stores.engine.commands import Append, Begin, Command, Finish, Renew
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.journal_folder import JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
-from tenuto.stores.engine.listing import Listing
+from tenuto.stores.engine.listing import Listing, find_record
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.engine.upkeep import EngineUpkeep
@@ -232,7 +232,33 @@ class EngineSessions:
         )
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._edit(scope, session_id, lambda record, now: rules.delete(record, scope, session_id, now))
+        try:
+            await self._edit(scope, session_id, lambda record, now: rules.delete(record, scope, session_id, now))
+        except DecryptionFailed:
+            # Its key may be lost: it can be removed all the same.
+            await self._delete_unopened(scope, session_id)
+
+    async def _delete_unopened(self, scope: Scope, session_id: str) -> None:
+        found = await self._find(scope, session_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        removal = RecordChange(key=found.record.key, if_revision=found.record.revision, action=Action.REMOVE)
+        if await self.context.records.commit((removal,)) is not None:
+            raise StoreUnavailable(why="is changed by others at the same time")
+        self.context.cache.drop(found.record.key)
+        self.context.cache.on_commit(found.record.key, None)
+
+    async def _find(self, scope: Scope, session_id: str) -> FoundRecord | None:
+        """A session that does not open, by its columns; it is hidden from those it does not belong to.
+
+        Raises:
+            SessionForeign: it belongs to another user.
+        """
+        found = await find_record(self.context.records, session_key(scope, session_id))
+        owner = None if found is None else found.index.scope
+        if owner is not None and not scope.reaches(owner):
+            raise SessionForeign(session_id, ":".join(owner.owner))
+        return found
 
     # What the methods share
 
@@ -307,7 +333,11 @@ class EngineSessions:
             return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
         except DecryptionFailed:
             codec = await self._codecs.load(scope, writing=writing, refresh=True)
-            return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
+            try:
+                return await self.context.submit(key, session_id, codec, rule, alone=alone, source=source, tail=tail)
+            except DecryptionFailed:
+                await self._find(scope, session_id)
+                raise
 
 
 def _read_source(

@@ -30,7 +30,15 @@ from tenuto.stores.codec import Undecodable, digest_id, from_micros, to_micros
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat
 from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand
-from tenuto.stores.engine.journal_folder import ALWAYS, JournalFolder, JournalState, Offer, StoredBase, StoredShelf
+from tenuto.stores.engine.journal_folder import (
+    ALWAYS,
+    JournalFolder,
+    JournalState,
+    Offer,
+    StoredBase,
+    StoredRow,
+    StoredShelf,
+)
 from tenuto.stores.engine.journal_replay import CodecOf, Queue, ReadsState, Replay
 from tenuto.stores.engine.journal_rows import (
     Row,
@@ -70,12 +78,12 @@ class _Held(NamedTuple):
 
 
 class _Fold(NamedTuple):
-    """The rows of a session carried out up to a number, so that a long outage is not folded anew with each call."""
+    """The rows of a session carried out up to the `last`, so that a long outage is not folded anew with each call."""
 
     base: tuple[int, str]
     base_seq: int
-    through: int
     record: Record | None
+    last: StoredRow | None = None
     origin: bytes | None = None
 
 
@@ -257,19 +265,21 @@ class Journal:
     async def _fold(self, key: bytes, shelf: StoredShelf, codec: Codec) -> _Held:
         """The session with its rows. It forgets none of their messages, which are nowhere else."""
         fold = self._folds.pop(key, None)
-        if fold is None or fold.base != (shelf.base.revision, shelf.base.incarnation):
+        is_of_base = fold is not None and fold.base == (shelf.base.revision, shelf.base.incarnation)
+        # A row that was set aside leaves its number to another one.
+        if fold is None or not is_of_base or (fold.last is not None and fold.last not in shelf.rows):
             try:
                 record = decode_base(key, shelf.base, codec)
             except Undecodable as error:
                 raise Unavailable("journal", "holds a session that cannot be read") from error
             base_seq = 0 if record is None else record.head.last_seq
-            fold = _Fold((shelf.base.revision, shelf.base.incarnation), base_seq, 0, record)
-        record, origin = fold.record, fold.origin
+            fold = _Fold((shelf.base.revision, shelf.base.incarnation), base_seq, record)
+        record, last, origin = fold.record, fold.last, fold.origin
         for stored in shelf.rows:
-            if stored.number > fold.through:
+            if last is None or stored.number > last.number:
                 try:
                     row = decode_row(key, stored, codec)
-                    record, origin = replay_row(record, row).record, row.origin
+                    record, last, origin = replay_row(record, row).record, stored, row.origin
                 except UnknownFormat as error:
                     raise Unavailable("journal", "has turns that a newer release wrote") from error
                 except Undecodable:
@@ -278,11 +288,10 @@ class Journal:
                     raise self._refusal() from None
             if record is not None and record.reach != _ANY_NUMBER:
                 record = replace(record, reach=_ANY_NUMBER)
-        through = shelf.rows[-1].number if shelf.rows else 0
-        self._folds[key] = _Fold(fold.base, fold.base_seq, through, record, origin)
+        self._folds[key] = _Fold(fold.base, fold.base_seq, record, last, origin)
         if len(self._folds) > _FOLDS_KEPT:
             self._folds.popitem(last=False)
-        return _Held(record, shelf.base, fold.base_seq, through + 1, origin)
+        return _Held(record, shelf.base, fold.base_seq, 1 if last is None else last.number + 1, origin)
 
     def _narrow(self, command: JournaledCommand, held: int) -> JournaledCommand:
         """A turn whose window is what is held of the session; nothing else goes on without older messages."""
@@ -393,6 +402,8 @@ class Journal:
             if self._folder.is_down:
                 await self._records.ping()
                 await self._folder.reopen()
+            # What the feed has missed is known at the latest now, should it be lost again.
+            self._cache.listen()
             if self._folder.may_have_rows:
                 await self._replay.all()
             now = asyncio.get_running_loop().time()
@@ -403,6 +414,9 @@ class Journal:
             return
         except Unavailable as failure:
             _log.warning("the journal cannot be used: %s", failure)
+        except Exception:
+            # It looks again in a second, whatever this was.
+            _log.exception("the journal has met an error")
 
     async def replay(self) -> bool:
         """Store what waits now; returns whether nothing waits any more."""

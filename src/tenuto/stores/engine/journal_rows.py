@@ -141,9 +141,15 @@ def replay_row(record: Record | None, row: Row) -> Step[Any]:
 
 
 def is_stored(record: Record, command: JournaledCommand, since: int) -> bool:
-    """Whether a command's messages are in the log behind a number."""
-    ids = [draft.id for draft in command.messages]
-    return bool(ids) and ids[0] in [message.id for message in record.between((since + 1, record.head.last_seq))]
+    """Whether a command's messages are in the log behind a number. Clients may choose ids: role and time must match,
+    too."""
+    if not command.messages:
+        return False
+    first = command.messages[0]
+    return any(
+        (message.id, message.role, message.sent_at) == (first.id, first.role, first.sent_at)
+        for message in record.between((since + 1, record.head.last_seq))
+    )
 
 
 def _is_placed(record: Record | None, row: Row) -> bool:

@@ -139,7 +139,7 @@ class Lane:
             self._waiting.append(call)
 
     def _begin_batch(self) -> None:
-        self._batch, self._retries, self._torn, self._doubts = self._next_batch(), 0, 0, None
+        self._batch, self._retries, self._torn, self._doubts = self._extend_batch([]), 0, 0, None
         if self._batch:
             self._begin()
         else:
@@ -158,9 +158,9 @@ class Lane:
         else:
             del self._context.lanes[self._key]
 
-    def _next_batch(self) -> list[Call[Any]]:
+    def _extend_batch(self, batch: list[Call[Any]]) -> list[Call[Any]]:
+        """The batch with what waits: a call that is alone shares it with no other."""
         waiting, self._waiting = self._waiting, []
-        batch = list[Call[Any]]()
         for place, call in enumerate(waiting):
             if batch and (call.alone or batch[-1].alone):
                 self._waiting = waiting[place:]
@@ -279,7 +279,7 @@ class Lane:
             if record is None:
                 self._load(None)
                 return
-            self._context.cache.put(record, trip)
+            self._context.cache.put(record, trip, standing.messages)
         else:
             self._context.cache.drop(self._key)
         if not self._resolve_doubt(record):
@@ -379,13 +379,16 @@ class Lane:
         elif refused.source_changed:
             self._fail(SourceChanged())
         else:
-            self._retry(refused.standing[0], trip, attempt.base)
+            self._retry(refused, trip, attempt.base)
 
-    def _retry(self, standing: StoredRecord | None, trip: Trip, held: Record | None) -> None:
+    def _retry(self, refused: Refused, trip: Trip, held: Record | None) -> None:
         """Go on from what another process stored; after some conflicts in a row with a pause of random length."""
         self._count_retry()
-        if self._retries <= _EAGER_RETRIES:
-            self._go_on(standing, trip, held)
+        if not self._doubts:
+            # Nothing of the batch is stored, so that what has come meanwhile can join it.
+            self._batch = self._extend_batch(self._batch)
+        if refused.has_turn or self._retries <= _EAGER_RETRIES:
+            self._go_on(refused.standing[0], trip, held)
             return
         pause = min(_LONGEST_PAUSE, 0.001 * 2.0**self._retries) * self._context.chance.random()
         get_running_loop().call_later(pause, self._guard, self._load, held)

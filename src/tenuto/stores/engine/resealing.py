@@ -24,9 +24,9 @@ from tenuto.ports import RecordStore, StateStore
 from tenuto.stores.codec import Undecodable
 from tenuto.stores.copy_reports import describe_site
 from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.record import Profile
 from tenuto.stores.engine.sealing import SealedCodecs
-from tenuto.stores.engine.whole_records import find_again
 from tenuto.stores.sealed_state import is_always_plain, unmark_sealed
 
 _RECORDS: Final = 100
@@ -40,7 +40,7 @@ _PAGED: Final = (Part.MESSAGES, Part.TRACES)
 class ResealReport(msgspec.Struct, kw_only=True):
     """What a run has done: records looked at, and those of them that were written anew.
 
-    `vaults` were left: their values keep the data key they were sealed with, and open on as long as it is there.
+    `vaults` were left: their values are sealed one by one (`Vault.reseal`).
     `unopened` counts records that do not open, with the reason by site in `failures`; `unreadable` damaged ones;
     `unknown` values of sites that have no session and no data keys of their tenant. `resumed` runs began where another
     ended; `restarts` counts how often a new data key made a run begin anew.
@@ -188,7 +188,7 @@ class Resealer:
                 await (write.session() if found.index.kind is Kind.SESSION else write.value())
             except _Changed:
                 has_written = write.has_written
-                found = await find_again(self._records, found)
+                found = await find_record(self._records, found.record.key)
             else:
                 return write.has_written
         raise Unavailable("record", "is being changed by others all the time")

@@ -83,31 +83,17 @@ async def iter_pages(records: RecordStore, size: int = 200) -> AsyncIterator[tup
         yield tuple([found for found in page if found.index.drawer not in _OF_THE_STORE])
 
 
-async def load_each(records: RecordStore, keys: Sequence[bytes]) -> list[StoredRecord | None]:
-    """Records without messages, each at a moment of its own: they may lie on several servers."""
-    loading = [records.load(key, 0) for key in keys]
-    return [await one for one in loading]
-
-
-async def find_again(records: RecordStore, found: FoundRecord) -> FoundRecord | None:
-    """A record as it is now; `None` if it was removed."""
-    key = found.record.key
-    before = (int.from_bytes(key, "big") - 1).to_bytes(len(key), "big") if any(key) else b""
-    page = await records.scan(before, 1)
-    return page[0] if page and page[0].record.key == key else None
-
-
 async def read_whole(
-    records: RecordStore, found: Sequence[FoundRecord | None]
+    records: RecordStore, found: Sequence[FoundRecord | None], *, checks: bool = True
 ) -> list[WholeRecord | Undecodable | None]:
     """Found records with their entries; `None` for one that is at another revision by now, or absent.
 
-    What is damaged is returned as the error; what is sealed is not looked into.
+    Where it `checks`, what is damaged is returned as the error; what is sealed is not looked into.
     """
-    return await gather(*[_read(records, one) for one in found])
+    return await gather(*[_read(records, one, checks=checks) for one in found])
 
 
-async def _read(records: RecordStore, found: FoundRecord | None) -> WholeRecord | Undecodable | None:
+async def _read(records: RecordStore, found: FoundRecord | None, *, checks: bool) -> WholeRecord | Undecodable | None:
     if found is None:
         return None
     key, is_session = found.record.key, found.index.kind is Kind.SESSION
@@ -119,7 +105,8 @@ async def _read(records: RecordStore, found: FoundRecord | None) -> WholeRecord 
     if stored is None or revisions != {found.record.revision}:
         return None
     try:
-        _check(found, stored, _ALL)
+        if checks:
+            _check(found, stored, _ALL)
     except Undecodable as damage:
         return damage
     entries = [*stored.messages, *stored.entries, *[entry for page in pages for entry in page.entries]]

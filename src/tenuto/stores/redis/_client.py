@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
@@ -109,6 +110,8 @@ class Link:
     ) -> None:
         self.address = parse(address) if isinstance(address, str) else address
         self.policy = policy or ConnectionPolicy()
+        self.name = secrets.token_hex(8)
+        """Tells this client from every other one."""
         self.door = Door(
             credential=self.address.credential,
             db=self.address.db,

@@ -11,11 +11,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import hiredis
 
 from tenuto.stores.redis._auth import Door
-from tenuto.stores.redis._resp import CallFailed, Reply
+from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._socket import NOTHING, dial
 from tenuto.stores.redis._url import Endpoint
 
@@ -25,6 +26,13 @@ DOUBT = 2.0
 """Seconds without any data after which the connection is in doubt."""
 
 _CHUNK = 65536
+
+
+class Notes(NamedTuple):
+    """A channel to subscribe to on the connection that listens."""
+
+    channel: bytes
+    on_note: Callable[[bytes], None]
 
 
 class InvalidationListener:
@@ -39,6 +47,7 @@ class InvalidationListener:
         beat: bytes,
         drop: Callable[[list[bytes] | None], None],
         answered: Callable[[Reply], bool],
+        notes: Notes | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._door = door
@@ -47,6 +56,7 @@ class InvalidationListener:
         self._beat = beat
         self._drop = drop
         self._answered = answered
+        self._notes = notes
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader(notEnoughData=NOTHING)
@@ -94,6 +104,8 @@ class InvalidationListener:
         self._loop.add_reader(sock.fileno(), self._drain)
         # Anything cached before may have changed meanwhile.
         self._drop(None)
+        if self._notes is not None:
+            self._send(pack(("SUBSCRIBE", self._notes.channel)))
         self._drain()
 
     async def _ping_until_lost(self) -> None:
@@ -111,8 +123,12 @@ class InvalidationListener:
         if self._loop.time() - self._heard >= DOUBT:
             self._disconnect()
             return
+        self._send(self._beat)
+
+    def _send(self, packed: bytes) -> None:
+        assert self._socket is not None
         try:
-            self._socket.send(self._beat)
+            self._socket.send(packed)
         except (OSError, ValueError):
             self._disconnect()
 
@@ -147,6 +163,8 @@ class InvalidationListener:
         elif message[0] == b"invalidate":
             # No keys means that the server was flushed.
             self._drop(message[1])
+        elif message[0] == b"message" and self._notes is not None:
+            self._notes.on_note(message[2])
 
     def _disconnect(self) -> None:
         if self._socket is None:

@@ -11,7 +11,7 @@ import hiredis
 
 from tenuto.model.store_reports import Invalidation
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._invalidation import InvalidationListener
+from tenuto.stores.redis._invalidation import InvalidationListener, Notes
 from tenuto.stores.redis._keys import RedisKeys
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._single_flight import SingleFlight
@@ -35,9 +35,10 @@ class ClientTracking:
     the load began: an invalidation may arrive before an older reply.
     """
 
-    def __init__(self, link: Link, *prefixes: bytes) -> None:
+    def __init__(self, link: Link, *prefixes: bytes, notes: Notes | None = None) -> None:
         self._link = link
         self._prefixes = prefixes
+        self._notes = notes
         self._listeners: dict[Endpoint, InvalidationListener] = {}
         self._drops: list[Drop] = []
         self._epochs: dict[Endpoint, str] = {}
@@ -107,6 +108,7 @@ class ClientTracking:
                     beat=_BEATS[self._link.address.shape],
                     drop=self._notify,
                     answered=partial(self._check_reply, endpoint),
+                    notes=self._notes,
                 )
         self._notify(None)
 

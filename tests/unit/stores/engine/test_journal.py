@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +21,7 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.engine import journal as journal_module
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.engine.journal_replay import Replay
 from tests.clock import FakeClock
 from tests.patience import LONG, until
 from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts
@@ -299,6 +301,22 @@ async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machin
     assert (engine.sessions.journal.status.quarantined, count_journal(machine.path).quarantined) == (1, 1)  # type: ignore[union-attr]
 
 
+async def test_a_row_in_the_place_of_a_torn_one_is_seen_by_all(machine: Machine) -> None:
+    first, second = await machine.start("a"), await machine.start("b")
+    await talk(first, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(first, ANN, "s", "two", "2", journaled=True)
+    before = await texts(second, ANN, "s")
+    folder: Any = first.sessions.journal._folder  # type: ignore[union-attr]
+    await folder._thread.run(lambda db: db.execute("UPDATE row SET body = x'00ff' WHERE number = 2").rowcount)
+    machine.clock.advance(timedelta(hours=1))
+
+    await talk(first, ANN, "s", "three", "3", journaled=True)
+
+    assert before == ["one", "1", "two", "2"]
+    assert await texts(second, ANN, "s") == ["one", "1", "two", "three", "3"]
+
+
 async def test_rows_of_a_newer_release_wait(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     engine = await machine.start("a")
     await talk(engine, ANN, "s", "one", "1", journaled=True)
@@ -327,6 +345,27 @@ async def test_rows_are_sealed(machine: Machine) -> None:
     shelf = await folder.shelf(session_key(ANN, "s"))
 
     assert {body[:1] for body in (shelf.base.body, *[row.body for row in shelf.rows])} == {b"\x81"}
+
+
+async def test_an_unexpected_error_does_not_end_the_replay(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    everything, failures = Replay.all, [ValueError()]
+
+    async def fail_once(replay: Replay) -> None:
+        if failures:
+            raise failures.pop()
+        await everything(replay)
+
+    monkeypatch.setattr(Replay, "all", fail_once)
+    await machine.until_stored(engine)
+
+    assert "the journal has met an error" in caplog.text
+    assert await texts(engine, ANN, "s") == ["one", "1", "two", "2"]
 
 
 async def test_a_full_disk_refuses_the_turn(machine: Machine) -> None:

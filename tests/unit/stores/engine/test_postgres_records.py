@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -16,7 +16,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import site_key
 from tenuto.model.stored import Action, Drop, Part, RecordChange
 from tenuto.stores.engine.postgres import PostgresRecords, turns
-from tenuto.stores.engine.postgres.batches import MOST
+from tenuto.stores.engine.postgres.batches import MOST, MOST_BYTES, Batches
 from tenuto.stores.engine.postgres.records import parse_changes
 from tenuto.stores.postgres import _database, _feed
 from tests.contract.test_records import A, B, change, columns, messages
@@ -128,6 +128,23 @@ async def test_calls_of_many_sites_at_once_come_out_each_for_itself(
     assert [one and one.revision for one in loaded] == [1 if n % 3 == 0 else 2 for n in range(count)]
 
 
+async def test_a_batch_ends_with_its_count_or_its_bytes() -> None:
+    sent: list[int] = []
+
+    async def send(items: Sequence[int]) -> Sequence[int]:
+        sent.append(len(items))
+        return items
+
+    batches = Batches(send, width=1, patience=LONG, weigh=lambda size: size)
+    small = [batches.add(1) for _ in range(MOST + 1)]
+    await asyncio.gather(*small)
+    large = [batches.add(MOST_BYTES // 2) for _ in range(5)]
+    await asyncio.gather(*large)
+    await batches.close()
+
+    assert sent == [MOST, 1, 2, 2, 1]
+
+
 async def test_a_call_behind_batches_without_an_answer_ends_in_time(database: PostgresDatabase) -> None:
     records = await PostgresRecords.open(database.app_url, batches=1)
     await records.commit([change(A, 0, 1)])
@@ -192,6 +209,19 @@ async def test_a_process_that_was_refused_goes_first(
     assert refused is not None
     assert refused.standing[0] is not None
     assert refused.standing[0].head == b"first"
+
+
+async def test_a_lock_that_is_kept_too_long_is_not_waited_for(
+    pair: tuple[PostgresRecords, PostgresRecords], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a process that stands still: it delays others, and stops none."""
+    monkeypatch.setattr(turns, "_CONTENDED", LONG)
+    monkeypatch.setattr(turns, "_AWAITED", LONG)
+    await pair[0].commit([change(A, 0, 1)])
+    for records in (pair[1], pair[0], pair[0]):
+        assert await records.commit([change(A, 7, 8)]) is not None
+
+    assert await pair[1].commit([change(A, 1, 2)]) is None
 
 
 async def test_a_lock_that_is_not_used_is_given_up(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -17,14 +17,16 @@ from tenuto.model.stored import (
     IndexOrder,
     IndexQuery,
     Kind,
+    LogCopy,
     RecordChange,
+    Refused,
 )
 from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.redis.keys import value_place
-from tests.contract.test_records import A, B, change, columns
+from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
 from tests.samples import ANN, BOB, fresh
-from tests.servers import RedisServer
+from tests.servers import RedisCluster, RedisServer
 
 NEWEST = IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))
 
@@ -81,6 +83,44 @@ async def test_a_change_that_comes_before_a_refused_commit_is_not_taken_for_it(
         assert await own is not None
         assert records.feed.caught_up()
         assert UNKNOWN_REVISION in heard
+
+
+# Turns
+
+
+async def test_processes_that_change_one_record_take_turns(records: RedisRecords, other: RedisRecords) -> None:
+    """One that was refused twice has the next commit for itself; another one waits, and learns what stands then."""
+    async with records.feed.watch(lambda *_: None):
+        await until(records.feed.caught_up)
+        await check_turns(records, other)
+
+
+async def check_turns(records: RedisRecords, other: RedisRecords) -> None:
+    await records.commit([change(A, 0, 1)])
+    refusals = [await other.commit([change(A, 7, 8)]) for _ in range(2)]
+    assert [refused and refused.has_turn for refused in refusals] == [False, True]
+
+    waiting = records.commit([change(A, 1, 2, head=b"too early")])
+    await until(lambda: A in records._commits._queued)
+    assert await other.commit([change(A, 1, 2)]) is None
+
+    refused = await waiting
+    assert refused is not None
+    assert refused.has_turn
+    assert refused.standing[0] is not None
+    assert (refused.standing[0].revision, refused.standing[0].head) == (2, b"head 2")
+    assert await records.commit([change(A, 2, 3)]) is None
+    assert await records.link.call("HEXISTS", records.keys.record(A), "q", key=records.keys.record(A)) == 0
+
+
+async def test_a_process_that_lets_its_turn_pass_stops_nobody(records: RedisRecords, other: RedisRecords) -> None:
+    """Without a feed nothing is heard of turns: it is asked again."""
+    await records.commit([change(A, 0, 1)])
+    for _ in range(2):
+        await other.commit([change(A, 7, 8)])
+
+    assert await records.commit([change(A, 1, 2)]) is None
+    assert await other.commit([change(A, 2, 3)]) is None
 
 
 # The places in the indexes
@@ -181,3 +221,24 @@ async def test_a_full_server_refuses_a_commit_and_says_so(valkey: RedisServer, r
     record = await records.load(A, 0)
     assert record is not None
     assert record.revision == 1
+
+
+async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    target = b"far away" * 2
+    await records.commit([change(A, 0, 4, puts=messages(1, 2, 3))])
+    check_source = records._check_source
+
+    async def check_late(changes: Sequence[RecordChange]) -> Refused | None:
+        assert await records.commit([RecordChange(key=A, if_revision=4, action=Action.REMOVE)]) is None
+        return await check_source(changes)
+
+    monkeypatch.setattr(records, "_check_source", check_late)
+    refused = await records.commit([change(target, 0, 1, copies=LogCopy(source=A, revision=4, through=2))])
+
+    assert refused == Refused(standing=(None,), source_changed=True)
+    assert await records.load(target, 9) is None
+    assert await records.list(NEWEST) == ()
+    await records.close()

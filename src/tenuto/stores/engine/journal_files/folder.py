@@ -66,7 +66,7 @@ class DiskFolder:
         return folder
 
     async def close(self) -> None:
-        """Leave the folder."""
+        """Leave the folder, when nothing watches it any more."""
         for task in self._tasks:
             task.cancel()
         await self._thread.close()

@@ -18,7 +18,9 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 MOST: Final = 64
-"""Calls in a batch: enough to share a flush; few enough that the server works on one while another is read."""
+"""Calls in a batch: enough to share a flush, few enough that the server works on one while another is read."""
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""A batch takes no further call from this size on: large ones must not delay others beyond their time."""
 
 
 class _Call(Generic[Item, Answer]):
@@ -37,7 +39,7 @@ class Batches(Generic[Item, Answer]):
     """Sends one kind of call, at most `width` batches at a time; `send` answers in the order of its items.
 
     A call that was not sent is repeated once; one without an answer only if it `is_read`. One that makes the server
-    refuse its batch fails alone. `patience` is how many seconds a call may take in all.
+    refuse its batch fails alone. `patience` is how many seconds a call may take in all, `weigh` tells its bytes.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class Batches(Generic[Item, Answer]):
         *,
         width: int,
         patience: float,
+        weigh: Callable[[Item], int] = lambda _: 0,
         is_read: bool = False,
     ) -> None:
         self._send = send
         self._width = width
         self._patience = patience
+        self._weigh = weigh
         self._is_read = is_read
         self._waiting: deque[_Call[Item, Answer]] = deque()
         self._under_way: dict[asyncio.Task[None], list[_Call[Item, Answer]]] = {}
@@ -89,10 +93,19 @@ class Batches(Generic[Item, Answer]):
     def _start(self) -> None:
         self._is_scheduled = False
         while self._waiting and len(self._under_way) < self._width:
-            batch = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+            batch = self._take_batch()
             task = asyncio.create_task(self._run(batch))
             self._under_way[task] = batch
             task.add_done_callback(self._end)
+
+    def _take_batch(self) -> list[_Call[Item, Answer]]:
+        batch = list[_Call[Item, Answer]]()
+        size = 0
+        while self._waiting and len(batch) < MOST and size < MOST_BYTES:
+            call = self._waiting.popleft()
+            size += self._weigh(call.item)
+            batch.append(call)
+        return batch
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]

@@ -45,6 +45,8 @@ from tenuto.stores.engine.postgres.rows import (
     to_found,
     to_literal,
     to_standing,
+    weigh,
+    weigh_all,
 )
 from tenuto.stores.engine.postgres.turns import Turns
 from tenuto.stores.postgres._client import Connection, Link, Row
@@ -61,9 +63,9 @@ _PACKAGE: Final = "tenuto.stores.engine.postgres"
 _VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
 _COMMIT_HEADS: Final = (
-    "SELECT * FROM commit_heads($1, $2, $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], "
-    "$6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text::bigint[], "
-    "$11::text::bigint[], $12::text::bigint[], $13::text::bigint[], $14, $15::text::bigint[], $16)"
+    "SELECT * FROM commit_heads($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
+    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
+    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18)"
 )
 _LOAD: Final = (
     "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[])"
@@ -92,10 +94,10 @@ class PostgresRecords:
         self.feed = PostgresRecordFeed(link)
         opened = partial(Batches, width=batches, patience=link.patience)
         self._turns = Turns(link)
-        self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads)
-        self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes)
+        self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
+        self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
         # A listener that hangs delays these, and no others.
-        self._strict: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes)
+        self._strict: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
         self._loads: Batches[Load, StoredRecord | None] = opened(self._send_loads, is_read=True)
         self._touches: Batches[tuple[bytes, int], None] = opened(self._send_touches, is_read=True)
 
@@ -203,6 +205,8 @@ class PostgresRecords:
         fields = {"space": query.space, "owner": query.owner, "drawer": query.drawer, "status": query.status}
         conditions = [f"kind = '{query.kind.value}'", f"{'aside' if query.set_aside else 'key'} IS NOT NULL"]
         conditions += [f"{name} = ($1).{name}" for name, value in fields.items() if value is not None]
+        if query.space is None and query.owner is not None:
+            conditions.append("space = ($1).space")
         if query.title is not None:
             conditions.append("position(($1).title IN title) > 0")
         if query.named:

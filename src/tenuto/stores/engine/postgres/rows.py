@@ -38,17 +38,25 @@ class Standing(NamedTuple):
 
 
 def is_plain(change: RecordChange) -> bool:
-    """Whether a change is the usual one: another head, and entries that are new or written over."""
+    """Whether a change is of those that are made many at a time: of a record that is there, and nothing is removed."""
     return not (
         change.action is not Action.WRITE
         or change.if_revision == 0
-        or change.profile is not None
-        or change.index is not None
         or change.drops
         or change.replaces
         or change.copies is not None
         or _rewrites(change)
     )
+
+
+def weigh(change: RecordChange) -> int:
+    """About how many bytes a change has."""
+    return len(change.head) + sum([len(put.body) for put in change.puts])
+
+
+def weigh_all(changes: Sequence[RecordChange]) -> int:
+    """About how many bytes changes have."""
+    return sum(map(weigh, changes))
 
 
 def head_arguments(changes: Sequence[RecordChange]) -> tuple[Any, ...]:
@@ -74,9 +82,13 @@ def head_arguments(changes: Sequence[RecordChange]) -> tuple[Any, ...]:
         strict=True,
     )
     puts = [(nth, put) for nth, change in enumerate(changes, 1) for put in change.puts]
+    profiles = [change.profile for change in changes]
+    places = [None if change.index is None else _index_argument(change.index) for change in changes]
     return (
         keys,
         heads,
+        profiles if profiles.count(None) < len(changes) else (),
+        places if places.count(None) < len(changes) else (),
         *map(to_literal, numbers),
         to_literal([nth for nth, _ in puts]),
         "".join([put.part for _, put in puts]),

@@ -29,9 +29,9 @@ _MOST: Final = 3
 """Connections in use for this."""
 _MOST_KEYS: Final = 1000
 _COMMIT: Final = (
-    "SELECT * FROM commit_in_turn($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
-    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
-    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18)"
+    "SELECT * FROM commit_in_turn($1, $2, $3, $4, $5, $6, $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], "
+    "$10::text::bigint[], $11::text::bigint[], $12::text::bigint[], $13::text::bigint[], $14::text::bigint[], "
+    "$15::text::bigint[], $16::text::bigint[], $17::text::bigint[], $18, $19::text::bigint[], $20)"
 )
 
 

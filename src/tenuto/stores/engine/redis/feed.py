@@ -25,7 +25,8 @@ class RedisRecordFeed:
         self._tracking = tracking
         self._keys = keys
         self._on_change: Callable[[bytes | None, int], None] | None = None
-        self._under_way: dict[bytes, int] = {}
+        self.under_way: dict[bytes, int] = {}
+        """The records with a commit on its way, and the revision it leads to."""
 
     def caught_up(self) -> bool:
         return self._on_change is not None and self._tracking.catch_up()
@@ -38,24 +39,24 @@ class RedisRecordFeed:
                 yield
         finally:
             self._on_change = None
-            self._under_way.clear()
+            self.under_way.clear()
 
     def expect(self, key: bytes, revision: int) -> None:
         """A commit is about to be sent that leads to a revision; 0 for a removal."""
         if self._on_change is None:
             return
-        if key in self._under_way:
+        if key in self.under_way:
             # Of two at once it cannot be told which one is heard.
             revision = UNKNOWN_REVISION
             self._on_change(key, revision)
-        self._under_way[key] = revision
+        self.under_way[key] = revision
 
     def end(self, key: bytes, *, made: bool) -> None:
         """A commit was answered, or failed; what the server has told before that is heard first."""
         if self._on_change is None:
             return
         self._tracking.catch_up()
-        if self._under_way.pop(key, None) == _HEARD and not made:
+        if self.under_way.pop(key, None) == _HEARD and not made:
             self._on_change(key, UNKNOWN_REVISION)
 
     def _hear(self, names: list[bytes] | None) -> None:
@@ -67,9 +68,9 @@ class RedisRecordFeed:
             return
         for name in names:
             key = self._keys.parse_record(name)
-            revision = self._under_way.get(key, UNKNOWN_REVISION)
+            revision = self.under_way.get(key, UNKNOWN_REVISION)
             if revision == _HEARD:
                 revision = UNKNOWN_REVISION
             elif revision != UNKNOWN_REVISION:
-                self._under_way[key] = _HEARD
+                self.under_way[key] = _HEARD
             tell(key, revision)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
-from tenuto.model.stored import Action, IndexColumns, Kind, RecordChange
+from tenuto.model.stored import Action, IndexColumns, Kind, RecordChange, StoredRecord
 from tenuto.stores.engine.redis.keys import RecordKeys, part_of, value_place
 from tenuto.stores.engine.redis.servers import Servers
 from tenuto.stores.redis._resp import Part as Word
@@ -97,6 +97,13 @@ class Places:
                 if deadline and int(deadline) < to
             ]
         )
+
+    async def restore_deadlines(self, changes: Sequence[RecordChange], standing: Sequence[StoredRecord | None]) -> None:
+        """Move the places of records back whose refused change put them behind their deadlines."""
+        for change, record in zip(changes, standing, strict=True):
+            if record is not None and record.deadline is not None and change.deadline is not UNSET:
+                due = self._keys.due[part_of(change.key)]
+                await self._servers.call("ZADD", due, "LT", record.deadline, change.key)
 
     async def _hold(self, key: bytes, milliseconds: int) -> bool:
         """Keep a missing record from being created, or let it; whether it is missing."""

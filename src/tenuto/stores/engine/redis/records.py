@@ -43,6 +43,7 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._failures import WHAT, failure
+from tenuto.stores.redis._invalidation import Notes
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._tracking import ClientTracking
@@ -60,12 +61,14 @@ class RedisRecords:
         self.link = Link(url, policy)
         self.prefix = self.link.address.prefix if prefix is None else prefix
         self.keys = RecordKeys(self.prefix)
-        self._tracking = ClientTracking(self.link, self.keys.records)
+        writer = b"%b:turn:%b" % (self.prefix.encode(), self.link.name.encode())
+        notes = Notes(writer, lambda note: self._commits.on_turn(note))
+        self._tracking = ClientTracking(self.link, self.keys.records, notes=notes)
         self.feed = RedisRecordFeed(self._tracking, self.keys)
         self._servers = Servers(self.link)
         self._places = Places(self._servers, self.keys)
         self._listing = RecordListing(self._servers, self.keys, self._places)
-        self._commits = CommitBatches(self._servers, self.keys, self.feed)
+        self._commits = CommitBatches(self._servers, self.keys, self.feed, writer)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -158,7 +161,7 @@ class RedisRecords:
         """Commit with places in the indexes: before it those of what is written, after it those of what is removed."""
         until = asyncio.get_running_loop().time() + self.link.policy.call_timeout
         await self._note_asides(changes)
-        changes, refused = await self._read_copies(changes)
+        given, (changes, refused) = changes, await self._read_copies(changes)
         while refused is None:
             before = await self._write_places(changes, lowered=lowered)
             replying: Future[Reply] = asyncio.get_running_loop().create_future()
@@ -166,9 +169,10 @@ class RedisRecords:
             *_, reply = await asyncio.gather(*before, replying)
             if reply[0] == b"made":
                 await self._remove_places(changes, reply[1:])
-                return None
+                return None if changes is given else await self._check_source(given)
             if reply[0] == b"refused":
-                refused = _decode_outcome(changes, reply)
+                refused = _decode_refusal(changes, reply)
+                await self._places.restore_deadlines(changes, refused.standing)
             elif reply[0] == b"lowered":
                 lowered = True
             elif asyncio.get_running_loop().time() > until:
@@ -219,8 +223,24 @@ class RedisRecords:
                 change if change.copies is None else replace(change, copies=None, puts=(*page.entries, *change.puts))
                 for change in changes
             ], None
+        return changes, await self._refuse_source(changes)
+
+    async def _check_source(self, changes: Sequence[RecordChange]) -> Refused | None:
+        """After such a copy: take it back if its source has changed since it was read, or was erased."""
+        copies = next(change.copies for change in changes if change.copies is not None)
+        if (await self.page(copies.source, Part.MESSAGES, 0, 0, 0)).revision == copies.revision:
+            return None
+        made = [
+            RecordChange(key=change.key, if_revision=change.revision, action=Action.REMOVE)
+            for change in changes
+            if change.if_revision == 0
+        ]
+        await self._commit_in_steps(made)
+        return await self._refuse_source(changes)
+
+    async def _refuse_source(self, changes: Sequence[RecordChange]) -> Refused:
         standing = [await self.load(change.key, change.tail, change.known) for change in changes]
-        return changes, Refused(standing=tuple(standing), source_changed=True)
+        return Refused(standing=tuple(standing), source_changed=True)
 
     # Many records
 
@@ -293,12 +313,14 @@ def _is_plain(change: RecordChange) -> bool:
 
 
 def _decode_outcome(changes: Sequence[RecordChange], reply: Reply) -> Refused | None:
-    if reply[0] == b"made":
-        return None
-    rows = zip(changes, reply[2:], strict=False)  # Behind them may be the source of a copy.
-    return Refused(
-        standing=tuple([decode_record(change.key, row) for change, row in rows]), source_changed=bool(reply[1])
-    )
+    return None if reply[0] == b"made" else _decode_refusal(changes, reply)
+
+
+def _decode_refusal(changes: Sequence[RecordChange], reply: Reply) -> Refused:
+    _, moved, has_turn, *rows = reply
+    # Behind those of the changes may be the source of a copy.
+    standing = [decode_record(change.key, row) for change, row in zip(changes, rows, strict=False)]
+    return Refused(standing=tuple(standing), source_changed=bool(moved), has_turn=bool(has_turn))
 
 
 def _succeed(future: Future[Reply], reply: Reply) -> None:

@@ -71,15 +71,15 @@ def encode_revision(revision: int) -> bytes:
     return _NUMBER.pack(revision) if revision else ABSENT
 
 
-def compared_words(change: RecordChange, *, indexed: bool) -> tuple[Word, ...]:
+def compared_words(change: RecordChange, *, indexed: bool, insists: bool) -> tuple[Word, ...]:
     """What a commit compares, what it returns if that differs, and what kind of change it is.
 
-    A deadline that became an earlier one must be `indexed` first.
+    A deadline that became an earlier one must be `indexed` first. One that `insists` gets the next turn if refused.
     """
     known, deadline = change.known, change.deadline
     return (
         encode_revision(change.if_revision),
-        f"{change.tail} {known.message} {known.page}",
+        f"{change.tail} {known.message} {known.page}{' !' if insists else ''}",
         b"" if indexed or deadline is UNSET or deadline is None else deadline,
         _ACTIONS[change.action] if change.index is None else "i",
     )

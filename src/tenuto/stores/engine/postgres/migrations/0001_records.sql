@@ -209,15 +209,21 @@ $$;
 
 -- Commits. Rows are locked in order of (space, key), so that two batches do not wait for each other in a circle.
 
+CREATE TYPE record_index AS (
+    space bytea, owner bytea, kind text, scope bytea, listed_at bigint, status text, title text, drawer bytea,
+    namespace text, name text
+);
+
 -- The deadline by which a record is found: moved only where it is an hour behind, or ahead.
 CREATE FUNCTION lag_behind(due bigint, deadline bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN due <= deadline AND deadline <= due + 3600000000 THEN due ELSE deadline END
 $$;
 
--- The usual commit: a new head, and entries. Each change is made for itself; what is refused comes back as what stands
+-- The usual commit of a record: a new head, entries, now and then a profile or columns of the index. Each change is made for itself; what is refused comes back as what stands
 -- instead. Changes are sorted by key; `nths` are the changes that entries belong to, `parts` a letter for each. Deadline -1 leaves it as it is.
 CREATE FUNCTION commit_heads(
-    keys bytea[], heads bytea[], expected bigint[], revisions bigint[], deadlines bigint[],
+    keys bytea[], heads bytea[], profiles bytea[], places record_index[],
+    expected bigint[], revisions bigint[], deadlines bigint[],
     sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
     tails bigint[], known_messages bigint[], known_pages bigint[],
     nths bigint[], parts text, numbers bigint[], bodies bytea[]
@@ -238,11 +244,20 @@ BEGIN
                 revision = given.revision, head = given.head, sessions = given.sessions, messages = given.messages,
                 tokens = given.tokens, cost_nanos = given.cost_nanos,
                 deadline = CASE WHEN given.deadline = -1 THEN records.deadline ELSE given.deadline END,
-                due = CASE WHEN given.deadline = -1 THEN due ELSE lag_behind(due, given.deadline) END
+                due = CASE WHEN given.deadline = -1 THEN due ELSE lag_behind(due, given.deadline) END,
+                profile = coalesce(given.profile, records.profile),
+                listed_at = coalesce(given.listed_at, records.listed_at),
+                status = coalesce(given.status, records.status), title = coalesce(given.title, records.title),
+                drawer = coalesce(given.drawer, records.drawer),
+                namespace = coalesce(given.namespace, records.namespace), name = coalesce(given.name, records.name),
+                owner = coalesce(given.owner, records.owner),
+                scope = CASE WHEN given.owner IS NULL THEN records.scope ELSE given.scope END
               FROM unnest(
-                  keys, spaces, expected, revisions, heads, deadlines, sessions_of, messages_of, tokens_of, costs_of
+                  keys, spaces, expected, revisions, heads, deadlines, sessions_of, messages_of, tokens_of, costs_of,
+                  profiles, places
               ) WITH ORDINALITY AS given (
-                  key, space, expected, revision, head, deadline, sessions, messages, tokens, cost_nanos, nth
+                  key, space, expected, revision, head, deadline, sessions, messages, tokens, cost_nanos,
+                  profile, same_space, owner, kind, scope, listed_at, status, title, drawer, namespace, name, nth
               )
              WHERE given.space = a_space AND records.key = given.key AND records.revision = given.expected
             RETURNING records.id, given.nth, records.key, records.revision
@@ -276,7 +291,8 @@ $$;
 -- A lock that is kept too long is not waited for: it orders commits, and revisions are compared all the same.
 CREATE FUNCTION commit_in_turn(
     has_lock boolean, keeps boolean,
-    keys bytea[], heads bytea[], expected bigint[], revisions bigint[], deadlines bigint[],
+    keys bytea[], heads bytea[], profiles bytea[], places record_index[],
+    expected bigint[], revisions bigint[], deadlines bigint[],
     sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
     tails bigint[], known_messages bigint[], known_pages bigint[],
     nths bigint[], parts text, numbers bigint[], bodies bytea[]
@@ -296,8 +312,8 @@ BEGIN
         PERFORM set_config('lock_timeout', patience, true);
     END IF;
     RETURN QUERY SELECT * FROM commit_heads(
-        keys, heads, expected, revisions, deadlines, sessions_of, messages_of, tokens_of, costs_of, tails,
-        known_messages, known_pages, nths, parts, numbers, bodies
+        keys, heads, profiles, places, expected, revisions, deadlines, sessions_of, messages_of, tokens_of, costs_of,
+        tails, known_messages, known_pages, nths, parts, numbers, bodies
     );
     IF NOT FOUND AND NOT keeps THEN
         -- Until the end of this transaction, so that the next one sees what it did.
@@ -308,11 +324,6 @@ END
 $$;
 
 -- All other commits. Changes of one `batch` are made together or not at all.
-
-CREATE TYPE record_index AS (
-    space bytea, owner bytea, kind text, scope bytea, listed_at bigint, status text, title text, drawer bytea,
-    namespace text, name text
-);
 
 CREATE TYPE entry_drop AS (part text, first bigint, last bigint, spared bigint[]);
 
@@ -496,15 +507,24 @@ CREATE TYPE record_query AS (
     behind bigint, behind_key bytea, behind_owner bytea, behind_drawer bytea, behind_name text, size bigint
 );
 
--- Records by conditions on the fields of `$1`, in an order, of one space or of all. Planned for each call, with the values
--- it is called with: which index serves depends on them.
+-- Records by conditions on the fields of `$1`, in an order: of a space, of the space of an owner, or of all. Planned for each
+-- call, with the values it is called with: which index serves depends on them.
 CREATE FUNCTION find_records(query record_query, conditions text, sorting text) RETURNS SETOF records
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    entered text;
+    entered text := set_config('tenuto.space', 'lookup', true);
 BEGIN
-    entered := CASE WHEN query.space IS NULL THEN set_config('tenuto.space', 'lookup', true) ELSE enter(query.space) END;
-    RETURN QUERY EXECUTE format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
+    IF query.space IS NULL AND query.owner IS NOT NULL THEN
+        query.space := (SELECT space FROM records WHERE owner = query.owner LIMIT 1);
+        IF query.space IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF query.space IS NOT NULL THEN
+        entered := enter(query.space);
+    END IF;
+    RETURN QUERY EXECUTE
+        format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
 END
 $$;
 

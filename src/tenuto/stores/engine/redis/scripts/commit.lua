@@ -1,13 +1,15 @@
 -- Makes commits, each as a whole or not at all; what came of each is in the answer.
 -- KEYS: of each commit the records it changes, and the source of a copy.
--- ARGV: for each commit how many records and how many words; then four words for each record: the revision it must be
+-- ARGV: the process that writes; for each commit how many records and how many words; then four words for each record: the revision it must be
 -- at, what of it to return if it is at another one, a deadline that must not be earlier than the one it has, and what
 -- to do: 'w' write, 'i' write with columns, 'r' remove, 'a' set aside, 's' read as the source.
 -- Then a list for each: how many words the fields to write are, and these; then 'm' puts an entry as a message, '-'
 -- drops some, '<' copies messages, '*' drops everything, '.' ends.
+-- A record that many processes change has a queue, field 'q': until when the first of them may commit, and for each
+-- process its name and what of the record to tell it when its turn comes. The others are told to wait.
 -- include: entries
--- const: WORDS=4 GONE_MS=3000
-local sub = string.sub
+-- const: WORDS=4 GONE_MS=3000 TURN_MS=100
+local sub, writer = string.sub, ARGV[1]
 
 local function widen(ranges, part, number)
   local range = ranges[part]
@@ -83,13 +85,80 @@ local function write(record, ranges, source, at)
   return at
 end
 
--- What keeps a commit from being made, if anything does; else the ranges of its records.
+local function milliseconds()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function standing_for(record, asked)
+  local tail, message, page = string.match(asked, '(%S+) (%S+) (%S+)')
+  return standing(record, tonumber(tail), tonumber(message), tonumber(page))
+end
+
+-- A value as the server would answer it.
+local function encode(value)
+  if type(value) == 'string' then return '$' .. #value .. '\r\n' .. value .. '\r\n' end
+  if type(value) == 'number' then return ':' .. value .. '\r\n' end
+  if not value then return '$-1\r\n' end
+  local parts = {'*' .. #value .. '\r\n'}
+  for _, part in ipairs(value) do parts[#parts + 1] = encode(part) end
+  return table.concat(parts)
+end
+
+-- Stores the queue, whose first process may commit now, and tells it what stands.
+local function announce(record, queue)
+  queue[1] = milliseconds() + TURN_MS
+  call('HSET', record, 'q', cmsgpack.pack(queue))
+  if queue[2] ~= writer then
+    redis.pcall('PUBLISH', queue[2], encode({record, standing_for(record, queue[3])}))
+  end
+end
+
+local function leave(queue, place)
+  table.remove(queue, place)
+  table.remove(queue, place)
+end
+
+-- Whether the writer must wait, since others are before it. One that lets its time pass leaves the queue.
+local function must_wait(record, packed, asked)
+  local queue, place = cmsgpack.unpack(packed), nil
+  if queue[2] == writer then return false end
+  for n = 2, #queue, 2 do place = place or queue[n] == writer and n or nil end
+  if not place then queue[#queue + 1] = writer queue[#queue + 1] = asked end
+  if queue[1] < milliseconds() then
+    leave(queue, 2)
+    announce(record, queue)
+    return queue[2] ~= writer
+  end
+  if not place then call('HSET', record, 'q', cmsgpack.pack(queue)) end
+  return true
+end
+
+-- Gives the writer the turn if it asks for it, after conflicts in a row.
+local function take_turn(record, asked)
+  if sub(asked, -1) ~= '!' then return 0 end
+  announce(record, {0, writer, asked})
+  return 1
+end
+
+-- Ends the turn of the writer after its commit.
+local function pass_on(record)
+  local queue = cmsgpack.unpack(call('HGET', record, 'q'))
+  if queue[2] == writer then leave(queue, 2) end
+  if queue[2] then
+    announce(record, queue)
+  else
+    call('HDEL', record, 'q')
+  end
+end
+
+-- What keeps a commit from being made, if anything does; else the ranges of its records and their queue.
 local function compare(records, key, at)
-  local refused, moved, gone, lowered, ranges = false, 0, false, false, {}
+  local refused, moved, gone, lowered, ranges, queue = false, 0, false, false, {}, false
   for n = 0, records - 1 do
     local words = at + WORDS * n
-    local row, deadline = call('HMGET', KEYS[key + n], 'n', 'd', 'r', 'gone'), ARGV[words + 2]
-    ranges[n] = ranges_of(row[3])
+    local row, deadline = call('HMGET', KEYS[key + n], 'n', 'd', 'r', 'gone', 'q'), ARGV[words + 2]
+    ranges[n], queue = ranges_of(row[3]), queue or row[5]
     if (row[1] and sub(row[1], 1, 8) or '') ~= ARGV[words] then
       refused = true
       if ARGV[words + 3] == 's' then moved = 1 end
@@ -99,12 +168,13 @@ local function compare(records, key, at)
       lowered = lowered or not row[2] or row[2] == '' or tonumber(deadline) < tonumber(row[2])
     end
   end
-  if not refused then return gone and {'gone'} or lowered and {'lowered'} or nil, ranges end
-  local answer = {'refused', moved}
+  if records == 1 and queue and must_wait(KEYS[key], queue, ARGV[at + 1]) then return {'wait'} end
+  if not refused then return gone and {'gone'} or lowered and {'lowered'} or nil, ranges, queue end
+  local answer = {'refused', moved, 0}
   for n = 0, records - 1 do
-    local tail, message, page = string.match(ARGV[at + WORDS * n + 1], '(.*) (.*) (.*)')
-    answer[n + 3] = standing(KEYS[key + n], tonumber(tail), tonumber(message), tonumber(page))
+    answer[n + 4] = standing_for(KEYS[key + n], ARGV[at + WORDS * n + 1])
   end
+  if records == 1 and answer[4] then answer[3] = take_turn(KEYS[key], ARGV[at + 1]) end
   return answer
 end
 
@@ -131,11 +201,12 @@ local function apply(records, key, at, ranges)
   return answer
 end
 
-local answers, key, at = {}, 1, 1
+local answers, key, at = {}, 1, 2
 while at <= #ARGV do
   local records = tonumber(ARGV[at])
-  local obstacle, ranges = compare(records, key, at + 2)
+  local obstacle, ranges, queue = compare(records, key, at + 2)
   answers[#answers + 1] = obstacle or apply(records, key, at + 2, ranges)
+  if queue and not obstacle and records == 1 and call('HEXISTS', KEYS[key], 'q') == 1 then pass_on(KEYS[key]) end
   key, at = key + records, at + 2 + tonumber(ARGV[at + 1])
 end
 return answers
