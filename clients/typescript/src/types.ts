@@ -553,7 +553,7 @@ export interface ResumeTask {
 /** The role of a message. `ITEM` is an entry of another kind (a reasoning step, a compaction). */
 export type Role = "assistant" | "item" | "system" | "tool" | "user";
 
-/** Why the last attempt failed; `code` is stable. */
+/** Why the last attempt failed; `code` is stable. The message of `agent_failed` is as in a task. */
 export interface RunErrorView {
   code: string;
   message: string;

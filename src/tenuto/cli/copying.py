@@ -30,10 +30,7 @@ from tenuto.stores.factory import open_records, place_of
 from tenuto.wiring.tasks import engine_database
 
 _SHOWN: Final = 20
-_UNREADABLE: Final = (
-    "could not be read and were not copied: they are damaged, or tenant state that an earlier release wrote without "
-    "its site; one write to the source by this release adds it"
-)
+_UNREADABLE: Final = "could not be read, being damaged, and stayed behind"
 
 
 def copy(
