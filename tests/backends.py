@@ -17,7 +17,7 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, site_key
 from tenuto.model.store_reports import Invalidation
-from tenuto.ports import ChangeFeed, Clock, RecordStore, Store
+from tenuto.ports import ChangeFeed, Clock, RecordStore, Store, utc_now
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.redacting_store import RedactingStore
@@ -333,11 +333,18 @@ ENGINE_SEALED = Backend("engine sealed", _engine_sealed, _damage_engine)
 
 
 @asynccontextmanager
-async def _engine_sqlite(place: Place) -> AsyncIterator[Store]:
-    records = await SqliteRecords.open(place.folder / "records.db")
-    async with Engine(records, clock=place.clock, chance=Random(1)) as engine:
-        yield engine
-    await records.close()
+async def sqlite_engine(path: Path, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a file."""
+    records = await SqliteRecords.open(path)
+    try:
+        async with Engine(records, clock=clock, chance=Random(1)) as engine:
+            yield engine
+    finally:
+        await records.close()
+
+
+def _engine_sqlite(place: Place) -> AbstractAsyncContextManager[Store]:
+    return sqlite_engine(place.folder / "records.db", place.clock)
 
 
 async def _damage_engine_sqlite(store: Store, scope: Scope, session_id: str) -> None:
