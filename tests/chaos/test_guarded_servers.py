@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -30,7 +30,8 @@ from tests.shared_stores import until_it_answers
 # For calls that are to end without an answer.
 SHORT = 0.5
 _TURNS = 20
-REFUSED_IN_OUTAGES: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
+_Ask: TypeAlias = Callable[[Store], Coroutine[Any, Any, Any]]
+REFUSED_IN_OUTAGES: list[_Ask] = [
     lambda store: begin(store, ANN, "s", "hello"),
     lambda store: store.sessions.append(ANN, "s", batch("hello")),
     lambda store: store.sessions.get(ANN, "s"),
@@ -53,7 +54,7 @@ REFUSED_IN_OUTAGES: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
     lambda store: store.upkeep.compact(),
 ]
 # A ping asks the server in any case: it tells when an outage is over.
-EVERY_KIND = [*REFUSED_IN_OUTAGES, lambda store: store.upkeep.ping()]
+EVERY_KIND: list[_Ask] = [*REFUSED_IN_OUTAGES, lambda store: store.upkeep.ping()]
 
 
 @asynccontextmanager
