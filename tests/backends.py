@@ -333,14 +333,33 @@ ENGINE_SEALED = Backend("engine sealed", _engine_sealed, _damage_engine)
 
 
 @asynccontextmanager
-async def sqlite_engine(path: Path, clock: Clock = utc_now) -> AsyncIterator[Engine]:
-    """An engine over a file."""
-    records = await SqliteRecords.open(path)
+async def _engine_over(records: RecordStore, clock: Clock) -> AsyncIterator[Engine]:
     try:
         async with Engine(records, clock=clock, chance=Random(1)) as engine:
             yield engine
     finally:
         await records.close()
+
+
+@asynccontextmanager
+async def sqlite_engine(path: Path, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a file."""
+    async with _engine_over(await SqliteRecords.open(path), clock) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def redis_engine(url: str, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a Redis server."""
+    async with _engine_over(await RedisRecords.open(url), clock) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def postgres_engine(url: str, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a Postgres database."""
+    async with _engine_over(await PostgresRecords.open(url), clock) as engine:
+        yield engine
 
 
 def _engine_sqlite(place: Place) -> AbstractAsyncContextManager[Store]:
