@@ -166,7 +166,7 @@ def _engines(situation: str, *names: tuple[str, str]) -> tuple[Entry, ...]:
 
 _RAW: Final = {
     "sqlite": "raw.sqlite:open_group",
-    "redis": "raw.redis:open_script",
+    "redis": "raw.redis:open_multiplexed",
     "postgres": "raw.postgres:open_pool",
 }
 _AGENTS: Final = {"sqlite": "open_sqlite", "redis": "open_redis", "postgres": "open_sqlalchemy"}

@@ -18,6 +18,7 @@ from tenuto.stores.engine.postgres import PostgresRecords
 from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.samples import fresh
+from tests.servers import redis_programs
 from tests.simulation.store import SimClient, SimServer
 
 Server: TypeAlias = Callable[[str], Any]
@@ -90,3 +91,6 @@ RECORD_STORES = [
     RecordBackend("breaker", _guarded),
     RecordBackend("postgres", _postgres),
 ]
+if "redis" in redis_programs():
+    # Another server runs the scripts here: its Lua and its limits are its own.
+    RECORD_STORES.append(RecordBackend("redis on path", _redis("redis_on_path")))

@@ -1,10 +1,15 @@
-"""redis-py's asyncio client with its connection pool, as anybody would use it."""
+"""redis-py's asyncio client with its connection pool, as anybody would use it; and one connection shared by hand."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from hashlib import sha1
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
+import hiredis
 from redis.asyncio import Redis
 
 from bench.raw.bodies import Bodies, JsonBodies, PlainBodies
@@ -92,3 +97,80 @@ async def open_script_and_load(url: str) -> RawRedis:
 async def open_multi(url: str) -> RawRedis:
     """Pipelined MULTI."""
     return RawRedis(url, JsonBodies(), "raw:multi:", "multi")
+
+
+class _Multiplexed(asyncio.Protocol):
+    """One connection: calls of one iteration of the loop are written together, replies come in order."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._reader = hiredis.Reader()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._unsent: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            self._waiting.popleft().set_result(reply)
+
+    def call(self, *words: bytes | str | int) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        if not self._unsent:
+            loop.call_soon(self._flush)
+        self._unsent.append(hiredis.pack_command(cast(Any, words)))
+        future: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append(future)
+        return future
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        self.transport.write(b"".join(unsent))
+
+
+class RawMultiplexed:
+    """The same list and scripts over such a connection: two calls a cycle, of which the first loads as well."""
+
+    def __init__(self, connection: _Multiplexed) -> None:
+        self._connection = connection
+        self._bodies = JsonBodies()
+
+    async def seed(self, session: str, turns: Sequence[Turn]) -> None:
+        bodies = [body for turn in turns for body in self._bodies.pair(turn)]
+        await self._connection.call("RPUSH", "raw:multiplexed:" + session, *bodies)
+
+    async def append(self, session: str, turn: Turn) -> None:
+        await self._run(_APPEND, session, *self._bodies.pair(turn))
+
+    async def load(self, session: str) -> int:
+        return self._bodies.read(await self._connection.call("LRANGE", "raw:multiplexed:" + session, -WINDOW, -1))
+
+    async def cycle(self, session: str, turn: Turn) -> int:
+        question, answer = self._bodies.pair(turn)
+        found = self._bodies.read(await self._run(_APPEND_AND_LOAD, session, question))
+        await self._run(_APPEND, session, answer)
+        return found
+
+    async def close(self) -> None:
+        self._connection.transport.abort()
+
+    def _run(self, script: str, session: str, *bodies: bytes) -> asyncio.Future[Any]:
+        return self._connection.call("EVALSHA", _DIGESTS[script], 1, "raw:multiplexed:" + session, _KEPT_MS, *bodies)
+
+
+_DIGESTS: Final = {
+    script: sha1(script.encode(), usedforsecurity=False).hexdigest() for script in (_APPEND, _APPEND_AND_LOAD)
+}
+
+
+async def open_multiplexed(url: str) -> RawMultiplexed:
+    """Script calls over one shared connection."""
+    place = urlsplit(url)
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(_Multiplexed, place.hostname or "localhost", place.port or 6379)
+    for script in _DIGESTS:
+        await connection.call("SCRIPT", "LOAD", script)
+    return RawMultiplexed(connection)

@@ -56,6 +56,8 @@ _OWN_PAGES: Final = ("none", "same-origin")
 # What a credential of an agent may read and write; all that others do with tasks is done by people.
 _AGENTS_READ: Final = ("/v1/tasks", "/v1/scope")
 _AGENTS_WRITE: Final = tuple(f"/v1/tasks/{{task_id}}/{part}/" for part in ("board", "locks", "agents", "steps"))
+# What any query may name beside the parameters of its route.
+SCOPE_PARAMETERS: Final = {"tenant_id": "tenant", "site_id": "site"}
 _NAMING: Final = {
     b"x-tenant-id": "tenant",
     b"x-site-id": "site",
@@ -410,8 +412,8 @@ def _read_auth_context(caller: Caller | None, request: Request) -> AuthContext:
             except UnicodeDecodeError:
                 raise InvalidText(f"the {what} in the headers is not UTF-8") from None
     if request.scope["query_string"]:
-        for what in ("tenant", "site"):
-            named.setdefault(what, []).extend(request.query_params.getlist(f"{what}_id"))
+        for parameter, what in SCOPE_PARAMETERS.items():
+            named.setdefault(what, []).extend(request.query_params.getlist(parameter))
     return AuthContext(caller=caller, **{what: _single_value(what, *values) for what, values in named.items()})
 
 

@@ -22,7 +22,7 @@ from tenuto.errors import Invalid, InvalidJson, InvalidText, TooLarge
 from tenuto.model import Draft, Role, Scope, Session
 from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, View, check_id
-from tenuto.server.auth import bound_agent, service, sessions
+from tenuto.server.auth import SCOPE_PARAMETERS, bound_agent, service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.limits import check_messages
 from tenuto.sessions.views import SessionView, draft_from_json
@@ -159,7 +159,7 @@ def parse_query(request: Request, kind: type[_Body]) -> _Body:
 
 
 def _refuse_unknown_parameters(given: Mapping[str, str], kind: type[Any]) -> None:
-    unknown = given.keys() - kind.__struct_fields__
+    unknown = given.keys() - kind.__struct_fields__ - SCOPE_PARAMETERS.keys()
     if unknown:
         # A name is repeated only where it looks like one; anything else may be what a user wrote.
         names = ", ".join(sorted(filter(_PARAMETER.fullmatch, unknown)))

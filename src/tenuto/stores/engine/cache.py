@@ -15,7 +15,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tenuto.model import Message
 from tenuto.model.message import memory_bytes
 from tenuto.model.stored import Entry
 from tenuto.ports import RecordFeed
@@ -24,6 +23,7 @@ from tenuto.stores.engine.record import Fetched, Record
 _RECORD_BYTES: Final = 2048
 # What a message takes beyond the size of its body.
 _MESSAGE_BYTES: Final = 700
+_PAGE_BYTES: Final = 400
 # Weighing a record takes as long as a turn; so many commits add little to it.
 _WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
@@ -182,7 +182,7 @@ class RecordCache:
         entry.record, entry.losses = _without_fetched(record), losses
         if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
             self.held_bytes -= entry.size
-            entry.size, entry.weighed_at = _RECORD_BYTES + _weigh(record.tail, loaded), record.revision
+            entry.size, entry.weighed_at = _weigh(record, loaded), record.revision
             self.held_bytes += entry.size
         while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
             self.held_bytes -= self._entries.popitem(last=False)[1].size
@@ -192,7 +192,8 @@ def _without_fetched(record: Record) -> Record:
     return record if record.fetched is _NOTHING_FETCHED else replace(record, fetched=_NOTHING_FETCHED)
 
 
-def _weigh(messages: tuple[Message, ...], loaded: Sequence[Entry]) -> int:
-    if len(loaded) == len(messages):
-        return sum([len(entry.body) for entry in loaded]) + _MESSAGE_BYTES * len(loaded)
-    return sum([memory_bytes(message) for message in messages])
+def _weigh(record: Record, loaded: Sequence[Entry]) -> int:
+    size = _RECORD_BYTES + sum([_PAGE_BYTES + len(page.packed) for page in record.pages])
+    if len(loaded) == len(record.tail):
+        return size + sum([_MESSAGE_BYTES + len(entry.body) for entry in loaded])
+    return size + sum([memory_bytes(message) for message in record.tail])

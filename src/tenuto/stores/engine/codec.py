@@ -20,18 +20,7 @@ from tenuto.model.stored import Entry, Part, StoredRecord
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.engine.record import (
-    TAIL,
-    Head,
-    KeyedWrite,
-    KeyPage,
-    Profile,
-    Record,
-    count,
-    drop_before,
-    last_of,
-    with_tail,
-)
+from tenuto.stores.engine.record import TAIL, Head, KeyPage, Profile, Record, count, drop_before, last_of, with_tail
 
 FORMAT: Final = b"\x01"
 SEALED: Final = b"\x81"
@@ -43,7 +32,7 @@ _messages: Final = msgspec.msgpack.Decoder(tuple[Message, ...])
 # MessagePack's mark of an array with a length of four bytes.
 _ARRAY: Final = b"\xdd"
 _trace: Final = msgspec.msgpack.Decoder(Trace)
-_writes: Final = msgspec.msgpack.Decoder(tuple[KeyedWrite, ...])
+_page: Final = msgspec.msgpack.Decoder(tuple[bytes, bytes])
 _producers: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, int], ...])
 _value: Final = msgspec.msgpack.Decoder()
 
@@ -128,7 +117,7 @@ class Codec:
 
     def encode_page(self, page: KeyPage, session_id: str) -> Entry:
         """The entry of a page of keys."""
-        body = self.close(_encode(page.writes), ("keys", session_id, str(page.number)))
+        body = self.close(_encode((page.keys, page.packed)), ("keys", session_id, str(page.number)))
         return Entry(part=Part.KEYS, number=page.number, body=body)
 
     def encode_producers(self, producers: tuple[tuple[bytes, int], ...], session_id: str) -> Entry:
@@ -154,13 +143,7 @@ class Codec:
         expires_at = None if stored.deadline is None else from_micros(stored.deadline)
         head = replace(head, expires_at=expires_at)
         messages = self.decode_messages(stored.messages, profile)
-        pages = tuple(
-            KeyPage(
-                number=entry.number, writes=self._decode(_writes, entry.body, ("keys", session_id, str(entry.number)))
-            )
-            for entry in stored.entries
-            if entry.part is Part.KEYS
-        )
+        pages = tuple([self._decode_page(entry, session_id) for entry in stored.entries if entry.part is Part.KEYS])
         producers = next((entry for entry in stored.entries if entry.part is Part.PRODUCERS), None)
         marks = () if producers is None else self._decode(_producers, producers.body, ("producers", session_id))
         record = Record(head=head, profile=profile, revision=stored.revision, producers=marks)
@@ -180,6 +163,10 @@ class Codec:
     def decode_profile(self, body: bytes, session_id: str) -> Profile:
         """A profile."""
         return self._decode(_profile, body, ("profile", session_id))
+
+    def _decode_page(self, entry: Entry, session_id: str) -> KeyPage:
+        keys, packed = self._decode(_page, entry.body, ("keys", session_id, str(entry.number)))
+        return KeyPage(number=entry.number, keys=keys, packed=packed)
 
     def decode_messages(self, entries: Sequence[Entry], profile: Profile) -> tuple[Message, ...]:
         """Messages of a session, or of the sessions it was forked from."""

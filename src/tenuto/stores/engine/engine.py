@@ -383,3 +383,5 @@ class EngineTraces:
                     return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
             if page.revision == 0:
                 raise SessionNotFound(session_id)
+            # What the page tells of may reach the feed later.
+            sessions.context.cache.on_change(key, page.revision)

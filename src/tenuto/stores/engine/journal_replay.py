@@ -54,7 +54,7 @@ class ReadsState(Protocol):
 class CodecOf(Protocol):
     """Awaits the codec of a tenant's site."""
 
-    async def __call__(self, scope: Scope) -> Codec: ...
+    async def __call__(self, scope: Scope, *, refresh: bool = False) -> Codec: ...
 
 
 class Replay:
@@ -121,35 +121,48 @@ class Replay:
                 raise StoreUnavailable
 
     async def _store(self, key: bytes) -> None:
-        """Store the rows of a session that this process has locked, and remove them together."""
+        """Store the rows of a session that this process has locked."""
         shelf = await self._folder.shelf(key)
         if shelf is not None and await self._remove_erased(shelf):
             shelf = await self._folder.shelf(key)
         if shelf is None:
             return
-        codec = await self._codec(shelf.site)
-        last: Row | None = None
-        try:
-            for stored in shelf.rows:
-                last = await self._store_row(key, stored, codec) or last
-        finally:
-            if last is not None:
-                await self._remove(key, last, len([row for row in shelf.rows if row.number <= last.number]), codec)
+        for stored in shelf.rows:
+            row = await self._store_row(key, stored, shelf.site)
+            if row is not None:
+                # Each by itself: a cap may evict its messages with the next one, and they could not be recognised.
+                await self._remove(key, row, shelf.site)
 
-    async def _store_row(self, key: bytes, stored: StoredRow, codec: Codec) -> Row | None:
+    async def _store_row(self, key: bytes, stored: StoredRow, site: Scope) -> Row | None:
         """Store a row, or quarantine it."""
+        row = await self._decode(key, stored, site)
+        if row is None:
+            return None
         try:
-            row = decode_row(key, stored, codec)
-            scope, session_id = row.command.scope, row.command.session_id
-            await self._queue(scope, key, session_id, lambda record, now: replay_row(record, row))
-        except (UnknownFormat, MasterKeyMissing) as error:
-            raise _unreadable(error) from error
-        except (Undecodable, DecryptionFailed):
-            await self.set_aside(key, stored.number, "torn")
+            await self._queue(
+                row.command.scope, key, row.command.session_id, lambda record, now: replay_row(record, row)
+            )
         except Unplaceable as error:
             await self.set_aside(key, stored.number, error.reason)
-        else:
-            return row
+            return None
+        return row
+
+    async def _decode(self, key: bytes, stored: StoredRow, site: Scope) -> Row | None:
+        """A row; one that does not open is tried with fresh keys, since another process may have added one."""
+        reason = "decryption_failed"
+        for refresh in (False, True):
+            try:
+                return decode_row(key, stored, await self._codec(site, refresh=refresh))
+            except UnknownFormat as error:
+                raise Unavailable("journal", "has turns that a newer release wrote") from error
+            except MasterKeyMissing:
+                raise  # With the key it can be stored.
+            except DecryptionFailed:
+                continue
+            except Undecodable:
+                reason = "torn"
+                break
+        await self.set_aside(key, stored.number, reason)
         return None
 
     async def set_aside(self, key: bytes, number: int, reason: str) -> None:
@@ -157,9 +170,9 @@ class Replay:
         _log.warning("a journaled turn was quarantined: %s", reason)
         await self._folder.set_aside(key, number, reason, to_micros(self._clock()))
 
-    async def _remove(self, key: bytes, last: Row, count: int, codec: Codec) -> None:
-        """Remove rows that are stored; the others go on from the record that has them."""
-        scope, session_id = last.command.scope, last.command.session_id
+    async def _remove(self, key: bytes, row: Row, site: Scope) -> None:
+        """Remove a row that is stored; the others go on from the record that has it."""
+        scope, session_id = row.command.scope, row.command.session_id
         record = self._cache.get(key)
         if record is None:
             try:
@@ -168,8 +181,8 @@ class Replay:
                 )
             except SessionNotFound:
                 record = None
-        await self._folder.remove(key, last.number, encode_base(key, record, codec))
-        self.replayed += count
+        await self._folder.remove(key, row.number, encode_base(key, record, await self._codec(site)))
+        self.replayed += 1
 
     async def _remove_erased(self, shelf: StoredShelf) -> int:
         """Remove the rows of users that were erased since, on any machine."""
@@ -185,9 +198,3 @@ class Replay:
 def _erased_until(at: Any) -> int:
     """Up to when rows are of the time before an erasure. A time that cannot be read counts as now."""
     return at + _CLOCKS_DIFFER // timedelta(microseconds=1) if isinstance(at, int) else ALWAYS
-
-
-def _unreadable(error: Exception) -> Unavailable:
-    if isinstance(error, Unavailable):
-        return error
-    return Unavailable("journal", "has turns that a newer release wrote")

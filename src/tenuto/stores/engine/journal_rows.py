@@ -141,13 +141,13 @@ def replay_row(record: Record | None, row: Row) -> Step[Any]:
 
 
 def is_stored(record: Record, command: JournaledCommand, since: int) -> bool:
-    """Whether a command's messages are in the log behind a number. Clients may choose ids: role and time must match,
-    too."""
+    """Whether a command's messages are in the log behind a number; of many the last one, which a cap leaves longest.
+    Clients may choose ids: role and time must match, too."""
     if not command.messages:
         return False
-    first = command.messages[0]
+    last = command.messages[-1]
     return any(
-        (message.id, message.role, message.sent_at) == (first.id, first.role, first.sent_at)
+        (message.id, message.role, message.sent_at) == (last.id, last.role, last.sent_at)
         for message in record.between((since + 1, record.head.last_seq))
     )
 

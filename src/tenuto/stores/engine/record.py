@@ -10,11 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from datetime import datetime
 from operator import attrgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
-from msgspec.structs import force_setattr, replace
+import msgspec
+from msgspec.structs import replace
 
 from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status
+from tenuto.model.scope import KEY_BYTES
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, Value
 
@@ -57,17 +59,33 @@ class KeyedWrite(Value, frozen=True, kw_only=True, array_like=True):
 
 
 class KeyPage(Value, frozen=True, kw_only=True):
-    """Keyed writes that left the head. A page has a number of its own, so that no two are stored in one place.
+    """Keyed writes that left the head, packed: a record in use holds up to a thousand, and few are looked at.
 
-    `keys` are those of its writes in a row: a hundred pages are looked through at every keyed write.
+    A page has a number of its own, so that no two are stored in one place. `keys` are those of its writes in a row.
     """
 
     number: int
-    writes: tuple[KeyedWrite, ...]
-    keys: bytes = b""
+    keys: bytes
+    packed: bytes
 
-    def __post_init__(self) -> None:
-        force_setattr(self, "keys", b"".join([write.key for write in self.writes]))
+    @classmethod
+    def of(cls, number: int, writes: tuple[KeyedWrite, ...]) -> Self:
+        """The page of these writes."""
+        return cls(number=number, keys=b"".join([write.key for write in writes]), packed=_pack(writes))
+
+    @property
+    def writes(self) -> tuple[KeyedWrite, ...]:
+        """Its writes, oldest first."""
+        return _writes.decode(self.packed)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.keys) // KEY_BYTES
+
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_writes: Final = msgspec.msgpack.Decoder(tuple[KeyedWrite, ...])
 
 
 class Head(Value, frozen=True, kw_only=True, array_like=True):
@@ -149,7 +167,8 @@ class TracesMissing(Exception):
 class Record(Value, frozen=True, kw_only=True):
     """A session at one revision. `tail` holds every stored message from `tail_from` on; `reach` is how many it shall.
 
-    `revision` counts every commit and is compared by the store; the public `version` counts what callers may see.
+    `revision` counts every commit and is compared by the store; the public `version` counts what callers may see. One
+    that `keeps_deadline` is read where nothing can be written.
     """
 
     head: Head
@@ -161,6 +180,7 @@ class Record(Value, frozen=True, kw_only=True):
     pages: tuple[KeyPage, ...] = ()
     producers: tuple[tuple[bytes, int], ...] = ()
     fetched: Fetched = Fetched()
+    keeps_deadline: bool = False
 
     @property
     def messages(self) -> int:

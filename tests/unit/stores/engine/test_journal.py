@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StoreUnavailable, Unavailable
 from tenuto.model import Changes, Page, Scope
 from tenuto.model.scope import session_key
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
@@ -299,6 +299,44 @@ async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machin
 
     assert await texts(engine, ANN, "s") == ["one", "1", "two", "three", "3"]
     assert (engine.sessions.journal.status.quarantined, count_journal(machine.path).quarantined) == (1, 1)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("part", "failure", "counts"),
+    [
+        ("row", DecryptionFailed("was changed"), (0, 2)),
+        ("row", MasterKeyMissing("f"), (2, 0)),
+        ("head", DecryptionFailed("needs another key"), (2, 0)),
+    ],
+)
+async def test_rows_wait_for_a_key_that_may_come_back(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    part: str,
+    failure: Exception,
+    counts: tuple[int, int],
+) -> None:
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(engine, ANN, "s", "two", "2", journaled=True)
+    engine.cache.clear()
+    open_body = CheckingSealer.open
+
+    def open_some(sealer: CheckingSealer, sealed: bytes, place: tuple[str, ...]) -> bytes:
+        if part in place[:2]:
+            raise failure
+        return open_body(sealer, sealed, place)
+
+    monkeypatch.setattr(CheckingSealer, "open", open_some)
+    machine.is_away = False
+    await until(lambda: "quarantined" in caplog.text or "wait on: decryption_failed" in caplog.text)
+    await until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
+    await until(lambda: not counts[1] or count_journal(machine.path).quarantined == counts[1])
+    left = count_journal(machine.path)
+
+    assert (left.waiting, left.quarantined) == counts
 
 
 async def test_a_row_in_the_place_of_a_torn_one_is_seen_by_all(machine: Machine) -> None:

@@ -128,6 +128,19 @@ async def test_calls_of_many_sites_at_once_come_out_each_for_itself(
     assert [one and one.revision for one in loaded] == [1 if n % 3 == 0 else 2 for n in range(count)]
 
 
+async def test_commits_that_make_the_same_records_in_other_orders_do_not_block_each_other(
+    pair: tuple[PostgresRecords, PostgresRecords],
+) -> None:
+    """One of two is made; a deadlock would take a second to be found."""
+    for number in range(8):
+        made = [change(bytes([number, n]) * 8, 0, 1) for n in range(12)]
+        refused = await asyncio.gather(pair[0].commit(made), pair[1].commit(made[::-1]))
+        assert [one is None for one in refused].count(True) == 1
+
+    (row,) = await pair[0].link.fetch("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    assert row["deadlocks"] == 0
+
+
 async def test_a_batch_ends_with_its_count_or_its_bytes() -> None:
     sent: list[int] = []
 

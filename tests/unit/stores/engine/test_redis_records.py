@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from tenuto.errors import StoreFull
+from tenuto.errors import StoreFull, Unavailable
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import (
     UNKNOWN_REVISION,
@@ -221,6 +221,15 @@ async def test_a_full_server_refuses_a_commit_and_says_so(valkey: RedisServer, r
     record = await records.load(A, 0)
     assert record is not None
     assert record.revision == 1
+
+
+async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords) -> None:
+    await records.link.call("SET", records.keys.record(A), "text", key=records.keys.record(A))
+
+    with pytest.raises(Unavailable, match="another type"):
+        await records.load(A, 0)
+    with pytest.raises(Unavailable, match="another type"):
+        await records.commit([change(A, 0, 1)])
 
 
 async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile(

@@ -11,6 +11,7 @@ import hiredis
 
 from tenuto.model.stored import Action, RecordChange
 from tenuto.stores.engine.redis.feed import RedisRecordFeed
+from tenuto.stores.engine.redis.index import Places
 from tenuto.stores.engine.redis.keys import RecordKeys
 from tenuto.stores.engine.redis.servers import Servers, engine_script
 from tenuto.stores.engine.redis.wire import change_words, compared_words, source_words
@@ -38,9 +39,12 @@ class _Commit:
 class CommitBatches:
     """Gathers commits, and tells the feed what came of each before its caller knows."""
 
-    def __init__(self, servers: Servers, keys: RecordKeys, feed: RedisRecordFeed, writer: bytes) -> None:
+    def __init__(
+        self, servers: Servers, keys: RecordKeys, places: Places, feed: RedisRecordFeed, writer: bytes
+    ) -> None:
         self._servers = servers
         self._keys = keys
+        self._places = places
         self._feed = feed
         self._writer = writer
         self._conflicts = dict[bytes, int]()
@@ -88,6 +92,7 @@ class CommitBatches:
         packed = pack(("EVALSHA", script.sha, len(names), *names, *words))
 
         def on_reply(reply: Reply) -> None:
+            self._feed.caught_up()
             for commit, answer in zip(commits, reply, strict=True):
                 self._end(commit, made=answer[0] == b"made")
                 if answer[0] == b"wait":
@@ -98,6 +103,7 @@ class CommitBatches:
                     commit.on_reply(answer)
 
         def on_failure(failed: CallFailed) -> None:
+            self._feed.caught_up()
             for commit in commits:
                 self._end(commit, made=False)
                 commit.on_failure(failed)
@@ -106,7 +112,7 @@ class CommitBatches:
 
     def _write(self, commit: _Commit, names: list[bytes], words: list[Part]) -> None:
         """Append the keys and words of a commit."""
-        changes, keys = commit.changes, self._keys
+        changes, keys, servers = commit.changes, self._keys, self._servers
         start, records = len(words), len(changes)
         words += (records, 0)
         copied = None
@@ -120,7 +126,9 @@ class CommitBatches:
             words[start] = records + 1
             words += source_words(copied)
         for change in changes:
-            words += change_words(change, keys)
+            # One server has the indexes as well.
+            own, above = ([], []) if servers.sharded else self._places.of_change(change, lowered=commit.indexed)
+            words += change_words(change, keys, own + above)
             self._feed.expect(change.key, change.revision if change.action is Action.WRITE else 0)
         words[start + 1] = len(words) - start - 2
 

@@ -52,11 +52,8 @@ class RedisRecordFeed:
         self.under_way[key] = revision
 
     def end(self, key: bytes, *, made: bool) -> None:
-        """A commit was answered, or failed; what the server has told before that is heard first."""
-        if self._on_change is None:
-            return
-        self._tracking.catch_up()
-        if self.under_way.pop(key, None) == _HEARD and not made:
+        """A commit was answered, or failed, and `caught_up` was called since."""
+        if self.under_way.pop(key, None) == _HEARD and not made and self._on_change is not None:
             self._on_change(key, UNKNOWN_REVISION)
 
     def _hear(self, names: list[bytes] | None) -> None:

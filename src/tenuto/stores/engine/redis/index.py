@@ -1,4 +1,4 @@
-"""The places of records in the indexes: written before a record, removed after it, checked when they are read.
+"""The places of records in the indexes: written before or with a record, removed after it, checked when they are read.
 
 So a record is found whatever dies in between, and a place without a record is skipped and removed. While places are
 removed, `gone` in place of the record keeps others from creating it again, whose places would be removed as well.
@@ -30,7 +30,7 @@ class Places:
         self._keys = keys
 
     def of_change(self, change: RecordChange, *, lowered: bool) -> tuple[list[Call], list[Call]]:
-        """The calls that must precede a change: for the record itself, and then for the lists of lists."""
+        """What to add before a change: places of the record itself, and then of lists in lists of lists."""
         if change.action is not Action.WRITE:
             return [], []
         key, index = change.key, change.index
@@ -38,16 +38,16 @@ class Places:
         is_new = index is not None and (change.if_revision == 0 or change.replaces)
         if index is not None and index.kind is Kind.SESSION:
             names = (self._keys.site(index.space), self._keys.owner(index.owner))
-            own += [("ZADD", name, "GT", index.listed_at, key) for name in names]
+            own += [(name, "GT", index.listed_at, key) for name in names]
         elif index is not None:
-            own.append(("ZADD", self._keys.drawer(index.drawer), 0, value_place(index.name, key)))
-            above.append(("ZADD", self._keys.drawers(index.space), 0, index.owner + index.drawer))
+            own.append((self._keys.drawer(index.drawer), 0, value_place(index.name, key)))
+            above.append((self._keys.drawers(index.space), 0, index.owner + index.drawer))
         if index is not None and is_new:
-            own.append(("ZADD", self._keys.all[part_of(key)], 0, key))
+            own.append((self._keys.all[part_of(key)], 0, key))
             if index.scope is not None:
-                above.append(("ZADD", self._keys.sites, 0, index.space))
+                above.append((self._keys.sites, 0, index.space))
         if (is_new or lowered) and change.deadline is not UNSET and change.deadline is not None:
-            own.append(("ZADD", self._keys.due[part_of(key)], change.deadline, key))
+            own.append((self._keys.due[part_of(key)], change.deadline, key))
         return own, above
 
     async def remove(self, key: bytes, index: IndexColumns | None) -> None:

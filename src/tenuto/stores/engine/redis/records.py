@@ -1,7 +1,8 @@
 """Records in Redis or Valkey: standalone, behind Sentinel, or in a Cluster.
 
-One script makes a commit, and all calls of a process to one server share a connection. A commit that writes no index
-column, as those of a turn, is one call. The others write the places in the indexes first, and remove them last.
+One script makes a commit, and all calls of a process to one server share a connection. A commit that writes is one
+call; in a cluster one that writes no index column, as those of a turn. There the others write the places in the indexes
+first. Places are removed last.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from tenuto.stores.engine.redis.feed import RedisRecordFeed
 from tenuto.stores.engine.redis.index import Places
 from tenuto.stores.engine.redis.keys import RecordKeys
 from tenuto.stores.engine.redis.listing import RecordListing
-from tenuto.stores.engine.redis.servers import Servers
+from tenuto.stores.engine.redis.servers import Servers, port_error
 from tenuto.stores.engine.redis.wire import decode_columns, decode_page, decode_record, decode_totals
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
-from tenuto.stores.redis._failures import WHAT, failure
+from tenuto.stores.redis._failures import WHAT
 from tenuto.stores.redis._invalidation import Notes
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
@@ -68,7 +69,7 @@ class RedisRecords:
         self._servers = Servers(self.link)
         self._places = Places(self._servers, self.keys)
         self._listing = RecordListing(self._servers, self.keys, self._places)
-        self._commits = CommitBatches(self._servers, self.keys, self.feed, writer)
+        self._commits = CommitBatches(self._servers, self.keys, self._places, self.feed, writer)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -124,15 +125,17 @@ class RedisRecords:
 
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
         future: Future[Refused | None] = asyncio.get_running_loop().create_future()
-        if all(map(_is_plain, changes)):
+        if all(map(self._is_one_call, changes)):
             self._commits.add(changes, partial(self._on_reply, changes, future), partial(_fail, future))
         else:
             self._begin(self._commit_in_steps(changes), future)
         return future
 
     def _on_reply(self, changes: Sequence[RecordChange], future: Future[Refused | None], reply: Reply) -> None:
-        if reply[0] == b"lowered":
-            self._begin(self._commit_in_steps(changes, lowered=True), future)
+        if reply[0] in (b"lowered", b"gone"):
+            self._begin(self._commit_in_steps(changes, lowered=reply[0] == b"lowered"), future)
+        elif reply[0] == b"made" and any(reply[1:]):
+            self._begin(self._remove_places(changes, reply[1:]), future)
         elif not future.done():
             try:
                 future.set_result(_decode_outcome(changes, reply))
@@ -163,10 +166,10 @@ class RedisRecords:
         await self._note_asides(changes)
         given, (changes, refused) = changes, await self._read_copies(changes)
         while refused is None:
-            before = await self._write_places(changes, lowered=lowered)
+            await self._write_places(changes, lowered=lowered)
             replying: Future[Reply] = asyncio.get_running_loop().create_future()
             self._commits.add(changes, partial(_succeed, replying), partial(_fail, replying), indexed=lowered)
-            *_, reply = await asyncio.gather(*before, replying)
+            reply = await replying
             if reply[0] == b"made":
                 await self._remove_places(changes, reply[1:])
                 return None if changes is given else await self._check_source(given)
@@ -183,15 +186,19 @@ class RedisRecords:
 
     # Steps around a commit
 
-    async def _write_places(self, changes: Sequence[RecordChange], *, lowered: bool) -> Sequence[Future[Reply]]:
-        """Write the places of a commit's records; the calls returned are carried out before what is sent next."""
+    async def _write_places(self, changes: Sequence[RecordChange], *, lowered: bool) -> None:
+        """In a cluster, write the places of a commit's records."""
+        if not self._servers.sharded:
+            return
         places = [self._places.of_change(change, lowered=lowered) for change in changes]
-        sent = list[Future[Reply]]()
         for calls in ([call for own, _ in places for call in own], [call for _, above in places for call in above]):
-            sent += [self._servers.call(*call) for call in calls]
-            if not self._servers.ordered:
-                await asyncio.gather(*sent)
-        return sent
+            await asyncio.gather(*(self._servers.call("ZADD", *call) for call in calls))
+
+    def _is_one_call(self, change: RecordChange) -> bool:
+        """Whether a change needs no steps before it; one server has the records and the indexes."""
+        if change.action is not Action.WRITE:
+            return False
+        return not self._servers.sharded or (change.index is None and change.copies is None)
 
     async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
@@ -307,11 +314,6 @@ class ClusterRecords(RedisRecords):
         return "" if node is None else str(node.endpoint)
 
 
-def _is_plain(change: RecordChange) -> bool:
-    """Whether a change writes no index and reads no other record."""
-    return change.index is None and change.action is Action.WRITE and change.copies is None
-
-
 def _decode_outcome(changes: Sequence[RecordChange], reply: Reply) -> Refused | None:
     return None if reply[0] == b"made" else _decode_refusal(changes, reply)
 
@@ -330,11 +332,11 @@ def _succeed(future: Future[Reply], reply: Reply) -> None:
 
 def _fail(future: Future[Any], failed: CallFailed) -> None:
     if not future.done():
-        future.set_exception(failure(failed))
+        future.set_exception(port_error(failed))
 
 
 async def _translated(call: Coroutine[Any, Any, _Answer]) -> _Answer:
     try:
         return await call
     except CallFailed as exc:
-        raise failure(exc) from exc
+        raise port_error(exc) from exc

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from tenuto.errors import Unavailable
+from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
-from tenuto.stores.redis._failures import failure
+from tenuto.stores.redis._failures import WHAT, failure
 from tenuto.stores.redis._resp import CallFailed, Part, Reply, pack
 from tenuto.stores.redis._scripts import Script, script
 from tenuto.stores.redis._url import DeploymentMode
@@ -16,6 +18,12 @@ from tenuto.stores.redis._url import DeploymentMode
 _Answer = TypeVar("_Answer")
 _PACKAGE: Final = "tenuto.stores.engine.redis"
 _AT_ONCE: Final = 1000
+
+
+def port_error(failed: CallFailed) -> Exception:
+    """The port's error for a failed call."""
+    error = failure(failed)
+    return Unavailable(WHAT, "holds a key of another type") if isinstance(error, Undecodable) else error
 
 
 def engine_script(name: str) -> Script:
@@ -29,11 +37,6 @@ class Servers:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.sharded = link.address.shape is DeploymentMode.CLUSTER
-
-    @property
-    def ordered(self) -> bool:
-        """Whether calls are carried out in the order they are sent in: there is one server, and one connection."""
-        return not self.sharded and self.link.policy.connections == 1
 
     def call(self, *words: Part) -> asyncio.Future[Reply]:
         """A command, whose second word is its key."""
@@ -69,7 +72,7 @@ class Servers:
 
         def on_failure(failed: CallFailed) -> None:
             if not future.done():
-                future.set_exception(failure(failed))
+                future.set_exception(port_error(failed))
 
         self.link.submit(packed, key, on_reply, on_failure, script=what)
         return future

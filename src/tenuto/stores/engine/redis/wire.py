@@ -90,8 +90,8 @@ def source_words(copies: LogCopy) -> tuple[Word, ...]:
     return encode_revision(copies.revision), "0 0 -1", b"", "s"
 
 
-def change_words(change: RecordChange, keys: RecordKeys) -> list[Word]:
-    """What a change does."""
+def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[Word, ...]] = ()) -> list[Word]:
+    """What a change does; `places` are added to indexes on the same server."""
     if change.action is Action.REMOVE:
         return ["."]
     if change.action is Action.SET_ASIDE:
@@ -110,6 +110,8 @@ def change_words(change: RecordChange, keys: RecordKeys) -> list[Word]:
         words.append("*")
     for drop in change.drops:
         words += ("-", drop.part, drop.first, drop.last, *drop.keep, b"")
+    for place in places:
+        words += ("+", len(place), *place)
     if change.copies is not None:
         words += ("<", change.copies.through)
     for entry in change.puts:

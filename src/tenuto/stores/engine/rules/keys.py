@@ -68,7 +68,7 @@ def _turn_page(record: Record, keys: tuple[KeyedWrite, ...]) -> Record:
     held = None if lease is None else lease.key
     moved = [write for write in keys if write.key != held][:PAGE]
     left = tuple([write for write in keys if write not in moved])
-    page = KeyPage(number=record.head.next_page, writes=tuple(moved))
+    page = KeyPage.of(record.head.next_page, tuple(moved))
     head = replace(record.head, keys=left, next_page=page.number + 1)
     return replace(record, head=head, pages=(*record.pages, page))
 
@@ -77,9 +77,9 @@ def _forget_oldest(record: Record) -> Record:
     head, pages = record.head, record.pages
     if len(head.keys) + PAGE * len(pages) - head.forgotten <= KEYS_REMEMBERED:
         return record  # Nearly every write: pages hold no more than so many.
-    if len(head.keys) + sum([len(page.writes) for page in pages]) - head.forgotten <= KEYS_REMEMBERED:
+    if len(head.keys) + sum([page.count for page in pages]) - head.forgotten <= KEYS_REMEMBERED:
         return record
-    if head.forgotten + 1 < len(pages[0].writes):
+    if head.forgotten + 1 < pages[0].count:
         return replace(record, head=replace(head, forgotten=head.forgotten + 1))
     return replace(record, head=replace(head, forgotten=0, first_page=pages[0].number + 1), pages=pages[1:])
 
@@ -97,16 +97,15 @@ def revise(record: Record, change: Callable[[KeyedWrite], KeyedWrite | None]) ->
     """The record with each remembered write changed, or removed where the change is `None`."""
     head = record.head
     keys = _revise_all(head.keys, change)
-    pages = [
-        replace(page, writes=_revise_all(page.writes[head.forgotten :] if place == 0 else page.writes, change))
-        for place, page in enumerate(record.pages)
-    ]
-    kept = tuple([page for page in pages if page.writes])
-    pages_stay = len(kept) == len(record.pages) and all(
-        _same(page.writes, old.writes) for page, old in zip(kept, record.pages, strict=True)
-    )
-    if pages_stay:
-        return record if _same(keys, head.keys) else replace(record, head=replace(head, keys=keys))
+    pages = list[KeyPage]()
+    for place, page in enumerate(record.pages):
+        writes = page.writes
+        revised = _revise_all(writes[head.forgotten :] if place == 0 else writes, change)
+        if revised:
+            pages.append(page if revised == writes else KeyPage.of(page.number, revised))
+    kept = tuple(pages)
+    if kept == record.pages:
+        return record if keys == head.keys else replace(record, head=replace(head, keys=keys))
     head = replace(head, keys=keys, forgotten=0, edition=head.edition + 1)
     return replace(record, head=head, pages=kept)
 
@@ -115,10 +114,6 @@ def _revise_all(
     writes: tuple[KeyedWrite, ...], change: Callable[[KeyedWrite], KeyedWrite | None]
 ) -> tuple[KeyedWrite, ...]:
     return tuple([revised for write in writes if (revised := change(write)) is not None])
-
-
-def _same(writes: tuple[KeyedWrite, ...], others: tuple[KeyedWrite, ...]) -> bool:
-    return len(writes) == len(others) and all(one is other for one, other in zip(writes, others, strict=True))
 
 
 def forget_all(record: Record) -> Record:

@@ -288,7 +288,7 @@ $$;
 
 -- The usual commit of a session that several processes change at a time: each waits for its turn, which is a lock on the
 -- key. It is kept beyond the transaction for the next commit of the same connection if this one is refused, or if `keeps`.
--- A lock that is kept too long is not waited for: it orders commits, and revisions are compared all the same.
+-- A lock that is kept for a second is not waited for: it orders commits, and revisions are compared all the same.
 CREATE FUNCTION commit_in_turn(
     has_lock boolean, keeps boolean,
     keys bytea[], heads bytea[], profiles bytea[], places record_index[],
@@ -303,7 +303,7 @@ DECLARE
     patience text := current_setting('lock_timeout');
 BEGIN
     IF NOT has_lock THEN
-        PERFORM set_config('lock_timeout', '300', true);
+        PERFORM set_config('lock_timeout', '1000', true);
         BEGIN
             PERFORM pg_advisory_lock(family, turn);
         EXCEPTION WHEN lock_not_available THEN
@@ -424,6 +424,12 @@ BEGIN
         SELECT coalesce(spaces[its.ordinality], (its.index).space)
           FROM unnest(changes) WITH ORDINALITY AS its ORDER BY its.ordinality
     );
+    -- A new record has no row to lock. Two batches that make the same ones in other orders would wait for each other.
+    PERFORM pg_advisory_xact_lock(hashtext('tenuto new records ' || current_schema()), sorted.number)
+       FROM (
+           SELECT DISTINCT hashtext(its.key::text) & 1023 AS number
+             FROM unnest(changes) AS its WHERE its.expected = 0 ORDER BY 1
+       ) sorted;
     FOR a_space, some_keys IN
         SELECT spaces[its.ordinality], array_agg(wanted.key)
           FROM unnest(changes) WITH ORDINALITY AS its

@@ -4,7 +4,7 @@
 -- at, what of it to return if it is at another one, a deadline that must not be earlier than the one it has, and what
 -- to do: 'w' write, 'i' write with columns, 'r' remove, 'a' set aside, 's' read as the source.
 -- Then a list for each: how many words the fields to write are, and these; then 'm' puts an entry as a message, '-'
--- drops some, '<' copies messages, '*' drops everything, '.' ends.
+-- drops some, '<' copies messages, '*' drops everything, '+' adds to an index on the same server, '.' ends.
 -- A record that many processes change has a queue, field 'q': until when the first of them may commit, and for each
 -- process its name and what of the record to tell it when its turn comes. The others are told to wait.
 -- include: entries
@@ -65,6 +65,10 @@ local function write(record, ranges, source, at)
         at = at + 1
       end
       drop(record, ranges, part, first, final, keep)
+    elseif kind == '+' then
+      local words = tonumber(ARGV[at + 1])
+      call('ZADD', unpack(ARGV, at + 2, at + 1 + words))
+      at = at + 1 + words
     elseif kind == '<' then
       copy(record, ranges, source, tonumber(ARGV[at + 1]))
       at = at + 1
