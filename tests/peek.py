@@ -20,6 +20,7 @@ from tenuto.chat import Chat
 from tenuto.context import tokens
 from tenuto.ports import StateStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+from tenuto.stores.engine.journal import Journal
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._feed import PostgresFeed
@@ -149,9 +150,9 @@ def journal_peers(journal: JournaledStore) -> Any:
     return journal._journal.peers
 
 
-def hears_news(journal: JournaledStore) -> bool:
-    """Whether the store's feed is connected: what was seen before that is not trusted."""
-    return journal._journal.cache._feed.listening
+def hears_news(journal: Journal) -> bool:
+    """Whether the store's feed listens: what was seen before that is not gone on from in an outage."""
+    return journal._cache._caught_up()
 
 
 def recent_calls(journal: JournaledStore) -> list[bytes]:

@@ -95,6 +95,9 @@ class SimFeed:
         return True
 
     def disconnect(self) -> None:
+        """A loss is told at once, and again when the feed listens again."""
+        if self.is_connected and self._on_change is not None:
+            self._on_change(None, 0)
         self.is_connected = False
 
     def reconnect(self) -> None:

@@ -77,7 +77,7 @@ class Replay:
         self._codec = codec
         self._queue = queue
         self.replayed = 0
-        """How many rows this process has stored."""
+        """How many turns this process has stored."""
 
     async def all(self) -> None:
         """Store all rows, as far as the store answers; several sessions at a time, each in its order."""
@@ -134,7 +134,7 @@ class Replay:
                 last = await self._store_row(key, stored, codec) or last
         finally:
             if last is not None:
-                await self._remove(key, last, len([row for row in shelf.rows if row.number <= last.number]), codec)
+                await self._remove(key, last, len({row.turn for row in shelf.rows if row.number <= last.number}), codec)
 
     async def _store_row(self, key: bytes, stored: StoredRow, codec: Codec) -> Row | None:
         """Store a row, or quarantine it."""
