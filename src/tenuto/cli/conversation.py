@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import typer
@@ -22,7 +21,7 @@ from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, la
 from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
-from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible
+from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible, without_warnings
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import AssistantNotFound, FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE, model_names
@@ -34,6 +33,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings
+from tenuto.wiring.models import home_provider
 
 _PROMPT: Final = "> "
 # What is shown of a session that goes on, and what of it can be recalled with the up key.
@@ -73,7 +73,7 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
     """
     if len(model_names(settings.model)) == 1 and (away := _find_cut_off(settings, settings.model)) is not None:
         raise away
-    with _without_model_warnings(), open_in_background(settings) as aside:
+    with without_warnings(*_TOLD_BY_ANSWERS), open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
         if words is not None:
@@ -84,27 +84,10 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
 
 def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
     """The failure of a model, or of a chain, of which an address takes no connection."""
-    for address in model_addresses([model], main=settings.model, base_url=settings.model_base_url):
+    for address in model_addresses([model], home=home_provider(settings), base_url=settings.model_base_url):
         if (why := asyncio.run(why_unreachable(address))) is not None:
             return ModelFailed(model, f"does not answer: {why}", FailureReason.UNREACHABLE)
     return None
-
-
-@contextmanager
-def _without_model_warnings() -> Iterator[None]:
-    """Keep the log of models off the terminal: the answer or its error says what failed, and why.
-
-    Titles and summaries that are postponed come later.
-    """
-    loggers = [logging.getLogger(name) for name in _TOLD_BY_ANSWERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 class Conversation:

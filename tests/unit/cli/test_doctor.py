@@ -122,14 +122,36 @@ def test_a_model_address_that_takes_no_connection_is_red() -> None:
     assert "hunter2" not in str(checks)
 
 
-@pytest.mark.parametrize("chain", ["ollama:llama3", "anthropic:claude-haiku-5-5, ollama:llama3"])
-def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
-    env = {"TENUTO_MODEL": chain, "OLLAMA_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1", "ANTHROPIC_API_KEY": "x"}
+@pytest.mark.parametrize(
+    ("setting", "chain"),
+    [
+        ("TENUTO_MODEL", "ollama:llama3"),
+        ("TENUTO_MODEL", "anthropic:claude-haiku-5-5, ollama:llama3"),
+        ("TENUTO_SUMMARIZER_MODEL", "ollama:small"),
+    ],
+)
+def test_the_own_address_of_a_local_provider_is_tried(setting: str, chain: str) -> None:
+    env = {setting: chain, "OLLAMA_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1", "ANTHROPIC_API_KEY": "x"}
 
     code, checks, _ = examined(env=env)
 
     assert (code, checks["model"]["status"]) == (1, "error")
     assert checks["model"]["message"] == f"{chain}: 127.0.0.1:1 cannot be reached (Connection refused)"
+    assert checks["model"]["advice"] == "start the server there, or set OLLAMA_BASE_URL to its address"
+
+
+def test_address_and_key_of_the_settings_are_for_the_small_model_where_the_main_one_is_offline() -> None:
+    small = {"TENUTO_SUMMARIZER_MODEL": "openai:small", "TENUTO_MODEL_API_KEY": "sk-1"}
+    with start_model_server() as provider:
+        provider.answers(words("Ready."))
+        _, checks, _ = examined(env={**small, "TENUTO_MODEL_BASE_URL": provider.url})
+        assert provider.keys == ["Bearer sk-1"]
+
+    _, elsewhere, _ = examined(env={**small, "TENUTO_MODEL": "ollama:main"})
+
+    assert checks["model"]["status"] == "ok"
+    assert ", with a key answers in " in checks["model"]["message"]
+    assert elsewhere["chat"]["message"] == "summarizer_model: openai:small needs OPENAI_API_KEY"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +168,7 @@ def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
 def test_the_doctor_asks_the_model_and_names_the_reason(
     monkeypatch: pytest.MonkeyPatch, chain: str, reply: Reply, says: str, advice: str
 ) -> None:
-    monkeypatch.setattr("tenuto.cli.checks._MODEL_PATIENCE", timedelta(seconds=0.5 if reply is SILENCE else 60))
+    monkeypatch.setattr("tenuto.cli.chat_checks._MODEL_PATIENCE", timedelta(seconds=0.5 if reply is SILENCE else 60))
     with start_model_server() as provider:
         provider.answers(reply)
         code, checks, _ = examined(env={"TENUTO_MODEL": chain, "TENUTO_MODEL_BASE_URL": provider.url})
@@ -196,13 +218,15 @@ def test_the_time_of_a_model_is_none_of_the_stores(monkeypatch: pytest.MonkeyPat
         return []
 
     monkeypatch.setattr("tenuto.cli.doctor.asyncio", SimpleNamespace(run=asyncio.run, timeout=limited))
-    monkeypatch.setattr("tenuto.cli.checks.talking", talking)
+    monkeypatch.setattr("tenuto.cli.chat_checks.talking", talking)
 
     assert examined()[1]["store"]["status"] == "ok"
     assert limits == [False]
 
 
-def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well() -> None:
+def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with start_model_server() as provider:
         provider.answers(refusal(401, "Wrong key: sk-1", "invalid_api_key"), words("Ready."))
         env = {"TENUTO_MODEL": "openai:first,openai:second", "TENUTO_MODEL_BASE_URL": provider.url}
@@ -210,6 +234,7 @@ def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
 
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines() if "  model  " in line]
     assert [line[0] for line in lines] == ["warning", "ok"]
+    assert not [record for record in caplog.records if record.name.startswith("tenuto.llm")], "the finding says it"
     assert "the provider says: Wrong key: sk-1" in result.stdout
     assert result.stdout.endswith("\nNo errors, 2 warnings.\n")
     assert result.exit_code == 0
