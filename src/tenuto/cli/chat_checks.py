@@ -71,7 +71,8 @@ async def talking(app: Tenuto) -> list[Finding]:
             if name != OFFLINE
         }
     except PackageMissing as missing:
-        return [fail("chat", str(missing), missing.install)]
+        row = _ASSISTANTS if missing.setting == _ASSISTANTS else "chat"
+        return [fail(row, str(missing).removeprefix(f"{_ASSISTANTS}: "), missing.install)]
     except InvalidSetting as refused:
         if refused.setting == _ASSISTANTS:
             advice = "correct the file, or point TENUTO_ASSISTANTS at another folder"

@@ -333,6 +333,15 @@ def test_what_is_wrong_with_an_assistants_file_is_said_of_the_file(tmp_path: Pat
         assert checks["assistants"]["advice"] == "correct the file, or point TENUTO_ASSISTANTS at another folder"
 
 
+def test_a_module_that_an_assistants_file_misses_is_named_and_to_be_installed(tmp_path: Path) -> None:
+    (tmp_path / "graph.py").write_text("import no_such_framework.graph\n")
+
+    checks = examined(env={"TENUTO_ASSISTANTS": str(tmp_path)})[1]
+
+    assert checks["assistants"]["message"].startswith("graph.py (No module named 'no_such_framework' at line 1)")
+    assert checks["assistants"]["advice"].startswith("install the package that has the module no_such_framework")
+
+
 def test_a_refused_key_is_advised_on_by_what_was_sent() -> None:
     chain = "openai:local"
     for more, advice in (({}, "set TENUTO_MODEL_API_KEY"), ({"TENUTO_MODEL_API_KEY": "x"}, "check the key")):
