@@ -29,6 +29,7 @@ from tenuto.errors import (
     StoreReadOnly,
     TenutoError,
     Unavailable,
+    install_folder,
 )
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
@@ -97,8 +98,14 @@ def fail(name: str, says: str, advice: str) -> Finding:
 def versions() -> list[Finding]:
     """What this runs on; a driver that is missing matters only to a store that needs it, which says so itself."""
     drivers = ", ".join(f"{name} {_installed_version(name)}" for name in _DRIVERS)
+    folder = install_folder()
+    # Commands that install an extra are for this folder.
+    source = "" if folder is None else f", installed from {folder}"
     return [
-        ok("tenuto", f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
+        ok(
+            "tenuto",
+            f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}{source}",
+        ),
         ok("drivers", f"SQLite {sqlite3.sqlite_version}, {drivers}"),
     ]
 

@@ -19,10 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 import tenuto
+from tenuto import errors
 from tenuto.app import Tenuto
 from tenuto.cli import program
-from tenuto.cli.checks import Finding, check_sqlite_file
+from tenuto.cli.checks import Finding, check_sqlite_file, versions
 from tenuto.cli.effective_settings import duration, effective, mask_password
+from tenuto.errors import install_line
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 from tests.servers.openai_server import SILENCE, Reply, refusal, start_model_server, words
@@ -249,11 +251,35 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
     model = examined(env={"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "x"})[1]["chat"]
     driver = examined("--store", "redis://127.0.0.1:1/0")[1]["store"]
 
-    assert (tasks["status"], tasks["advice"]) == ("warning", "pip install 'tenuto[tasks]'")
+    assert (tasks["status"], tasks["advice"]) == ("warning", install_line("tasks"))
     assert (plans["status"], plans["message"]) == ("warning", "general (default), goods, npc, legal (not installed)")
-    assert plans["advice"] == "legal: pip install 'tenuto[tasks]'"
-    assert (model["status"], model["advice"]) == ("error", "pip install 'tenuto[models]'")
-    assert (driver["status"], driver["advice"]) == ("error", "pip install 'tenuto[redis]'")
+    assert plans["advice"] == f"legal: {install_line('tasks')}"
+    assert (model["status"], model["advice"]) == ("error", install_line("models"))
+    assert (driver["status"], driver["advice"]) == ("error", install_line("redis"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "line", "folder"),
+    [
+        (None, "pip install 'tenuto[tasks]'", None),
+        ('{"url": "https://host/t.whl", "archive_info": {}}', "pip install 'tenuto[tasks]'", None),
+        ('{"url": "file:///home/ann/my%20clone", "dir_info": {}}', "pip install '.[tasks]'", "/home/ann/my clone"),
+        ('{"url": "file:///t", "dir_info": {"editable": true}}', "pip install -e '.[tasks]'", "/t"),
+    ],
+)
+def test_an_extra_comes_from_where_tenuto_was_installed_from(
+    monkeypatch: pytest.MonkeyPatch, origin: str | None, line: str, folder: str | None
+) -> None:
+    monkeypatch.setattr(
+        "importlib.metadata.distribution", lambda _: SimpleNamespace(version="1", read_text=lambda _: origin)
+    )
+    errors._origin.cache_clear()
+    try:
+        assert (errors.install_line("tasks"), errors.install_folder()) == (line, folder)
+        (own, *_) = versions()
+        assert own.message.endswith(f"installed from {folder}") == (folder is not None)
+    finally:
+        errors._origin.cache_clear()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1", "http://", "ftp://host/v1"])
