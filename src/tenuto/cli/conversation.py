@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 import typer
@@ -23,7 +23,15 @@ from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible, without_warnings
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import AssistantNotFound, FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.errors import (
+    AssistantNotFound,
+    FailureReason,
+    Invalid,
+    ModelFailed,
+    SessionNotFound,
+    TenutoError,
+    Unavailable,
+)
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
@@ -33,6 +41,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings
+from tenuto.upkeep import LAST_WORK
 from tenuto.wiring.models import home_provider
 
 _PROMPT: Final = "> "
@@ -80,6 +89,7 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
             talk.answer_once(words)
         else:
             talk.go_on()
+        talk.remember()
 
 
 def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
@@ -201,6 +211,16 @@ class Conversation:
                     case TextDelta() | ToolStarted() | ToolFinished() | StepChanged():
                         screen.show(event)
         raise AssertionError("a turn ends with its answer or with an error")
+
+    def remember(self) -> None:
+        """Wait for what is captured of the talk, and for its vectors; Ctrl-C leaves them to a later process."""
+        if self._last is not None and self._app.settings.memories:
+            with suppress(KeyboardInterrupt, Invalid, Unavailable):
+                self._aside.run(self._embed_memories)
+
+    async def _embed_memories(self) -> None:
+        await self._app.upkeep.drain(LAST_WORK)
+        await (await self._app.memories()).embed_remaining(self._scope, LAST_WORK)
 
     # Many questions
 

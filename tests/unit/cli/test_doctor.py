@@ -324,10 +324,10 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
     ]
 
     assert said == [
-        "local compares texts by meaning (not used: no assistant sets a relevance)",
-        "local compares texts by meaning (used by weather)",
-        "none, texts are compared by words; turned off by a setting (used by weather)",
-        "ollama:nomic-embed-text compares texts by meaning (not used: no assistant sets a relevance)",
+        "local compares texts by meaning (used by memories)",
+        "local compares texts by meaning (used by memories, weather)",
+        "none, texts are compared by words; turned off by a setting (used by memories, weather)",
+        "ollama:nomic-embed-text compares texts by meaning (used by memories)",
     ]
 
 
