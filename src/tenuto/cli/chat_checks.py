@@ -22,7 +22,7 @@ from tenuto.errors import (
 )
 from tenuto.llm import OFFLINE, ModelCallLog, ModelCalls, complete, model_names, provider_of
 from tenuto.llm.reach import address_variables, why_unreachable
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, OfflineTool
 from tenuto.settings import Settings
 from tenuto.wiring.channels import channel_apps
 from tenuto.wiring.models import home_provider
@@ -85,6 +85,7 @@ async def talking(app: Tenuto) -> list[Finding]:
         *await _check_models(settings, models, addresses, chat.model_calls),
         _check_embedder(settings, chat),
         _check_assistants(chat),
+        *_check_tools(chat),
         *_check_channels(settings, chat),
         ok(
             "prompt",
@@ -112,6 +113,20 @@ def _check_assistants(chat: Chat) -> Finding:
         return ok(_ASSISTANTS, says)
     advice = "; ".join(f"{name}: {install}" for name, install in lacking.items())
     return warn(_ASSISTANTS, says, advice)
+
+
+def _check_tools(chat: Chat) -> list[Finding]:
+    """The tools that the offline model never calls, where it is the one that answers."""
+    unplanned = [
+        f"{each.name}: {', '.join(names)}"
+        for each in chat.assistants
+        if each.missing is None and chat.model_of(each).name == OFFLINE
+        if (names := [tool.spec.name for tool in each.tools if not isinstance(tool, OfflineTool)])
+    ]
+    if not unplanned:
+        return []
+    says = f"the offline model calls no tool without a plan ({'; '.join(unplanned)})"
+    return [warn("tools", says, "set TENUTO_MODEL, or give them a plan with @offline")]
 
 
 async def _check_models(

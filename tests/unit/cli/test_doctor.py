@@ -368,6 +368,17 @@ def test_a_module_that_an_assistants_file_misses_is_named_and_to_be_installed(tm
     assert checks["assistants"]["advice"].startswith("install the package that has the module no_such_framework")
 
 
+def test_a_tool_that_the_offline_model_never_calls_is_named(tmp_path: Path) -> None:
+    (tmp_path / "poet.toml").write_text("system.en = 'x'\ntools = ['rhyme']")
+    (tmp_path / "poet.py").write_text("def rhyme(word: str) -> str:\n    'A rhyme.'\n    return word\n")
+
+    checks = examined(env={"TENUTO_ASSISTANTS": str(tmp_path)})[1]
+
+    assert checks["tools"]["status"] == "warning"
+    assert checks["tools"]["message"].endswith("(poet: rhyme)")
+    assert "tools" not in examined()[1]
+
+
 def test_a_refused_key_is_advised_on_by_what_was_sent() -> None:
     chain = "openai:local"
     for more, advice in (({}, "set TENUTO_MODEL_API_KEY"), ({"TENUTO_MODEL_API_KEY": "x"}, "check the key")):
