@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 _AGENT_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,63}")
 
@@ -35,9 +36,34 @@ class FailureReason(StrEnum):
 def install_line(extra: str) -> str:
     """The command that brings an extra into the environment that tenuto runs in.
 
-    By name, however tenuto was installed: pip finds it there, and fetches only what the extra needs.
+    From a clone it is one for its folder, as the name would be looked for in an index.
     """
-    return f"pip install 'tenuto[{extra}]'"
+    origin = _origin()
+    if origin.get("dir_info") is None:
+        return f"pip install 'tenuto[{extra}]'"
+    return f"pip install {'-e ' if origin['dir_info'].get('editable') else ''}'.[{extra}]'"
+
+
+def install_folder() -> str | None:
+    """The folder that `install_line` is to be run in, where tenuto was installed from one."""
+    from urllib.parse import unquote, urlsplit
+
+    origin = _origin()
+    return unquote(urlsplit(origin["url"]).path) if "dir_info" in origin else None
+
+
+@cache
+def _origin() -> dict[str, Any]:
+    """Where tenuto was installed from, as pip wrote it down (PEP 610); empty for an index."""
+    # Few processes ever ask.
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        told: dict[str, Any] = json.loads(distribution("tenuto").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return {}
+    return told
 
 
 class TenutoError(Exception):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tenuto
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, install_line
 from tests.samples import ANN
 
 PAIR: list[Any] = [
@@ -119,4 +119,4 @@ def test_a_missing_framework_is_named(tmp_path: Path) -> None:
     program = "import sys, tenuto; sys.modules['agents'] = None; import tenuto.integrations.openai_agents"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert "pip install 'tenuto[openai-agents]'" in done.stderr.splitlines()[-1]
+    assert install_line("openai-agents") in done.stderr.splitlines()[-1]

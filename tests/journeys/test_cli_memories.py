@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -248,3 +251,16 @@ def test_bad_input_ends_with_a_sentence(command: list[str]) -> None:
     assert done.exit_code in (1, 2)
     assert done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_chat_remembers_is_embedded_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process used to end before the embedder was loaded, and a search said that one of two things was wrong."""
+    chat = [sys.executable, "-m", "tenuto", "chat", HOME]
+    subprocess.run(chat, check=True, stdin=subprocess.DEVNULL, env={**os.environ, "TENUTO_EMBEDDER": "local"})
+    assert typed("chat", "My dog is called Rex and he is three years old.").exit_code == 0
+
+    monkeypatch.setenv("TENUTO_EMBEDDER", "local")
+    lacking = typed("memories", "search", "dog").stderr
+
+    # That of the second chat, which had no embedder.
+    assert lacking.startswith("1 memory without a vector ranked by words alone: ")

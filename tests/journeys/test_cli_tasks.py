@@ -54,7 +54,7 @@ def test_tasks_are_listed(task: str) -> None:
 
     assert table.exit_code == 0
     assert table.stdout.split()[:5] == ["ID", "TYPE", "STATUS", "CHANGED", "GOAL"]
-    assert table.stdout.splitlines()[1].split()[:3] == [task, "review", "running"]
+    assert table.stdout.splitlines()[1].split()[:5] == [task, "review", "waiting", "for", "input"]
     assert [each["id"] for each in answer["tasks"]] == [task]
     session = answer["tasks"][0]["session_id"]
     assert asked("tasks", "list", "--user", "ann", "--session", session) == answer

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tenuto.errors import install_line
 from tests.journeys.door import ANN, Door, code, served
 from tests.talking import helper
 
-TASKS, MODELS = "pip install 'tenuto[tasks]'", "pip install 'tenuto[models]'"
+TASKS, MODELS = install_line("tasks"), install_line("models")
 SAID = {"role": "user", "content": "Hi"}
 PART = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from tenuto.access import KeyRole
+from tenuto.errors import install_line
 from tenuto.model.plan import TaskProgress
 from tenuto.tasks.agents import AgentContext
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
@@ -469,7 +470,7 @@ async def test_without_the_extra_plans_are_refused_plainly_and_the_rest_works(
         listed = (await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]
 
     assert {code(answer) for answer in refused} == {(503, "engine_unavailable")}
-    assert all("tenuto[tasks]" in answer.text and "retry-after" not in answer.headers for answer in refused)
+    assert all(install_line("tasks") in answer.text and "retry-after" not in answer.headers for answer in refused)
     assert [answer.status_code for answer in seen] == [200] * 3
     assert (done.status_code, [each["id"] for each in listed]) == (200, [task_id])
 

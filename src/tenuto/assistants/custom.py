@@ -11,7 +11,6 @@ import difflib
 import importlib.util
 import sys
 import tomllib
-import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -22,12 +21,13 @@ from msgspec.structs import replace
 
 from tenuto.assistants.assistant import Assistant
 from tenuto.assistants.function_tools import make_tool
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.model.generation import Persona
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import Tool
+from tenuto.user_files import describe_message, loading_error
 
 _SETTING: Final = "assistants"
 _Policy = TypeVar("_Policy", bound=Value)
@@ -88,6 +88,8 @@ def _load_file(path: Path) -> Assistant:
         found = _from_toml(path) if path.suffix == ".toml" else _from_python(path)
         return dataclasses.replace(found, file=path.name)
     except InvalidSetting as unfit:
+        if isinstance(unfit, PackageMissing) and unfit.setting == _SETTING:
+            raise
         named = str(unfit) if unfit.setting == _SETTING else f"{path.name}: {unfit}"
         raise InvalidSetting(_SETTING, named.removeprefix(f"{_SETTING}: ")) from None
 
@@ -180,7 +182,7 @@ def _resolve_tool(path: Path, name: str, beside: ModuleType | None) -> Tool:
     try:
         module = importlib.import_module(where) if where else beside
     except Exception as broken:
-        raise _invalid_file(path, f"tools: {where} cannot be imported ({_describe(broken)})") from None
+        raise _invalid_file(path, f"tools: {where} cannot be imported{describe_message(broken)}") from None
     found = getattr(module, function, None)
     if not callable(found):
         raise _invalid_file(path, f"tools: there is no function {function} in {where or path.with_suffix('.py').name}")
@@ -196,7 +198,7 @@ def _from_python(path: Path) -> Assistant:
     except InvalidSetting:
         raise
     except Exception as broken:
-        raise _invalid_file(path, f"assistant() raises {_describe(broken, path)}") from None
+        raise loading_error(_SETTING, path, broken, what="assistant()") from None
     if not isinstance(made, Assistant):
         raise _invalid_file(path, "assistant() returns no Assistant")
     return made
@@ -214,17 +216,8 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as broken:
         del sys.modules[name]
-        raise _invalid_file(path, f"raises {_describe(broken, path)} when it is read") from None
+        raise loading_error(_SETTING, path, broken, when="when it is read") from None
     return module
-
-
-def _describe(broken: Exception, path: Path | None = None) -> str:
-    """The kind of an exception, and its line in the assistant's file; the place of a syntax error in any file."""
-    if isinstance(broken, SyntaxError):
-        where = Path(broken.filename or "")
-        return f"SyntaxError at {'' if where == path else where.name + ' '}line {broken.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(broken.__traceback__) if frame.filename == str(path)]
-    return type(broken).__name__ + (f" at line {lines[-1]}" if lines else "")
 
 
 def _invalid_file(path: Path, why: str) -> InvalidSetting:

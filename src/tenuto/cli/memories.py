@@ -166,7 +166,7 @@ def search_memories(
         superseded=superseded,
         mmr_lambda=mmr_lambda,
     )
-    result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
+    result, remark = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
     if as_json:
         show_json(MemoryHits.of(result))
         return
@@ -174,13 +174,21 @@ def search_memories(
         typer.echo("Nothing was found.")
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
-    if result.degraded:
-        typer.echo("The embedder did not answer, or not all memories are embedded: ranked by words alone.", err=True)
+    if remark:
+        typer.echo(remark, err=True)
 
 
-async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> RecallResult:
+async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> tuple[RecallResult, str]:
+    """What was found, and why meaning had no part in it, or not in all of it."""
     await _warm(held, scope)
-    return await held.search(scope, query)
+    result = await held.search(scope, query)
+    if not result.degraded:
+        return result, ""
+    lacking = await held.count_unembedded(scope)
+    if lacking and held.embedder is not None and held.embedder.ready:
+        many = f"{pluralize(lacking, 'memory')} without a vector ranked by words alone"
+        return result, f"{many}: a running server adds vectors within minutes, and a `tenuto chat` when it ends."
+    return result, "The embedder did not answer: ranked by words alone. `tenuto doctor` says which one is in use."
 
 
 def _print_hit(number: int, hit: MemoryHit) -> None:
@@ -342,7 +350,7 @@ def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: boo
             "check what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
         )
     asked = MemoryQuery(text=query, limit=limit, any_persona=True)
-    result = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
+    result, _ = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
     if not result.hits:

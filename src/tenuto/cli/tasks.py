@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
+from contextlib import suppress
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from msgspec.structs import replace
@@ -16,10 +18,14 @@ from tenuto.cli.running import run_command
 from tenuto.cli.short_ids import is_short, whole_session_id, whole_task_id
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
+from tenuto.errors import TaskNotFound
+from tenuto.model import Scope
 from tenuto.model.plan import StepStatus, TaskProgress
 from tenuto.model.task import BoardEntry, BoardView, TaskPage, TaskQuery, TaskStatus
 from tenuto.ports import utc_now
 from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
+
+_WAITING: Final = "waiting for input"
 
 tasks = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Run plans; show, follow, answer and delete tasks."
@@ -57,18 +63,36 @@ def list_tasks(
     scope = caller(tenant, site, user)
     query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
 
-    async def load(app: Tenuto) -> TaskPage:
+    async def load(app: Tenuto) -> tuple[TaskPage, set[str]]:
         of = None if session is None else await whole_session_id(app, scope, session)
-        return await app.tasks.list(scope, replace(query, session_id=of))
+        page = await app.tasks.list(scope, replace(query, session_id=of))
+        # In JSON a status keeps to its own words.
+        return page, set() if as_json else await _waiting(app, scope, page)
 
-    page = run_command(load, store=store, read_only=True)
+    page, waiting = run_command(load, store=store, read_only=True)
     if as_json:
         show_json(TaskList.of(page))
     else:
-        _print_tasks(page)
+        _print_tasks(page, waiting)
 
 
-def _print_tasks(page: TaskPage) -> None:
+async def _waiting(app: Tenuto, scope: Scope, page: TaskPage) -> set[str]:
+    """The tasks of which a step waits for input."""
+    found: set[str] = set()
+    for task in page.tasks:
+        if task.status is TaskStatus.RUNNING:
+            # It may end or go meanwhile.
+            with suppress(TaskNotFound):
+                if _waiting_steps(await app.tasks.progress(scope, task.id)):
+                    found.add(task.id)
+    return found
+
+
+def _waiting_steps(progress: TaskProgress) -> list[str]:
+    return [run.step for run in progress.steps if run.status is StepStatus.WAITING]
+
+
+def _print_tasks(page: TaskPage, waiting: Container[str]) -> None:
     if not page.tasks:
         typer.echo(
             "No tasks." if page.cursor is None else f"None on this page, and there are more: --cursor {page.cursor}"
@@ -76,7 +100,16 @@ def _print_tasks(page: TaskPage) -> None:
         return
     now = utc_now()
     columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
-    rows = [(task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-") for task in page.tasks]
+    rows = [
+        (
+            task.id,
+            task.type,
+            _WAITING if task.id in waiting else task.status,
+            age(task.updated_at, now),
+            task.goal or "-",
+        )
+        for task in page.tasks
+    ]
     show_table(columns, rows, flexible=("GOAL", "TYPE"), numbers=("CHANGED",), ids="ID")
     if page.cursor is not None:
         typer.echo(f"\n{pluralize(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
@@ -112,14 +145,13 @@ def show_task(
 
 
 def _task_facts(progress: TaskProgress) -> list[tuple[str, str]]:
-    task = progress.task
-    waiting = ", ".join(run.step for run in progress.steps if run.status is StepStatus.WAITING)
+    task, waiting = progress.task, ", ".join(_waiting_steps(progress))
     return [
         ("task", task.id),
         ("session", task.session_id or "-"),
         ("type", task.type),
         ("goal", task.goal or "-"),
-        ("status", f"{task.status}, waiting for input: {waiting}" if waiting else task.status),
+        ("status", f"{task.status}, {_WAITING}: {waiting}" if waiting else task.status),
         ("result", value_text(task.result)),
         ("error", "-" if task.error is None else f"{task.error.code}: {task.error.message}"),
         ("created", moment(task.created_at)),

@@ -6,6 +6,7 @@ terminal, and a direction mark could make one id look like another, so such char
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import sys
@@ -187,3 +188,17 @@ def pluralize(number: int, word: str) -> str:
 def tally(counts: Mapping[str, int]) -> str:
     """`2 EMAIL, 1 PHONE`."""
     return ", ".join(f"{many:,} {name}" for name, many in sorted(counts.items()))
+
+
+@contextmanager
+def without_warnings(*names: str) -> Iterator[None]:
+    """Keep warnings of these loggers off the terminal: what the command shows says what failed, and why."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

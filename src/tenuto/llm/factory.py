@@ -46,6 +46,8 @@ FIRST_TOKEN: Final = timedelta(minutes=1)
 class ModelConnection(Value, frozen=True, kw_only=True):
     """Address and key, where the provider's own variables do not tell them; `timeout` covers a whole answer.
 
+    Without `of_settings`, the settings' address and key belong to another provider.
+
     `first_token_timeout` bounds the wait until the answer begins; 0 is no limit. Where they are `None`, a model on
     loopback may take as long as it needs, but not fall silent, and others have two minutes and one. A request that
     fails before is sent again `retries` times.
@@ -53,6 +55,7 @@ class ModelConnection(Value, frozen=True, kw_only=True):
 
     base_url: str | None = None
     api_key: str | None = None
+    of_settings: bool = True
     timeout: timedelta | None = None
     first_token_timeout: timedelta | None = None
     retries: int = 2
@@ -123,9 +126,10 @@ async def open_model(
     log = ModelCallLog() if calls is None else calls
     slots = ModelSlots() if slots is None else slots
     async with AsyncExitStack() as stack:
+        elsewhere = replace(access, base_url=None, api_key=None, of_settings=False)
         models: list[ChatModel] = []
         for place, name in enumerate(wanted):
-            own = access if _provider_name(name) == home else replace(access, base_url=None, api_key=None)
+            own = access if _provider_name(name) == home else elsewhere
             # With another model behind it, trying the same one again only keeps the user waiting.
             last = place == len(wanted) - 1
             own = own if last else replace(own, retries=0)

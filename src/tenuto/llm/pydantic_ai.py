@@ -272,7 +272,7 @@ async def open_pydantic_ai_model(
         raise
     except Exception as exc:
         # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
-        raise InvalidSetting("model", missing(name, str(exc))) from None
+        raise InvalidSetting("model", missing(name, str(exc), access)) from None
     async with model:
         yield PydanticAIModel(name, model, access, log.of(name) if log is not None else None)
 
@@ -341,11 +341,13 @@ _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _GROUP: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 
 
-def missing(name: str, message: str) -> str:
+def missing(name: str, message: str, access: ModelConnection) -> str:
     """Which variable is to be set, in our own words."""
     variables = _VARIABLE.findall(message)
     if not variables:
         return f"{name} cannot be opened as it is set up"
+    if not access.of_settings:
+        return f"{name} needs {' or '.join(variables)}"
     own = "TENUTO_MODEL_API_KEY" if variables[0].endswith(("KEY", "TOKEN")) else "TENUTO_MODEL_BASE_URL"
     return f"{name} needs {' or '.join(variables)}, or {own}"
 

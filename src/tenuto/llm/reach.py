@@ -27,32 +27,40 @@ _PATIENCE_SECONDS: Final = 2
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def model_addresses(chains: Iterable[str], *, main: str, base_url: str | None) -> list[str]:
+def model_addresses(chains: Iterable[str], *, home: str, base_url: str | None) -> list[str]:
     """The addresses of the models that these chains name, as far as they are set or local.
 
-    `base_url` is that of the first provider in the chain `main`.
+    `base_url` is that of the provider `home`.
 
     Raises:
         InvalidSetting: one of them is no address.
     """
-    found: dict[str, None] = {}
-    home = provider_of(main)
+    return list(address_variables(chains, home=home, base_url=base_url))
+
+
+def address_variables(chains: Iterable[str], *, home: str, base_url: str | None) -> dict[str, str]:
+    """As `model_addresses`, with the variable that sets each address, or that could where it is the usual one.
+
+    Raises:
+        InvalidSetting: one of them is no address.
+    """
+    found: dict[str, str] = {}
     for provider in (provider_of(name) for chain in chains for name in model_names(chain)):
         variable = _VARIABLES.get(provider, "")
         if provider == home and base_url is not None:
-            found[check_address("model_base_url", base_url)] = None
+            found[check_address("model_base_url", base_url)] = "TENUTO_MODEL_BASE_URL"
         elif told := os.environ.get(variable):
-            found[check_address(variable, told)] = None
+            found[check_address(variable, told)] = variable
         elif provider in LOCAL:
-            found[LOCAL[provider]] = None
-    return list(found)
+            found[LOCAL[provider]] = variable
+    return found
 
 
 def names_local_model(chain: str, base_url: str | None, given: Container[str] = ()) -> bool:
     """Whether a model of a chain is on this machine; those in `given` are a program's own."""
     if chain in given:
         return False
-    addresses = model_addresses([chain], main=chain, base_url=base_url)
+    addresses = model_addresses([chain], home=provider_of(chain), base_url=base_url)
     return any(is_loopback(urlsplit(address).hostname or "") for address in addresses)
 
 

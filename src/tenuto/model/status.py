@@ -24,7 +24,8 @@ _FAILING: Final = 5
 _FAILING_TURNS: Final = 3
 _HALF: Final = 0.5
 _MODEL_ADVICE: Final = {
-    FailureReason.UNREACHABLE: "Start its server, or check TENUTO_MODEL_BASE_URL and the network to it.",
+    FailureReason.UNREACHABLE: "Start its server, or check its address (TENUTO_MODEL_BASE_URL, or the provider's own, "
+    "as OLLAMA_BASE_URL) and the network.",
     FailureReason.REFUSED: "Check the key, its permissions and the model's name; `tenuto doctor` asks the provider.",
     FailureReason.LIMIT: "Wait, or raise the limit or quota with the provider; or add a second model.",
     FailureReason.TOO_SLOW: "Check its server's load, or raise TENUTO_FIRST_TOKEN_TIMEOUT or TENUTO_MODEL_TIMEOUT.",

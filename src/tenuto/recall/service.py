@@ -6,9 +6,11 @@ changes. Texts are redacted before they are embedded or stored.
 
 from __future__ import annotations
 
+from asyncio import timeout
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableSequence, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -372,6 +374,21 @@ class Memories:
                 await self._copies.announce(scope, owner, [memory.id for memory in batch])
         await self._records.remove_orphaned_vectors(scope, owner.memories)
         return done
+
+    async def embed_remaining(self, scope: Scope, within: timedelta) -> None:
+        """Embed an owner's memories that lack a vector, for so long: a short process ends before a sweep does it."""
+        if self.embedder is None or not await self.count_unembedded(scope):
+            return
+        with suppress(TimeoutError):
+            async with timeout(within.total_seconds()):
+                if not self.embedder.ready:
+                    await self.embedder.warm()
+                await self.index_missing(scope)
+
+    async def count_unembedded(self, scope: Scope) -> int:
+        """How many of an owner's memories have no vector of this embedder, and are found by words alone."""
+        owner = await self._copies.load(_owned(scope))
+        return len(owner.memories) - len(owner.embedded)
 
     async def sweep_owner(self, scope: Scope) -> int:
         """As `index_missing`, for an owner who need not be here: the copy leaves again."""

@@ -11,7 +11,6 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +29,7 @@ from tenuto.tasks.agent_threads import run_in
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes
 from tenuto.tasks.runs import RunRecorder
+from tenuto.user_files import loading_error
 
 ASSISTANT: Final = "assistant:"
 """The beginning of the names of agents that are assistants."""
@@ -309,24 +309,15 @@ def _agents_of(path: Path) -> Iterator[tuple[str, Any]]:
         spec.loader.exec_module(module)
     except Exception as broken:
         del sys.modules[name]
-        raise InvalidSetting(_SETTING, f"{path.name}: raises {_describe(broken, path)} when it is read") from None
+        if isinstance(broken, Invalid):
+            raise InvalidSetting(_SETTING, f"{path.name}: raises {broken} when it is read") from None
+        raise loading_error(_SETTING, path, broken, when="when it is read") from None
     for value in vars(module).values():
         # A function that is imported from another file is that file's.
         if isinstance(mark := getattr(value, _NAME, None), str) and (
             _is_pydantic_agent(value) or getattr(value, "__module__", None) == name
         ):
             yield mark, value
-
-
-def _describe(broken: Exception, path: Path) -> str:
-    if isinstance(broken, Invalid):
-        return str(broken)
-    if isinstance(broken, SyntaxError):
-        return f"SyntaxError at line {broken.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(broken.__traceback__) if frame.filename == str(path)]
-    # Python's own words; the message of another exception may quote anything.
-    what = f" ({broken.msg})" if isinstance(broken, ImportError) else ""
-    return type(broken).__name__ + what + (f" at line {lines[-1]}" if lines else "")
 
 
 def _check_agent(name: str, given: object) -> None:

@@ -25,7 +25,7 @@ from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting, PackageMissing, install_line
-from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model, provider_of
+from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model
 from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
@@ -44,6 +44,7 @@ from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import LAST_WORK, Small, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
+from tenuto.wiring.models import home_provider
 from tenuto.wiring.tasks import EXTRA as TASKS_EXTRA
 from tenuto.wiring.tasks import can_run_plans
 
@@ -76,7 +77,7 @@ async def open_chat(
         settings.assistant,
     )
     async with AsyncExitStack() as stack:
-        home, small = provider_of(settings.model, models), settings.summarizer_model or settings.model
+        home, small = home_provider(settings, models), settings.summarizer_model or settings.model
         calls = ModelCallLog(clock)
         shelf, known = await _open_models(stack, settings, known, models, home, calls)
         timeout = settings.model_timeout or ChatLimits().model_timeout
@@ -148,7 +149,7 @@ async def _open_models(
             shelf[name] = await stack.enter_async_context(model)
         except InvalidSetting as unfit:
             if user is None:
-                raise
+                raise _blame(unfit, name, settings) from None
             if isinstance(unfit, PackageMissing):
                 shelf[name], missing[name] = MissingModel(name, unfit.install), Missing(install=unfit.install)
                 continue
@@ -160,6 +161,15 @@ async def _open_models(
         dataclasses.replace(each, missing=missing[each.model]) if each.model in missing else each for each in assistants
     ]
     return shelf, AssistantRegistry(known, assistants.default)
+
+
+def _blame(unfit: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
+    """The error with the setting that names this model."""
+    if unfit.setting != "model" or name == settings.model:
+        return unfit
+    if isinstance(unfit, PackageMissing):
+        return PackageMissing("summarizer_model", name, install=unfit.install)
+    return InvalidSetting("summarizer_model", str(unfit).removeprefix("model: "))
 
 
 @asynccontextmanager
@@ -179,7 +189,7 @@ async def open_small(
         first_token_timeout=settings.first_token_timeout,
         slots=ModelSlots(settings.model_slots),
         given=models,
-        home=provider_of(settings.model, models),
+        home=home_provider(settings, models),
     ) as model:
         yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
-from tenuto.llm import OFFLINE, GivenModel, ModelConnection, provider_of
+from tenuto.llm import OFFLINE, GivenModel, ModelConnection
 from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope
 from tenuto.model.privacy import Sink
@@ -17,6 +17,7 @@ from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
+from tenuto.wiring.models import home_provider
 
 # How long a turn waits for an embedder.
 _PATIENCE: Final = timedelta(seconds=5)
@@ -36,7 +37,7 @@ async def open_memories(
         (clean,) = (await redactor.texts(Sink.MEMORY, scope, None, [Slot(text)])).texts
         return None if clean == WITHHELD else clean
 
-    async with _open_embedder(settings, provider_of(settings.model, models)) as embedder:
+    async with _open_embedder(settings, home_provider(settings, models)) as embedder:
         cached = CachedEmbedder(embedder, clock=clock, patience=_PATIENCE) if embedder is not None else None
         memories = Memories(
             state=store.state,

@@ -19,10 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 import tenuto
+from tenuto import errors
 from tenuto.app import Tenuto
 from tenuto.cli import program
-from tenuto.cli.checks import Finding, check_sqlite_file
+from tenuto.cli.checks import Finding, check_sqlite_file, versions
 from tenuto.cli.effective_settings import duration, effective, mask_password
+from tenuto.errors import install_line
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 from tests.servers.openai_server import SILENCE, Reply, refusal, start_model_server, words
@@ -122,14 +124,36 @@ def test_a_model_address_that_takes_no_connection_is_red() -> None:
     assert "hunter2" not in str(checks)
 
 
-@pytest.mark.parametrize("chain", ["ollama:llama3", "anthropic:claude-haiku-5-5, ollama:llama3"])
-def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
-    env = {"TENUTO_MODEL": chain, "OLLAMA_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1", "ANTHROPIC_API_KEY": "x"}
+@pytest.mark.parametrize(
+    ("setting", "chain"),
+    [
+        ("TENUTO_MODEL", "ollama:llama3"),
+        ("TENUTO_MODEL", "anthropic:claude-haiku-5-5, ollama:llama3"),
+        ("TENUTO_SUMMARIZER_MODEL", "ollama:small"),
+    ],
+)
+def test_the_own_address_of_a_local_provider_is_tried(setting: str, chain: str) -> None:
+    env = {setting: chain, "OLLAMA_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1", "ANTHROPIC_API_KEY": "x"}
 
     code, checks, _ = examined(env=env)
 
     assert (code, checks["model"]["status"]) == (1, "error")
     assert checks["model"]["message"] == f"{chain}: 127.0.0.1:1 cannot be reached (Connection refused)"
+    assert checks["model"]["advice"] == "start the server there, or set OLLAMA_BASE_URL to its address"
+
+
+def test_address_and_key_of_the_settings_are_for_the_small_model_where_the_main_one_is_offline() -> None:
+    small = {"TENUTO_SUMMARIZER_MODEL": "openai:small", "TENUTO_MODEL_API_KEY": "sk-1"}
+    with start_model_server() as provider:
+        provider.answers(words("Ready."))
+        _, checks, _ = examined(env={**small, "TENUTO_MODEL_BASE_URL": provider.url})
+        assert provider.keys == ["Bearer sk-1"]
+
+    _, elsewhere, _ = examined(env={**small, "TENUTO_MODEL": "ollama:main"})
+
+    assert checks["model"]["status"] == "ok"
+    assert ", with a key answers in " in checks["model"]["message"]
+    assert elsewhere["chat"]["message"] == "summarizer_model: openai:small needs OPENAI_API_KEY"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +170,7 @@ def test_the_own_address_of_a_local_provider_is_tried(chain: str) -> None:
 def test_the_doctor_asks_the_model_and_names_the_reason(
     monkeypatch: pytest.MonkeyPatch, chain: str, reply: Reply, says: str, advice: str
 ) -> None:
-    monkeypatch.setattr("tenuto.cli.checks._MODEL_PATIENCE", timedelta(seconds=0.5 if reply is SILENCE else 60))
+    monkeypatch.setattr("tenuto.cli.chat_checks._MODEL_PATIENCE", timedelta(seconds=0.5 if reply is SILENCE else 60))
     with start_model_server() as provider:
         provider.answers(reply)
         code, checks, _ = examined(env={"TENUTO_MODEL": chain, "TENUTO_MODEL_BASE_URL": provider.url})
@@ -196,13 +220,15 @@ def test_the_time_of_a_model_is_none_of_the_stores(monkeypatch: pytest.MonkeyPat
         return []
 
     monkeypatch.setattr("tenuto.cli.doctor.asyncio", SimpleNamespace(run=asyncio.run, timeout=limited))
-    monkeypatch.setattr("tenuto.cli.checks.talking", talking)
+    monkeypatch.setattr("tenuto.cli.chat_checks.talking", talking)
 
     assert examined()[1]["store"]["status"] == "ok"
     assert limits == [False]
 
 
-def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well() -> None:
+def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with start_model_server() as provider:
         provider.answers(refusal(401, "Wrong key: sk-1", "invalid_api_key"), words("Ready."))
         env = {"TENUTO_MODEL": "openai:first,openai:second", "TENUTO_MODEL_BASE_URL": provider.url}
@@ -210,6 +236,7 @@ def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
 
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines() if "  model  " in line]
     assert [line[0] for line in lines] == ["warning", "ok"]
+    assert not [record for record in caplog.records if record.name.startswith("tenuto.llm")], "the finding says it"
     assert "the provider says: Wrong key: sk-1" in result.stdout
     assert result.stdout.endswith("\nNo errors, 2 warnings.\n")
     assert result.exit_code == 0
@@ -224,11 +251,35 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
     model = examined(env={"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "x"})[1]["chat"]
     driver = examined("--store", "redis://127.0.0.1:1/0")[1]["store"]
 
-    assert (tasks["status"], tasks["advice"]) == ("warning", "pip install 'tenuto[tasks]'")
+    assert (tasks["status"], tasks["advice"]) == ("warning", install_line("tasks"))
     assert (plans["status"], plans["message"]) == ("warning", "general (default), goods, npc, legal (not installed)")
-    assert plans["advice"] == "legal: pip install 'tenuto[tasks]'"
-    assert (model["status"], model["advice"]) == ("error", "pip install 'tenuto[models]'")
-    assert (driver["status"], driver["advice"]) == ("error", "pip install 'tenuto[redis]'")
+    assert plans["advice"] == f"legal: {install_line('tasks')}"
+    assert (model["status"], model["advice"]) == ("error", install_line("models"))
+    assert (driver["status"], driver["advice"]) == ("error", install_line("redis"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "line", "folder"),
+    [
+        (None, "pip install 'tenuto[tasks]'", None),
+        ('{"url": "https://host/t.whl", "archive_info": {}}', "pip install 'tenuto[tasks]'", None),
+        ('{"url": "file:///home/ann/my%20clone", "dir_info": {}}', "pip install '.[tasks]'", "/home/ann/my clone"),
+        ('{"url": "file:///t", "dir_info": {"editable": true}}', "pip install -e '.[tasks]'", "/t"),
+    ],
+)
+def test_an_extra_comes_from_where_tenuto_was_installed_from(
+    monkeypatch: pytest.MonkeyPatch, origin: str | None, line: str, folder: str | None
+) -> None:
+    monkeypatch.setattr(
+        "importlib.metadata.distribution", lambda _: SimpleNamespace(version="1", read_text=lambda _: origin)
+    )
+    errors._origin.cache_clear()
+    try:
+        assert (errors.install_line("tasks"), errors.install_folder()) == (line, folder)
+        (own, *_) = versions()
+        assert own.message.endswith(f"installed from {folder}") == (folder is not None)
+    finally:
+        errors._origin.cache_clear()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1", "http://", "ftp://host/v1"])
@@ -273,10 +324,10 @@ def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
     ]
 
     assert said == [
-        "local compares texts by meaning (not used: no assistant sets a relevance)",
-        "local compares texts by meaning (used by weather)",
-        "none, texts are compared by words; turned off by a setting (used by weather)",
-        "ollama:nomic-embed-text compares texts by meaning (not used: no assistant sets a relevance)",
+        "local compares texts by meaning (used by memories)",
+        "local compares texts by meaning (used by memories, weather)",
+        "none, texts are compared by words; turned off by a setting (used by memories, weather)",
+        "ollama:nomic-embed-text compares texts by meaning (used by memories)",
     ]
 
 
@@ -306,6 +357,26 @@ def test_what_is_wrong_with_an_assistants_file_is_said_of_the_file(tmp_path: Pat
         assert (code, "chat" in checks, checks["assistants"]["status"]) == (1, False, "error")
         assert checks["assistants"]["message"].startswith(says)
         assert checks["assistants"]["advice"] == "correct the file, or point TENUTO_ASSISTANTS at another folder"
+
+
+def test_a_module_that_an_assistants_file_misses_is_named_and_to_be_installed(tmp_path: Path) -> None:
+    (tmp_path / "graph.py").write_text("import no_such_framework.graph\n")
+
+    checks = examined(env={"TENUTO_ASSISTANTS": str(tmp_path)})[1]
+
+    assert checks["assistants"]["message"].startswith("graph.py (No module named 'no_such_framework' at line 1)")
+    assert checks["assistants"]["advice"].startswith("install the package that has the module no_such_framework")
+
+
+def test_a_tool_that_the_offline_model_never_calls_is_named(tmp_path: Path) -> None:
+    (tmp_path / "poet.toml").write_text("system.en = 'x'\ntools = ['rhyme']")
+    (tmp_path / "poet.py").write_text("def rhyme(word: str) -> str:\n    'A rhyme.'\n    return word\n")
+
+    checks = examined(env={"TENUTO_ASSISTANTS": str(tmp_path)})[1]
+
+    assert checks["tools"]["status"] == "warning"
+    assert checks["tools"]["message"].endswith("(poet: rhyme)")
+    assert "tools" not in examined()[1]
 
 
 def test_a_refused_key_is_advised_on_by_what_was_sent() -> None:

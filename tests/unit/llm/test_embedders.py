@@ -184,7 +184,7 @@ async def test_auto_is_the_local_one_where_it_is_installed_and_words_otherwise(m
     async with open_embedder("auto", ModelConnection()) as missing:
         assert missing is None
     with pytest.raises(
-        InvalidSetting, match=r"^embedder: local needs a package that is not installed: pip install 'tenuto\[meaning\]'"
+        InvalidSetting, match=r"^embedder: local needs a package that is not installed: pip install .*\[meaning\]'"
     ):
         async with open_embedder("local", ModelConnection()):
             pass

@@ -412,8 +412,8 @@ REFUSED = {
 def test_local_providers_have_an_address_without_a_setting_remote_ones_none() -> None:
     chains = ["anthropic:a, ollama:b, offline", "vllm:c"]
 
-    assert model_addresses(chains, main="anthropic:a", base_url=None) == [LOCAL["ollama"], LOCAL["vllm"]]
-    assert model_addresses(chains[:1], main="ollama:b", base_url="http://box/v1") == ["http://box/v1"]
+    assert model_addresses(chains, home="anthropic", base_url=None) == [LOCAL["ollama"], LOCAL["vllm"]]
+    assert model_addresses(chains[:1], home="ollama", base_url="http://box/v1") == ["http://box/v1"]
 
 
 @pytest.mark.parametrize(("names", "given", "why"), REFUSED.values(), ids=REFUSED)

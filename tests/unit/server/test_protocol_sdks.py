@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tenuto.errors import install_line
 from tests.journeys.door import ANN, code, served
 
 _START = """
@@ -42,5 +43,5 @@ async def test_a_server_without_one_says_what_to_install(
         refused = await door.http.post(path, json={}, headers=ANN)
 
     assert code(refused) == (503, "extra_missing")
-    assert f"pip install 'tenuto[{package}]'" in refused.json()["detail"]
+    assert install_line(package) in refused.json()["detail"]
     assert "Retry-After" not in refused.headers

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from tenuto.errors import install_line
 
 pytest.importorskip("dbos")
 
@@ -84,5 +87,5 @@ async def test_without_the_extra_the_engine_says_what_to_install(monkeypatch: py
     monkeypatch.delitem(sys.modules, "tenuto.tasks.engines.dbos_engine", raising=False)
 
     async with tenuto.open("memory://") as app:
-        with pytest.raises(InvalidSetting, match=r"pip install 'tenuto\[tasks\]'"):
+        with pytest.raises(InvalidSetting, match=re.escape(install_line("tasks"))):
             await app.engine()

@@ -88,7 +88,7 @@ async def open_pydantic_ai_embedder(name: str, access: ModelConnection) -> Async
             # Providers are opened for chat models as well, whose setting has another name.
             raise InvalidSetting("embedder", str(unfit).removeprefix("model: ")) from None
         except Exception as exc:
-            raise InvalidSetting("embedder", missing(name, str(exc)).partition(", or TENUTO_")[0]) from None
+            raise InvalidSetting("embedder", missing(name, str(exc), access).partition(", or TENUTO_")[0]) from None
         for provider in opened:
             await stack.enter_async_context(provider)
         yield PydanticAIEmbedder(name, model)

@@ -83,7 +83,7 @@ export const en = {
   "health.fact.cpu": "Processor time",
 
   "health.finding.model_unreachable": "{subject}: the provider cannot be reached.",
-  "health.do.model_unreachable": "Start its server, or check TENUTO_MODEL_BASE_URL and the network to it.",
+  "health.do.model_unreachable": "Start its server, or check its address (TENUTO_MODEL_BASE_URL, or the provider’s own, as OLLAMA_BASE_URL) and the network.",
   "health.finding.model_refused": "{subject}: the provider refuses the requests.",
   "health.do.model_refused": "Check the key, its permissions and the model’s name. `tenuto doctor` on the server asks the provider and shows its answer.",
   "health.finding.model_limit": "{subject}: the provider’s rate limit or quota is reached.",
@@ -190,7 +190,7 @@ export const zh = {
   "health.fact.cpu": "处理器时间",
 
   "health.finding.model_unreachable": "{subject}：无法连接模型服务商。",
-  "health.do.model_unreachable": "请启动其服务器，或检查 TENUTO_MODEL_BASE_URL 以及网络。",
+  "health.do.model_unreachable": "请启动其服务器，或检查其地址（TENUTO_MODEL_BASE_URL，或服务商自己的变量，如 OLLAMA_BASE_URL）以及网络。",
   "health.finding.model_refused": "{subject}：模型服务商拒绝请求。",
   "health.do.model_refused": "请检查密钥、权限和模型名称。在服务器上运行 `tenuto doctor` 会询问服务商并显示其答复。",
   "health.finding.model_limit": "{subject}：已达到服务商的速率限制或配额上限。",
