@@ -211,7 +211,7 @@ export const zh = {
   "health.model.answers": "正常作答",
   "health.model.fails": "调用失败",
   "health.model.unused": "尚未调用",
-  "health.latency": "{p50}，95% 在 {p95} 以内",
+  "health.latency": "{p50}，95% 在 {p95}以内",
   "health.fact.model": "名称",
   "health.fact.last_answer": "最近成功",
   "health.fact.last_failure": "最近错误",
