@@ -342,8 +342,9 @@ async def test_tasks_fit_a_narrow_screen_in_chinese(chromium: Browser) -> None:
         await visit.page.get_by_role("link", name="全部任务").click()
         await expect(visit.page.locator(".task-list .status")).to_have_text(["等待输入", "已完成"])
         # What waits for a person does not fade.
-        dot = "(one) => { const dot = getComputedStyle(one, '::before'); return [dot.animationName, dot.backgroundColor]; }"
-        assert await visit.page.locator(".task-list .status").first.evaluate(dot) == ["none", "rgb(227, 176, 98)"]
+        status = visit.page.locator(".task-list .status").first
+        dot = await status.evaluate("(one) => ({ ...getComputedStyle(one, '::before') })")
+        assert (dot["animationName"], dot["backgroundColor"]) == ("none", "rgb(227, 176, 98)")
         await expect(visit.page.locator(".task-list .goal")).to_have_text(["y" * 300, "first"])
 
 
