@@ -26,11 +26,16 @@ _HALF: Final = 0.5
 _MODEL_ADVICE: Final = {
     FailureReason.UNREACHABLE: "Start its server, or check its address (TENUTO_MODEL_BASE_URL, or the provider's own, "
     "as OLLAMA_BASE_URL) and the network.",
-    FailureReason.REFUSED: "Check the key, its permissions and the model's name; `tenuto doctor` asks the provider.",
+    FailureReason.REFUSED: (
+        "Check the key, its permissions and the model's name; "
+        "`tenuto doctor`, with the server's variables, asks the provider."
+    ),
     FailureReason.LIMIT: "Wait, or raise the limit or quota with the provider; or add a second model.",
     FailureReason.TOO_SLOW: "Check its server's load, or raise TENUTO_FIRST_TOKEN_TIMEOUT or TENUTO_MODEL_TIMEOUT.",
     FailureReason.CONTENT_FILTER: "The provider's filter declined the question or the answer: look at the trace.",
-    FailureReason.OTHER: "Run `tenuto doctor`: it asks the provider and shows what comes back. The log says more.",
+    FailureReason.OTHER: (
+        "Run `tenuto doctor` with the server's variables: it shows what the provider answers. The log says more."
+    ),
 }
 _PROMPT_ADVICE: Final = "Lower TENUTO_PROMPT_TOKENS to what the model reads."
 # SQLite keeps a log of 64 MiB for the next writes. One that is larger for long is one that cannot be emptied.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from tenuto.errors import FailureReason, ModelFailed
+from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Fail
 from tenuto.model.generation import ModelDone
@@ -39,11 +39,13 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
     ):
         visit.allow("401", "403")
         await visit.open("/#/health")
-        await expect(visit.page.locator(".level")).to_have_text("All is well")
+        await expect(visit.page.locator(".level")).to_have_text("Nothing is wrong so far; no model was called yet")
+        await expect(visit.page.locator("[data-card=model]")).to_have_attribute("data-level", "uncalled")
         await expect(fact(visit, "turns", "answered")).to_have_text("0")
 
         for user in ("ann", "bob", "cai"):
             assert await ask(door, user, "How do refunds work?") == 200
+        await expect(visit.page.locator(".level")).to_have_text("All is well")
         for _ in range(5):
             assert await ask(door, "ann", "And now?") == 503
         # It is read again by itself.
@@ -77,3 +79,18 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
             "tenuto keys create --tenant ID --role operator"
         )
         await expect(visit.page.locator(".level")).to_be_hidden()
+
+
+async def test_a_refused_key_is_called_one_and_the_advice_shows_its_command_as_code(chromium: Browser) -> None:
+    model = ScriptedModel(Fail(ModelKeyRefused("scripted", "refuses our key or its permissions (401)")))
+    async with (
+        served(**playing(model)) as door,
+        listening(door) as base,
+        visiting(chromium, base, locale="zh-CN") as visit,
+    ):
+        assert await ask(door, "ann", "Hello?") == 502
+        await visit.open("/#/health")
+        finding = visit.page.locator(".findings li")
+        await expect(finding.locator("b")).to_have_text("scripted：模型服务商拒绝了密钥或其权限。")
+        await expect(finding.locator("code")).to_have_text("tenuto doctor")
+        await expect(finding).not_to_contain_text("`")

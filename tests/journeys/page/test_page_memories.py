@@ -123,7 +123,7 @@ async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> N
         await expect(texts(visit)).to_have_text([HOME])
 
         await visit.page.get_by_role("main").get_by_role("button", name="ann").click()
-        await visit.page.get_by_label("User (optional)").fill("bob")
+        await visit.page.get_by_label("User", exact=True).fill("bob")
         await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 
         await expect(visit.page.get_by_text("Nothing yet.")).to_be_visible()

@@ -113,7 +113,7 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium
 
 async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
     """Say who is asking; the dialog opens by itself where a key is needed, and by its button elsewhere."""
-    dialog = visit.page.get_by_role("dialog", name="Credentials")
+    dialog = visit.page.get_by_role("dialog")
     await dialog.get_by_label("API key").fill(key)
     await dialog.get_by_label("User").fill(user)
     await dialog.get_by_role("button", name="Save").click()

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -247,7 +248,7 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await arrived.wait()
 
         await visit.page.get_by_role("main").get_by_role("button", name="ann").click()
-        await visit.page.get_by_label("User (optional)").fill("bob")
+        await visit.page.get_by_label("User", exact=True).fill("bob")
         await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 
         await expect(visit.page.get_by_text("This task does not exist.")).to_be_visible()
@@ -267,9 +268,12 @@ async def test_without_a_user_the_pages_say_that_one_has_to_be_named(chromium: B
         told = (await door.http.post("/v1/chat", json=body, headers={"X-User-ID": "ann"})).json()
         await visit.open()
         await expect(visit.page.get_by_title("Credentials")).to_have_text("no user")
-        await expect(visit.page.get_by_text("Nothing is remembered beyond this session")).to_be_visible()
+        unnamed = visit.page.get_by_text("Nothing is remembered beyond this session")
+        await expect(unnamed).to_be_visible()
+        # Where it has no room beside the words it begins its line where they begin.
+        await expect(unnamed.get_by_role("button")).to_have_css("margin-left", "0px")
         await visit.page.get_by_role("link", name="Tasks", exact=True).click()
-        await expect(visit.page.get_by_text("Name a user to see their tasks")).to_be_visible()
+        await expect(visit.page.get_by_text("Only tasks that name no user are listed here")).to_be_visible()
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_hidden()
         await visit.page.get_by_role("navigation").get_by_text("My landlord").click()
         await visit.page.get_by_role("link", name="The task behind this answer").click()
@@ -282,7 +286,10 @@ async def test_without_a_user_the_pages_say_that_one_has_to_be_named(chromium: B
 
         await visit.page.go_back()
         await visit.page.get_by_role("main").get_by_role("button", name="Name a user").click()
-        await visit.page.get_by_label("User (optional)").fill("ann")
+        dialog = visit.page.get_by_role("dialog", name="Name a user")
+        await expect(dialog).to_contain_text("Sessions, memories, tasks and orders belong to a user.")
+        await expect(dialog.get_by_label("API key or token (optional)")).to_be_visible()
+        await dialog.get_by_label("User", exact=True).fill("ann")
         await visit.page.get_by_role("dialog").get_by_role("button", name="Save").click()
 
         await expect(step(visit, "decision")).to_be_visible()
@@ -334,7 +341,43 @@ async def test_tasks_fit_a_narrow_screen_in_chinese(chromium: Browser) -> None:
         await expect(visit.page.locator(".task-bar .status")).to_have_text("等待输入")
         await visit.page.get_by_role("link", name="全部任务").click()
         await expect(visit.page.locator(".task-list .status")).to_have_text(["等待输入", "已完成"])
+        # What waits for a person does not fade.
+        status = visit.page.locator(".task-list .status").first
+        dot = await status.evaluate("(one) => ({ ...getComputedStyle(one, '::before') })")
+        assert (dot["animationName"], dot["backgroundColor"]) == ("none", "rgb(227, 176, 98)")
         await expect(visit.page.locator(".task-list .goal")).to_have_text(["y" * 300, "first"])
+
+
+AXIS = """
+() => {
+  const right = document.querySelector(".graph svg").getBoundingClientRect().right;
+  const texts = [...document.querySelectorAll(".graph .axis text")];
+  return [texts.map((one) => one.textContent), texts.every((one) => one.getBoundingClientRect().right <= right)];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("locale", "seconds", "labels"),
+    [
+        ("en-GB", 90, ["0", "30 s", "60 s", "90 s"]),
+        ("zh-CN", 150, ["0", "30秒", "60秒", "90秒", "120秒", "150秒"]),
+        ("zh-CN", 300, ["0", "1分钟", "2分钟", "3分钟", "4分钟", "5分钟"]),
+    ],
+)
+async def test_the_times_above_a_tasks_steps_are_exact_and_none_is_cut(
+    chromium: Browser, locale: str, seconds: int, labels: list[str]
+) -> None:
+    async with office(chromium, locale=locale) as (visit, door, _):
+        address = await submit(door, {"id": "ask", "human_input": "Well?"})
+        task = address.rpartition("/")[2]
+        await visit.open(address)
+        await expect_steps(visit, ask="waiting")
+        begun = (await door.http.get(f"/v1/tasks/{task}")).json()["steps"][0]["started_at"]
+        await visit.page.clock.set_fixed_time(datetime.fromisoformat(begun) + timedelta(seconds=seconds))
+        await visit.page.reload()
+        await expect(visit.page.locator(".graph .axis text")).to_have_count(len(labels))
+        assert await visit.page.evaluate(AXIS) == [labels, True]
 
 
 WORKER = """

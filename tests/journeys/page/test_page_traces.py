@@ -8,7 +8,7 @@ from playwright.async_api import Browser, expect
 from tenuto.llm import Call, Fail, ScriptedModel
 from tenuto.model.generation import ModelDone
 from tests.journeys.door import playing, served
-from tests.journeys.page.visit import listening, offline, visiting
+from tests.journeys.page.visit import DESK, PHONE, listening, offline, visiting
 from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,6 +40,14 @@ async def test_turns_are_found_and_one_is_shown_step_by_step(chromium: Browser) 
             await door.http.post("/v1/chat", json=body, headers={"X-User-ID": f"user-{session}"})
 
         await visit.look_again()
+        await page.set_viewport_size(PHONE)
+        row = page.locator(".trace-table tbody tr").first
+        for cell, text in (("user", "user-b"), ("assistant", "helper"), ("outcome", "model failed")):
+            await expect(row.locator(f".{cell}")).to_have_text(text)
+            await expect(row.locator(f".{cell}")).to_be_visible()
+        wide = await page.locator("main").evaluate("one => [one.scrollWidth, one.clientWidth]")
+        assert wide[0] <= wide[1]
+        await page.set_viewport_size(DESK)
         asked = page.locator(".trace-table .request")
         await expect(asked).to_have_text(["Request", "Go", "1+2?"])
         await expect(page.locator(".trace-table .outcome")).to_have_text(["Outcome", "model failed", "answered"])

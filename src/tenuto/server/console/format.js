@@ -18,13 +18,15 @@ export function money(value, currency = "USD", digits = 2) {
 }
 
 export function milliseconds(value) {
-  return value < 1000 ? `${number(value, value < 10 ? 1 : 0)} ms` : `${number(value / 1000, 1)} s`;
+  if (value < 1000) return t("time.milliseconds", { value: number(value, value < 10 ? 1 : 0) });
+  return t("time.seconds", { value: number(value / 1000, 1) });
 }
 
 /** How long something took that may take days. */
 export function lasting(value) {
   const minutes = Math.round(value / 60_000);
   if (value < 60_000) return milliseconds(value);
+  if (minutes < 10) return unit(value / 60_000, "minute");
   if (minutes < 120) return unit(minutes, "minute");
   return minutes < 2880 ? unit(minutes / 60, "hour") : unit(minutes / 1440, "day");
 }

@@ -13,7 +13,7 @@ export function beginningView(actions) {
   const first = h("ul", { class: "first" });
   const needed = h("div", { class: "notice needed", role: "status" });
   const name = textButton(t("me.name"), () => actions.house.want(true));
-  const unnamed = h("p", { class: "notice" }, t("me.unnamed"), name);
+  const unnamed = h("p", { class: "notice" }, t("me.unnamed"), " ", name);
   const node = h(
     "section",
     { class: "beginning" },

@@ -29,16 +29,18 @@ export function confirmDialog() {
 
 /** A key where one is needed, and the user whose conversations these are. */
 export function meDialog(actions) {
+  const title = h("h2", { id: "me-title" });
   const why = h("p");
+  const [keyLabel, userLabel] = [h("span"), h("span")];
   const key = h("input", { name: "key", type: "password", autocomplete: "off", spellcheck: "false" });
   const user = h("input", { name: "user", autocomplete: "off", spellcheck: "false" });
   const form = h(
     "form",
     { on: { submit: save } },
-    h("h2", { id: "me-title" }, t("me.title")),
+    title,
     why,
-    h("label", {}, t("me.key"), key),
-    h("label", {}, t("me.user"), user),
+    h("label", {}, keyLabel, key),
+    h("label", {}, userLabel, user),
     h(
       "p",
       { class: "choices" },
@@ -56,8 +58,13 @@ export function meDialog(actions) {
 
   function draw(state) {
     if (!state.wanted || node.open) return;
-    const open = state.house?.auth.startsWith("open") ?? false;
-    why.textContent = t(state.wanted === "refused" ? "me.refused" : open ? "me.open" : "me.wanted");
+    const refused = state.wanted === "refused";
+    const open = !refused && (state.house?.auth.startsWith("open") ?? false);
+    // Without keys a user is all that can be named.
+    title.textContent = t(open ? "me.name" : "me.title");
+    keyLabel.textContent = t(open ? "me.key.optional" : "me.key");
+    userLabel.textContent = t(open ? "me.user" : "me.user.optional");
+    why.textContent = t(refused ? "me.refused" : open ? "me.open" : "me.wanted");
     ({ key: key.value, user: user.value } = me());
     node.showModal();
     (open ? user : key).focus();

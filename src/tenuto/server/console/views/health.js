@@ -31,9 +31,10 @@ export function healthView(actions) {
     set(notice, "hidden", !problem && !loading);
     for (const part of [word, findings, cards, since]) set(part, "hidden", !status || Boolean(problem));
     if (!status || problem) return;
-    set(word, "data-level", status.level);
-    write(word, t(`health.level.${status.level}`));
-    fill(findings, status.findings.map(finding));
+    const level = status.level === "ok" && isUncalled(status) ? "uncalled" : status.level;
+    set(word, "data-level", level);
+    write(word, t(`health.level.${level}`));
+    fill(findings, status.findings.map((each) => finding(each, status)));
     set(findings, "hidden", status.findings.length === 0);
     fill(cards, allCards(status, before));
     const { process } = status;
@@ -43,15 +44,28 @@ export function healthView(actions) {
   return { node, draw, focus: header.focus, title: () => t("page.health") };
 }
 
+/** Whether there are models of providers, none of which was asked anything: whether they answer is not known. */
+function isUncalled({ models = [] }) {
+  return models.length > 0 && models.every(({ answered, failed }) => answered + failed === 0);
+}
+
 /** In the reader's language where the page knows the code, else as the server says it. */
-function finding({ code, level, message, advice, subject = null }) {
+function finding({ code, level, message, advice, subject = null }, { models = [] }) {
   const known = has(`health.finding.${code}`);
+  // The code of a model's finding is its reason; that of the failure itself may say more.
+  const cause = models.find(({ name }) => name === subject)?.last_failure?.code;
+  const phrase = code === "model_refused" && has(`health.finding.${cause}`) ? cause : code;
   return h(
     "li",
     { data: { level, code } },
-    h("b", {}, known ? t(`health.finding.${code}`, { subject }) : message),
-    h("p", {}, known ? t(`health.do.${code}`, { advice }) : advice),
+    h("b", {}, known ? t(`health.finding.${phrase}`, { subject }) : coded(message)),
+    h("p", {}, coded(known ? t(`health.do.${code}`, { advice }) : advice)),
   );
+}
+
+/** A text whose parts between backticks are code. */
+function coded(text) {
+  return text.split("`").map((part, place) => (place % 2 ? h("code", {}, part) : part));
 }
 
 function allCards(status, before) {
@@ -115,7 +129,7 @@ function turnsCard({ turns, process }, before) {
 function modelCard(model) {
   const { name, answered, failed, failed_in_a_row: now, failure_rate: rate, last_failure: failure } = model;
   const unused = answered + failed === 0;
-  const level = now >= 3 ? "error" : now > 0 || rate >= 0.5 ? "warning" : "ok";
+  const level = unused ? "uncalled" : now >= 3 ? "error" : now > 0 || rate >= 0.5 ? "warning" : "ok";
   const word = unused ? "unused" : now > 0 ? "fails" : "answers";
   const facts = [
     ["model", name],

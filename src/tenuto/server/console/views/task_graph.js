@@ -5,7 +5,7 @@
  */
 
 import { fill, h, set, svg } from "../dom.js";
-import { lasting } from "../format.js";
+import { lasting, milliseconds } from "../format.js";
 import { t } from "../i18n.js";
 import { stepChart, ticks } from "../step_chart.js";
 import { statusOf } from "./task_status.js";
@@ -79,7 +79,7 @@ export function graphView() {
     return svg(
       "svg",
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": t("tasks.graph") },
-      axis(total, scale, height, open ? room + 6 : null),
+      axis(total, scale, { width, height, measure }, open ? room + 6 : null),
       [...places.values()].flatMap((to) =>
         to.step.after.filter((id) => places.has(id)).map((id) => edge(places.get(id), to)),
       ),
@@ -193,18 +193,20 @@ function durationOf({ started_at: from, ended_at: to }) {
 }
 
 /** Times along the top; the steps that have not begun stand beyond the last line. */
-function axis(total, scale, height, until) {
+function axis(total, scale, { width, height, measure }, until) {
   const marks = total > 0 ? ticks(total) : [];
+  // Steps below a minute are told in seconds to the end, since most are no whole minutes.
+  const said = marks[1] < 60_000 ? milliseconds : lasting;
+  // The last one would reach beyond the picture.
+  const middle = (text, x) => Math.min(x, width - measure(text) / 2);
   return svg(
     "g",
     { class: "axis", "aria-hidden": "true" },
     marks.map((at) => [
       svg("line", { x1: 2 + at * scale, x2: 2 + at * scale, y1: TOP - 8, y2: height }),
-      svg(
-        "text",
-        { x: 2 + at * scale, y: TOP - 12, "text-anchor": at === 0 ? "start" : "middle" },
-        at === 0 ? "0" : lasting(at),
-      ),
+      at === 0
+        ? svg("text", { x: 2, y: TOP - 12 }, "0")
+        : svg("text", { x: middle(said(at), 2 + at * scale), y: TOP - 12, "text-anchor": "middle" }, said(at)),
     ]),
     until !== null && svg("line", { class: "until", x1: until, x2: until, y1: TOP - 8, y2: height }),
   );
