@@ -171,7 +171,7 @@ async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) ->
         legal = await door.http.post("/v1/chat", json={"message": "Hello!", "assistant": "legal"})
 
     assert code(legal) == (503, "engine_unavailable")
-    assert "agents: broken.py: raises ModuleNotFoundError" in legal.json()["detail"]
+    assert "agents: broken.py (No module named 'no_such_package' at line 1)" in legal.json()["detail"]
     assert ready == {"status": "ready", "tasks": {"status": "unavailable", "error": "invalid_setting"}}
     assert turn.status_code == 200
 

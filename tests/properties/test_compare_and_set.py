@@ -259,7 +259,7 @@ def test_others_who_are_always_first_end_an_update_and_what_a_change_raises_ends
 
         for call in (lambda: update_state(store, *PLACE, number, lambda stands: 1), lambda: retry_on_conflict(attempt)):
             began = loop.time()
-            with pytest.raises(Unavailable, match="changed by others") as ended:
+            with pytest.raises(Unavailable, match="keeps being changed") as ended:
                 await call()
             assert type(ended.value) is Unavailable
             assert 1.0 < loop.time() - began < 10.0

@@ -353,7 +353,7 @@ async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: B
         assert await visit.page.evaluate("document.documentElement.lang") == "en"
 
 
-@pytest.mark.parametrize(("locale", "tells"), [("en-GB", "quotes it"), ("zh-CN", "引用")])
+@pytest.mark.parametrize(("locale", "tells"), [("en-GB", "Quotes back"), ("zh-CN", "引用")])
 async def test_a_first_visit_says_what_happens_here(chromium: Browser, locale: str, tells: str) -> None:
     """What is stored and shown, and that the offline model answers; a suggestion is asked with a click."""
     async with offline(chromium, locale=locale) as (visit, _):
