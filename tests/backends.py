@@ -17,7 +17,7 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, site_key
 from tenuto.model.store_reports import Invalidation
-from tenuto.ports import ChangeFeed, Clock, Store
+from tenuto.ports import ChangeFeed, Clock, RecordStore, Store, utc_now
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.redacting_store import RedactingStore
@@ -25,6 +25,7 @@ from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.postgres import PostgresRecords
 from tenuto.stores.engine.postgres.records import migrate_records
 from tenuto.stores.engine.redis import RedisRecords
@@ -297,6 +298,12 @@ REDIS_SENTINEL = Backend("redis sentinel", lambda place: _redis(place, "redis_se
 MEMORY = Backend("memory", _memory)
 
 
+def records_behind(store: Store) -> RecordStore:
+    """The backend of an engine, also where a breaker is in front of it."""
+    assert isinstance(store, Engine)
+    return store.records._records if isinstance(store.records, BreakerRecords) else store.records
+
+
 @asynccontextmanager
 async def _engine(place: Place) -> AsyncIterator[Store]:
     async with Engine(MemoryRecords(), clock=place.clock, chance=Random(1)) as engine:
@@ -326,19 +333,45 @@ ENGINE_SEALED = Backend("engine sealed", _engine_sealed, _damage_engine)
 
 
 @asynccontextmanager
-async def _engine_sqlite(place: Place) -> AsyncIterator[Store]:
-    records = await SqliteRecords.open(place.folder / "records.db")
-    async with Engine(records, clock=place.clock, chance=Random(1)) as engine:
+async def _engine_over(records: RecordStore, clock: Clock) -> AsyncIterator[Engine]:
+    try:
+        async with Engine(records, clock=clock, chance=Random(1)) as engine:
+            yield engine
+    finally:
+        await records.close()
+
+
+@asynccontextmanager
+async def sqlite_engine(path: Path, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a file."""
+    async with _engine_over(await SqliteRecords.open(path), clock) as engine:
         yield engine
-    await records.close()
+
+
+@asynccontextmanager
+async def redis_engine(url: str, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a Redis server."""
+    async with _engine_over(await RedisRecords.open(url), clock) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def postgres_engine(url: str, clock: Clock = utc_now) -> AsyncIterator[Engine]:
+    """An engine over a Postgres database."""
+    async with _engine_over(await PostgresRecords.open(url), clock) as engine:
+        yield engine
+
+
+def _engine_sqlite(place: Place) -> AbstractAsyncContextManager[Store]:
+    return sqlite_engine(place.folder / "records.db", place.clock)
 
 
 async def _damage_engine_sqlite(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and its commit is in the list of changes as every commit is."""
-    assert isinstance(store, Engine)
-    assert isinstance(store.records, SqliteRecords)
+    records = records_behind(store)
+    assert isinstance(records, SqliteRecords)
     key = session_key(scope, session_id)
-    with closing(sqlite3.connect(store.records.path)) as db, db:
+    with closing(sqlite3.connect(records.path)) as db, db:
         db.execute("UPDATE head SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
         (revision,) = db.execute("SELECT revision FROM head WHERE key = ?", (key,)).fetchone()
         db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key + revision.to_bytes(8, "big"),))
@@ -367,9 +400,9 @@ async def _engine_postgres(place: Place) -> AsyncIterator[Store]:
 
 async def _damage_engine_postgres(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and tells of it as of every commit."""
-    assert isinstance(store, Engine)
-    assert isinstance(store.records, PostgresRecords)
-    connection = await store.records.link.connect()
+    records = records_behind(store)
+    assert isinstance(records, PostgresRecords)
+    connection = await records.link.connect()
     async with connection.transaction():
         await connection.execute("SELECT enter($1)", site_key(scope))
         change = await connection.fetchval(
@@ -397,12 +430,12 @@ async def _engine_redis(place: Place, servers: str) -> AsyncIterator[Store]:
 
 async def _damage_engine_redis(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head in a commit."""
-    assert isinstance(store, Engine)
-    assert isinstance(store.records, RedisRecords)
-    record = store.records.keys.record(session_key(scope, session_id))
-    numbers = await store.records.link.call("HGET", record, "n", key=record)
+    records = records_behind(store)
+    assert isinstance(records, RedisRecords)
+    record = records.keys.record(session_key(scope, session_id))
+    numbers = await records.link.call("HGET", record, "n", key=record)
     following = (int.from_bytes(numbers[:8], "big") + 1).to_bytes(8, "big")
-    await store.records.link.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)
+    await records.link.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)
 
 
 ENGINE_REDIS = Backend("engine redis", lambda place: _engine_redis(place, "valkey"), _damage_engine_redis)

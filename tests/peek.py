@@ -20,6 +20,8 @@ from tenuto.chat import Chat
 from tenuto.context import tokens
 from tenuto.ports import StateStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._feed import PostgresFeed
@@ -62,14 +64,18 @@ def sqlite_rows(store: SqliteStore, sql: str) -> list[Any]:
         return db.execute(sql).fetchall()
 
 
-def sqlite_writer(store: SqliteStore) -> Any:
+def sqlite_writer(store: SqliteStore | Engine) -> Any:
     """The thread that writes: what a full disk does to its connection cannot be set from another one."""
-    return store._database.writer
+    if isinstance(store, SqliteStore):
+        return store._database.writer
+    assert isinstance(store.records, SqliteRecords)
+    return store.records._writer
 
 
-def sqlite_db(of: SqliteStore | WriterThread) -> sqlite3.Connection:
+def sqlite_db(of: SqliteStore | Engine | WriterThread) -> sqlite3.Connection:
     """The writer's connection: its pragmas, and the statements that it runs."""
-    return (of if isinstance(of, WriterThread) else of._database.writer)._db
+    db: sqlite3.Connection = (of if isinstance(of, WriterThread) else sqlite_writer(of))._db
+    return db
 
 
 def set_disk_time(writer: WriterThread, seconds: float) -> None:

@@ -13,18 +13,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
 from tenuto.model import NewSession, Page, Retention, SessionQuery
 from tenuto.model.session import Touch
-from tenuto.stores.postgres import PostgresStore
+from tenuto.ports import Store
+from tenuto.stores.engine.postgres import PostgresRecords
+from tests.backends import postgres_engine, redis_engine
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, talk, texts, trace_of
 from tests.servers import PostgresServer, RedisServer, redis_programs, start_postgres, start_redis
 from tests.servers.process import wait_until
-from tests.shared_stores import redis_store
 
 FULL = Path("/dev/full")
 KEPT_BY_READING = NewSession(retention=Retention(idle=timedelta(hours=1), touch=Touch.READ))
@@ -107,7 +109,7 @@ def server(request: pytest.FixtureRequest, trouble: Trouble) -> Iterator[RedisSe
 async def test_a_server_that_cannot_write_refuses_whole_calls_and_is_read(
     server: RedisServer, trouble: Trouble
 ) -> None:
-    async with redis_store(server.url) as store:
+    async with redis_engine(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         turn = await begin(store, ANN, "s", "three")
         idle = await talk(store, ANN, "idle", "one", "two")
@@ -126,7 +128,7 @@ async def test_a_server_that_cannot_write_refuses_whole_calls_and_is_read(
         listed = (await store.sessions.list(ANN, SessionQuery())).sessions
         assert {session.id: session.version for session in listed} == {"s": 3, "idle": idle.session.version + 1}
         await store.upkeep.ping()
-        async with redis_store(server.url) as another:
+        async with redis_engine(server.url) as another:
             assert (await another.sessions.get(ANN, "s")).messages == 3
 
         trouble.end(server)
@@ -141,7 +143,7 @@ async def test_a_server_that_cannot_write_refuses_whole_calls_and_is_read(
 
 async def test_a_server_that_cannot_write_is_read_where_reads_touch(server: RedisServer, trouble: Trouble) -> None:
     clock = FakeClock()
-    async with redis_store(server.url, clock=clock) as store:
+    async with redis_engine(server.url, clock) as store:
         deadline = (await store.sessions.append(ANN, "s", batch("one", create=KEPT_BY_READING))).session.expires_at
         clock.advance(timedelta(minutes=30))
         trouble.begin(server)
@@ -168,34 +170,32 @@ def own_postgres() -> Iterator[PostgresServer]:
 
 @dataclass(frozen=True)
 class FullTable:
-    """A store in a database of its own, in which one table cannot grow; it is empty, so that no page has room."""
+    """A store in a database of its own, in which a file of the table of entries cannot grow; it is empty, so that no
+    page has room."""
 
     server: PostgresServer
     database: str
-    table: str
-    store: PostgresStore
+    store: Store
 
     def make_room(self) -> None:
-        """Emptied, a table goes on in a new file."""
-        self.server.sql(f"TRUNCATE tenuto.{self.table}", self.database)
+        """Written anew, a table goes on in new files."""
+        self.server.sql("VACUUM FULL tenuto.entries", self.database)
 
 
 @asynccontextmanager
-async def _full(server: PostgresServer, table: str) -> AsyncIterator[FullTable]:
+async def _full(server: PostgresServer, relation: str) -> AsyncIterator[FullTable]:
     database = server.new_database()
-    await (await PostgresStore.open(database.app_url)).close()
-    file = server.folder / "data" / server.sql(f"SELECT pg_relation_filepath('tenuto.{table}')", database.name)
+    await (await PostgresRecords.open(database.app_url)).close()
+    path = f"SELECT pg_relation_filepath({relation}) FROM pg_class WHERE oid = 'tenuto.entries'::regclass"
+    file = server.folder / "data" / server.sql(path, database.name)
     file.unlink()
     file.symlink_to(FULL)
-    store = await PostgresStore.open(database.app_url)
-    try:
-        yield FullTable(server, database.name, table, store)
-    finally:
-        await store.close()
+    async with postgres_engine(database.app_url) as store:
+        yield FullTable(server, database.name, store)
 
 
 async def test_a_full_disk_under_postgres_refuses_whole_batches(own_postgres: PostgresServer) -> None:
-    async with _full(own_postgres, "messages") as full:
+    async with _full(own_postgres, "oid") as full:
         store = full.store
         calls = [store.sessions.append(ANN, f"s{n}", batch("one")) for n in range(20)]
         ends = await asyncio.gather(*calls, begin(store, ANN, "t", "one"), return_exceptions=True)
@@ -210,18 +210,20 @@ async def test_a_full_disk_under_postgres_refuses_whole_batches(own_postgres: Po
 
 
 async def test_an_answer_refused_by_a_full_postgres_is_taken_when_it_has_room(own_postgres: PostgresServer) -> None:
-    """The trace has no room, so that the answer is not kept either; the turn stays open and can be finished."""
-    async with _full(own_postgres, "traces") as full:
+    """The trace, which is long, has no room, so that the answer is not kept either; the turn stays open and can be
+    finished."""
+    async with _full(own_postgres, "reltoastrelid") as full:
         store = full.store
         turn = await begin(store, ANN, "s", "one")
+        trace = trace_of(turn, answer=Random(1).randbytes(20_000).hex())
         with pytest.raises(StoreFull):
-            await store.sessions.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
+            await store.sessions.finish_turn(turn, closing("two", tokens=5, trace=trace))
 
         assert await texts(store, ANN, "s") == ["one"]
         assert (await store.sessions.get(ANN, "s")).tokens == 0
 
         full.make_room()
-        await store.sessions.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, closing("two", tokens=5, trace=trace))
         assert await texts(store, ANN, "s") == ["one", "two"]
         assert (await store.sessions.get(ANN, "s")).tokens == 5
-        assert await store.traces.trace(ANN, "s", 1) == trace_of(turn)
+        assert await store.traces.trace(ANN, "s", 1) == trace

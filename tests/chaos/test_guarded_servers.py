@@ -6,18 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from random import Random
+from typing import Any, TypeAlias
 
 import pytest
 
 from tenuto.errors import CircuitOpen, StoreUnavailable
 from tenuto.model import Changes, Page, SessionQuery
-from tenuto.ports import Store, utc_now
+from tenuto.ports import RecordStore, Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
-from tenuto.stores.circuit_breaker import CircuitBreakerStore
-from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.postgres import PostgresRecords
+from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.postgres._client import Link
-from tenuto.stores.redis import ConnectionPolicy, RedisStore
+from tenuto.stores.redis import ConnectionPolicy
 from tests.clock import Ticks
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts
@@ -26,7 +29,9 @@ from tests.shared_stores import until_it_answers
 
 # For calls that are to end without an answer.
 SHORT = 0.5
-EVERY_KIND: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
+_TURNS = 20
+_Ask: TypeAlias = Callable[[Store], Coroutine[Any, Any, Any]]
+REFUSED_IN_OUTAGES: list[_Ask] = [
     lambda store: begin(store, ANN, "s", "hello"),
     lambda store: store.sessions.append(ANN, "s", batch("hello")),
     lambda store: store.sessions.get(ANN, "s"),
@@ -47,28 +52,34 @@ EVERY_KIND: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
     lambda store: store.upkeep.list_sites(),
     lambda store: store.upkeep.stats(ANN),
     lambda store: store.upkeep.compact(),
-    lambda store: store.upkeep.ping(),
 ]
+# A ping asks the server in any case: it tells when an outage is over.
+EVERY_KIND: list[_Ask] = [*REFUSED_IN_OUTAGES, lambda store: store.upkeep.ping()]
 
 
 @asynccontextmanager
-async def _opened(server: RedisServer | PostgresServer, seconds: float) -> AsyncIterator[RedisStore | PostgresStore]:
-    store: RedisStore | PostgresStore
+async def _opened(server: RedisServer | PostgresServer, seconds: float) -> AsyncIterator[RecordStore]:
+    records: RecordStore
     if isinstance(server, RedisServer):
-        store = RedisStore(server.url, policy=ConnectionPolicy(call_timeout=seconds, connect_timeout=seconds))
+        records = RedisRecords(server.url, policy=ConnectionPolicy(call_timeout=seconds, connect_timeout=seconds))
     else:
-        await (await PostgresStore.open(server.app_url)).close()
+        await (await PostgresRecords.open(server.app_url)).close()
         link = Link(server.app_url, schema="tenuto", connections=8, timeout=seconds, connect_timeout=seconds)
-        store = PostgresStore(link, clock=utc_now, batches=2)
+        records = PostgresRecords(link, batches=2)
     try:
-        yield store
+        yield records
     finally:
-        await store.close()
+        await records.close()
+
+
+def _engine(records: RecordStore) -> Engine:
+    return Engine(records, clock=utc_now, chance=Random(1))
 
 
 async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer | PostgresServer) -> None:
     """T7, A21: whatever is asked, however many ask at once, and on connections that stand or are still to be made."""
-    async with _opened(server, SHORT) as store:
+    async with _opened(server, SHORT) as records:
+        store = _engine(records)
         await until_it_answers(store)
         server.freeze()
 
@@ -85,42 +96,48 @@ async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer 
 async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | PostgresServer) -> None:
     """T7, T8, A21: refused within the same step; a probe that fails leaves it so; one that is answered ends it."""
     ticks = Ticks()
-    async with _opened(server, SHORT) as impatient, _opened(server, LONG) as patient:
+    async with _opened(server, SHORT) as short, _opened(server, LONG) as long:
+        impatient, patient = _engine(short), _engine(long)
         await talk(patient, ANN, "s", "one", "two")
-        guarded = CircuitBreakerStore(store=impatient, policy=BreakerPolicy(reset=timedelta(seconds=30)), now=ticks)
+        breaker = BreakerRecords(short, now=ticks, policy=BreakerPolicy(reset=timedelta(seconds=30)))
+        guarded = _engine(breaker)
         await until_it_answers(guarded)
         server.freeze()
 
         for _ in range(5):
             with pytest.raises(StoreUnavailable):
                 await guarded.sessions.get(ANN, "s")
-        for ask in EVERY_KIND:
-            _refused_at_once(ask(guarded))
+        for ask in REFUSED_IN_OUTAGES:
+            await _refused_at_once(ask(guarded))
         ticks.now += 30
         with pytest.raises(StoreUnavailable):
             await guarded.sessions.get(ANN, "s")
-        _refused_at_once(guarded.sessions.get(ANN, "s"))
+        await _refused_at_once(guarded.sessions.get(ANN, "s"))
 
         server.thaw()
         await until_it_answers(patient)
         await until_it_answers(impatient)
         ticks.now += 30
-        await _until_closed(guarded, ticks)
+        await _until_closed(guarded, breaker, ticks)
         assert await texts(patient, ANN, "s") == ["one", "two"]
 
 
-def _refused_at_once(call: Coroutine[Any, Any, Any]) -> None:
-    """A call that waits for nothing ends when it takes its first step."""
+async def _refused_at_once(call: Coroutine[Any, Any, Any]) -> None:
+    """A call that waits for nothing ends within a few turns of the loop."""
+    task = asyncio.ensure_future(call)
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    assert task.done()
     with pytest.raises(CircuitOpen):
-        call.send(None)
+        await task
 
 
-async def _until_closed(guarded: CircuitBreakerStore, ticks: Ticks) -> None:
-    """Pinged until a probe is answered; on a machine that stands still, one may be too late."""
+async def _until_closed(guarded: Store, breaker: BreakerRecords, ticks: Ticks) -> None:
+    """Asked until a probe is answered; on a machine that stands still, one may be too late."""
     async with asyncio.timeout(LONG):
-        while guarded.circuit.state is not BreakerState.CLOSED:
+        while breaker.state is not BreakerState.CLOSED:
             try:
-                await guarded.upkeep.ping()
+                await guarded.sessions.get(ANN, "s")
             except StoreUnavailable:
                 ticks.now += 30
                 await asyncio.sleep(0.02)

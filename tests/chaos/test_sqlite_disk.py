@@ -20,11 +20,13 @@ from typer.testing import CliRunner, Result
 import tenuto
 from tenuto.cli import program
 from tenuto.errors import StoreFull, StoreReadOnly
-from tenuto.model import NewSession, Page, Retention, Session
+from tenuto.model import NewSession, Page, Retention
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
-from tenuto.stores.sqlite import SqliteStore, _edits
+from tenuto.stores.engine import Engine, sqlite_records
+from tenuto.stores.engine.sqlite_schema import APPLICATION_ID
 from tenuto.stores.sqlite._heads import Transaction
+from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.peek import sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
@@ -34,7 +36,7 @@ BIG = "x" * 200_000
 NOBODY = 65534
 
 
-async def limit(store: SqliteStore, pages: int) -> None:
+async def limit(store: Engine, pages: int) -> None:
     """Let the file grow by so many pages and no further."""
 
     def step(txn: Transaction) -> None:
@@ -45,7 +47,7 @@ async def limit(store: SqliteStore, pages: int) -> None:
 
 
 async def test_a_full_disk_refuses_whole_calls_and_recovers(tmp_path: Path) -> None:
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
+    async with sqlite_engine(tmp_path / "sessions.db") as store:
         await talk(store, ANN, "s", "before", "yes")
         await limit(store, 8)
         with pytest.raises(StoreFull):
@@ -69,13 +71,13 @@ async def test_a_full_disk_refuses_whole_calls_and_recovers(tmp_path: Path) -> N
 async def test_a_full_disk_under_load_keeps_each_acknowledged_turn(tmp_path: Path) -> None:
     stored: dict[str, list[str]] = {}
 
-    async def chat(store: SqliteStore, name: str) -> None:
+    async def chat(store: Engine, name: str) -> None:
         stored[name] = []
         for n in range(50):
             await store.sessions.append(ANN, name, batch(f"{n} " + "x" * 2000))
             stored[name].append(f"{n} " + "x" * 2000)
 
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
+    async with sqlite_engine(tmp_path / "sessions.db") as store:
         await limit(store, 60)
         ends = await asyncio.gather(*(chat(store, f"s{place}") for place in range(8)), return_exceptions=True)
 
@@ -91,24 +93,24 @@ async def test_a_full_disk_is_read_where_reads_move_the_deadline(
 ) -> None:
     kept = NewSession(retention=Retention(idle=timedelta(hours=1), touch=Touch.READ))
     clock = FakeClock()
-    async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
+    async with sqlite_engine(tmp_path / "sessions.db", clock) as store:
         deadline = (await store.sessions.append(ANN, "s", batch("before", create=kept))).session.expires_at
         clock.advance(timedelta(minutes=30))
 
-        def no_room(txn: Transaction, *_: object) -> Session:
+        def no_room(txn: Transaction, *_: object) -> None:
             txn.execute("CREATE TABLE too_much AS SELECT zeroblob(1000000) AS room")
             raise AssertionError("there was room")
 
         # Moving a deadline takes no page of the file, only of its log, which has no limit of its own.
         await limit(store, 8)
-        monkeypatch.setattr(_edits, "touch", no_room)
+        monkeypatch.setattr(sqlite_records, "touch", no_room)
 
         assert await texts(store, ANN, "s") == ["before"]
         assert (await store.sessions.get(ANN, "s")).expires_at == deadline
 
 
 async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -> None:
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
+    async with sqlite_engine(tmp_path / "sessions.db") as store:
         turn = await begin(store, ANN, "s", "before")
         sqlite_db(store).execute("PRAGMA query_only = ON")
 
@@ -151,27 +153,27 @@ def without_privileges() -> Iterator[None]:
 async def test_a_file_without_write_permission_is_read_only() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sessions.db"
-        async with await SqliteStore.open(path) as store:
+        async with sqlite_engine(path) as store:
             await talk(store, ANN, "s", "before", "yes")
         _permit(Path(folder), 0o555)
         _permit(path, 0o444)
         with without_privileges(), pytest.raises(StoreReadOnly):
-            await SqliteStore.open(path)
+            await sqlite_records.SqliteRecords.open(path)
         _permit(Path(folder), 0o755)
 
-        async with await SqliteStore.open(path) as store:
+        async with sqlite_engine(path) as store:
             assert await texts(store, ANN, "s") == ["before", "yes"]
 
 
 async def test_a_read_only_file_in_a_writable_folder_can_be_read() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sessions.db"
-        async with await SqliteStore.open(path) as store:
+        async with sqlite_engine(path) as store:
             await talk(store, ANN, "s", "before", "yes")
         _permit(Path(folder), 0o777)
         _permit(path, 0o444)
         with without_privileges():
-            async with await SqliteStore.open(path) as store:
+            async with sqlite_engine(path) as store:
                 assert await texts(store, ANN, "s") == ["before", "yes"]
                 with pytest.raises(StoreReadOnly):
                     await begin(store, ANN, "s", "more")
@@ -261,12 +263,12 @@ def test_a_log_that_cannot_be_read_is_named_and_not_passed_over() -> None:
     )
 
 
-def test_a_file_of_an_older_release_that_cannot_be_brought_up_to_date_is_refused() -> None:
+def test_a_file_without_our_tables_that_cannot_be_written_is_refused() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sessions.db"
         with closing(sqlite3.connect(file)) as db:
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA application_id = 0x746e7574")
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _permit(file, 0o444)
         _permit(file.parent, 0o555)
 

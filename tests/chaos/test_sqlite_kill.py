@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tenuto.model import Page, Role
 from tenuto.model.turn import TRACES_KEPT
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.ports import Store
+from tests.backends import sqlite_engine
 from tests.samples import ACME, ANN, batch, texts
 from tests.warm_start import open_program
 
@@ -23,9 +24,12 @@ ROUNDS = 4
 TALKER = """
 import asyncio, sys
 from datetime import timedelta
+from random import SystemRandom
 from tenuto.model import BeginTurn, NewSession, FinishTurn, Usage, IdempotencyKey, Scope, Page, Retention
 from tenuto.model.turn import Trace
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.ports import utc_now
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tests.samples import ANN, SENT_AT, says, answers
 
 NEW = NewSession(retention=Retention(max_messages=None))
@@ -49,7 +53,7 @@ async def talk(store, name, start):
     await asyncio.Event().wait()
 
 async def main():
-    store = await SqliteStore.open(sys.argv[1])
+    store = Engine(await SqliteRecords.open(sys.argv[1]), clock=utc_now, chance=SystemRandom())
     async with asyncio.TaskGroup() as group:
         for place in range(int(sys.argv[2])):
             group.create_task(talk(store, f"s{place}", int(sys.argv[3])))
@@ -77,12 +81,12 @@ def talk_until_killed(path: Path, start: int, acknowledgements: int) -> dict[str
     return heard
 
 
-async def traced(store: SqliteStore, name: str) -> list[str]:
+async def traced(store: Store, name: str) -> list[str]:
     """The answers that traces tell of, oldest first."""
     return [trace.answer for trace in reversed(await store.traces.traces(ANN, name, limit=1000))]
 
 
-async def answered(store: SqliteStore, name: str) -> list[str]:
+async def answered(store: Store, name: str) -> list[str]:
     """The answers in the log that are young enough to have a trace."""
     page = await store.sessions.messages(ANN, name, Page(limit=10_000))
     replies = [message for message in page.messages if message.role is Role.ASSISTANT]
@@ -99,7 +103,7 @@ async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
 
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    async with await SqliteStore.open(path) as store:
+    async with sqlite_engine(path) as store:
         for name in (f"s{place}" for place in range(SESSIONS)):
             said = await texts(store, ANN, name)
             session = await store.sessions.get(ANN, name)

@@ -6,14 +6,14 @@ import asyncio
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import tenuto
-from tenuto.model import Page, Rewrite, Scope
+from tenuto.model import Scope
 from tenuto.privacy.compliance.service import PrivacyService
 from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, ring, say, typed
 from tests.journeys.terminal import ENTER, Desk, Screen
@@ -370,7 +370,7 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
     sealed = {"TENUTO_ENCRYPTION": "true", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
     first, odd, last = say(env=sealed), "../a b/%", say(env=sealed, user="bob")
     asked("sessions", "fork", last, "--new-id", odd, env=sealed)
-    asyncio.run(_mixed_up(tmp_path, last, first))
+    _mix_up(tmp_path / "data" / "tenuto.db", last, first)
 
     told = typed("sessions", "export", "--all", "-o", "out", env=sealed)
     exported = asked("sessions", "export", "--all", "-o", "lines", "--format", "jsonl", env=sealed, ends=1)
@@ -389,13 +389,12 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
     assert typed("sessions", "import", f"out/{last}.json", env=sealed).exit_code == 0
 
 
-async def _mixed_up(folder: Path, source: str, target: str) -> None:
+def _mix_up(file: Path, source: str, target: str) -> None:
     """An attacker who can write to the file puts a message of one session into another."""
-    where: dict[str, Any] = {"encryption": True, "privacy_key_file": str(folder / "key.toml")}
-    async with tenuto.open(**where) as app:
-        local, backend = app.scope(), app.stores.backend
-        [foreign, own] = [(await backend.sessions.messages(local, one, Page())).messages[0] for one in (source, target)]
-        await backend.sessions.rewrite(local, target, Rewrite(messages=(replace(own, parts=foreign.parts),)))
+    with closing(sqlite3.connect(file)) as db, db:
+        place = "number = 1 AND part = 'm' AND record = (SELECT id FROM record WHERE name = ?)"
+        moved = f"UPDATE entry SET body = (SELECT body FROM entry WHERE {place}) WHERE {place}"
+        assert db.execute(moved, (source, target)).rowcount == 1
 
 
 def test_an_export_takes_one_id_or_everything() -> None:
@@ -415,7 +414,7 @@ def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert refused.stderr.startswith("private_data: ")
     with sqlite3.connect(tmp_path / "data" / "tenuto.db") as db:
-        assert db.execute("SELECT count(*) FROM message").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM entry").fetchone() == (0,)
     db.close()
 
 

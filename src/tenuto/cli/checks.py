@@ -38,11 +38,11 @@ from tenuto.model.status import LARGE_LOG_ADVICE, is_large_log
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
-from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
+from tenuto.ports import DurabilityReport, SessionStore, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
+from tenuto.stores.engine.journal_files import count_journal
 from tenuto.stores.factory import is_network_store
-from tenuto.stores.journaled import count_journal
 from tenuto.wiring.stores import journal_folder, writable
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ async def check_round_trip(sessions: SessionStore) -> Finding:
     return ok("round trip", f"written, read and deleted in {_elapsed(started)}")
 
 
-async def check_durability(store: Store) -> list[Finding]:
+async def check_durability(store: object) -> list[Finding]:
     """How safely a server keeps what it acknowledged; of a file `check_sqlite_file` tells."""
     return (
         [_durability_check(finding) for finding in await store.durability_findings()]

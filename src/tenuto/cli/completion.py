@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 import typer
@@ -45,17 +46,19 @@ def complete_session(ctx: typer.Context, incomplete: str) -> list[tuple[str, str
 async def _newest(scope: Scope, url: str) -> tuple[Session, ...]:
     # Only where an id is completed.
     from tenuto.cli.running import sqlite_file
-    from tenuto.stores.factory import open_store
+    from tenuto.stores.engine import Engine
+    from tenuto.stores.factory import open_records
 
     file = sqlite_file(url)
     if file is not None and not file.exists():
         return ()
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        backend = await open_store(url, read_only=True)
+        records = await open_records(url, read_only=True)
         try:
-            return tuple((await backend.sessions.list(scope, SessionQuery(limit=_MOST))).sessions)
+            listed = await Engine(records, chance=SystemRandom()).sessions.list(scope, SessionQuery(limit=_MOST))
         finally:
-            await backend.close()
+            await records.close()
+    return tuple(listed.sessions)
 
 
 def complete_assistant(incomplete: str) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
+from random import SystemRandom
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -20,19 +21,16 @@ from tenuto.cli.options import AsJson, StoreUrl
 from tenuto.cli.running import make_folder, naming_store, sqlite_file
 from tenuto.cli.terminal import advancing, pluralize, show_json, show_table, visible
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.ports import Backend
+from tenuto.ports import RecordStore
 from tenuto.settings import read_settings
-from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier
 from tenuto.stores.copy_reports import Comparison, CopyPolicy, CopyReport
-from tenuto.stores.factory import open_store, place_of
+from tenuto.stores.engine.comparing import RecordComparer
+from tenuto.stores.engine.copying import RecordCopier
+from tenuto.stores.factory import open_records, place_of
 from tenuto.wiring.tasks import engine_database
 
 _SHOWN: Final = 20
-_UNREADABLE: Final = (
-    "could not be read and were not copied: they are damaged, or tenant state that an earlier release wrote without "
-    "its site; one write to the source by this release adds it"
-)
+_UNREADABLE: Final = "could not be read, being damaged, and stayed behind"
 
 
 def copy(
@@ -120,15 +118,18 @@ async def _run(
         if policy is not None:
             name = sha256(_identify(source).encode()).hexdigest()[:16]
             with advancing(None, "Copying messages", quiet=quiet) as on_progress:
-                report = await Copier(from_store, to_store, name=name, policy=policy, on_progress=on_progress).copy()
+                copier = RecordCopier(
+                    from_store, to_store, name=name, policy=policy, chance=SystemRandom(), on_progress=on_progress
+                )
+                report = await copier.copy()
         if verify:
             with advancing(None, "Verifying messages", quiet=quiet) as on_progress:
-                compared = await Comparer(from_store, to_store, on_progress=on_progress).compare()
+                compared = await RecordComparer(from_store, to_store, on_progress=on_progress).compare()
     return report, compared
 
 
 @asynccontextmanager
-async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[Backend]:
+async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[RecordStore]:
     """An open store; one that is `making` comes into being, one that is only `trying` is empty where there is none."""
     settings, file = read_settings(store=url), sqlite_file(url)
     with TemporaryDirectory(prefix="tenuto-") as folder:
@@ -137,7 +138,7 @@ async def _opened(url: str, *, making: bool = False, trying: bool = False) -> As
         elif file is not None:
             url = await asyncio.to_thread(_readable_url, file, Path(folder), trying=trying)
         with naming_store(settings):
-            opened = await open_store(url, sqlite_synchronous=settings.sqlite_synchronous)
+            opened = await open_records(url, synchronous=settings.sqlite_synchronous)
         try:
             yield opened
         finally:

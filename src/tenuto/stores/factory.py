@@ -68,7 +68,7 @@ async def open_store(
     driver = _find_driver(url)
     if driver is None:
         raise _no_such_backend(url)
-    backend = _import_backend(driver)
+    backend = _import_backend(driver, extra=driver.package)
     if driver is _MEMORY:
         return cast(Backend, backend(clock=clock))
     if driver is _SQLITE:
@@ -89,7 +89,7 @@ async def open_records(
     driver = _find_driver(url)
     if driver is None:
         raise _no_such_backend(url)
-    backend = _import_backend(_RECORDS[driver.package])
+    backend = _import_backend(_RECORDS[driver.package], extra=driver.package)
     if driver is _MEMORY:
         return cast(RecordStore, backend())
     if driver is _SQLITE:
@@ -111,11 +111,11 @@ def _find_driver(url: str) -> _Driver | None:
     return _DRIVERS.get(_url_scheme(url).split("+", 1)[0])
 
 
-def _import_backend(driver: _Driver) -> Any:
+def _import_backend(driver: _Driver, *, extra: str) -> Any:
     try:
         return getattr(import_module(f"tenuto.stores.{driver.package}"), driver.store)
     except ModuleNotFoundError as missing:
-        raise PackageMissing("store", f"{driver.package} ({missing.name})", extra=driver.package) from missing
+        raise PackageMissing("store", f"{extra} ({missing.name})", extra=extra) from missing
 
 
 def sqlite_path(url: str) -> Path:

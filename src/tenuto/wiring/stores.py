@@ -1,59 +1,50 @@
-"""The wiring of stores: the wrappers between the rooms and the backend of the settings.
+"""The wiring of stores: what lies between the rooms and the backend of the settings.
 
-                           sessions  traces  state  upkeep
-    ProtectedStore             |       |       x      |      protected keys of task boards
-    RedactingStore             x       |       x      x      the privacy policy
-    JournaledStore             x       x       |      x      outages of a server: turns wait on disk and are replayed
-    CachedStore                x       |       |      x      the session cache, coherent by the backend's change feed
-    EncryptedStore             x       x       x      |      encryption at rest, where there is a key
-    CircuitBreakerStore        x       x       x      x      a server that stops answering is not asked for a while
-                               |       |       |      |
-    MemoryStore, SqliteStore, RedisStore or PostgresStore
+                      sessions  traces  state  upkeep
+    ProtectedStore       |        |      x      |       protected keys of task boards
+    RedactingStore       x        |      x      x       the privacy policy
+    Engine               x        x      x      x       rules, cache, sealing; in an outage turns wait in the journal
+                         |        |      |      |
+    BreakerRecords       '--------x------'------'       a server that stops answering is not asked for a while
+    MemoryRecords, SqliteRecords, RedisRecords or PostgresRecords
 
-A wrapper changes the ports marked `x` and hands on the others. The journal and the breaker stand before servers only.
-Vaults and data keys are read below the encryption, from the breaker or the backend itself.
+Journal and breaker are there for servers only. Vaults and data keys are values below the encryption: `plain_state`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
-from tenuto.ports import (
-    Backend,
-    CacheCounts,
-    Clock,
-    Detector,
-    ElsewhereFeed,
-    OmitsKnown,
-    Preparable,
-    Sharded,
-    StateStore,
-    Store,
-)
+from tenuto.ports import CacheCounts, Clock, Detector, ElsewhereFeed, Preparable, RecordStore, StateStore, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.breaker import BreakerPolicy, CircuitState
-from tenuto.stores.cached import CachedStore, SessionFeed
-from tenuto.stores.circuit_breaker import CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.factory import is_network_store, open_store, place_of, sqlite_path
+from tenuto.stores.engine import Codecs, Engine, PlainCodecs
+from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.sealing import SealedCodecs
+from tenuto.stores.engine.state import EngineState
+from tenuto.stores.factory import is_network_store, open_records, place_of, sqlite_path
 from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
-from tenuto.wiring.engine_stores import open_engine_stores, uses_engine
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
-    from tenuto.stores.journaled import JournaledStore
+    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+    from tenuto.stores.engine.journal import Journal
+    from tenuto.stores.engine.journal_folder import JournalFolder
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +57,13 @@ class Stores:
     encryption: vaults and data keys are there. Without a cache, breaker or journal these are `None`.
     """
 
-    backend: Backend
+    backend: RecordStore
     plain_state: StateStore
     unredacted: Store
     circuit: CircuitState | None
     cache: CacheCounts | None
     elsewhere: ElsewhereFeed | None
-    journal: JournaledStore | None
+    journal: Journal | None
     journal_folder: Path
     redactor: Redactor
     trusted: RedactingStore
@@ -86,7 +77,7 @@ class Stores:
         return self.journal is not None and self.journal.status.away
 
     @property
-    def writable_journal(self) -> JournaledStore | None:
+    def writable_journal(self) -> Journal | None:
         """The journal, if its folder can be written."""
         return self.journal if writable(self.journal_folder) else None
 
@@ -94,71 +85,52 @@ class Stores:
 async def open_stores(
     stack: AsyncExitStack, settings: Settings, clock: Clock, read_only: bool, detector: Detector | None = None
 ) -> Stores:
-    """Open the backend of the settings and put the wrappers in front of it, in the order drawn above."""
+    """Open the backend of the settings, and put in front of it what is drawn above."""
     folder = journal_folder(settings)
     if settings.store == DEFAULT_STORE and not read_only:
         # Where it cannot be made, opening the file below it says so.
         with suppress(OSError):
             sqlite_path(settings.store).parent.mkdir(exist_ok=True)
-    if uses_engine():
-        return await open_engine_stores(stack, settings, clock, read_only, detector, folder)
-    backend, first = await _backend(settings, folder, clock, read_only)
-    stack.push_async_callback(backend.close)
-    feed, on_server = backend.feed, is_network_store(settings.store)
-    guard: CircuitBreakerStore | None = None
-    if on_server and settings.breaker_failures:
-        policy = BreakerPolicy(failures=settings.breaker_failures, reset=settings.breaker_reset)
-        guard = CircuitBreakerStore(store=backend, policy=policy, first=first)
-        stack.push_async_callback(guard.circuit.close)
-    known: Store = guard or backend
-    store, ciphers = known, None if first else await open_encryption(settings, known.state, clock, read_only)
-    if ciphers is not None:
-        store = EncryptedStore(store=store, ciphers=ciphers, sealing=settings.encryption)
-    l1: CachedStore | None = None
-    journals = on_server and not read_only
-    if feed is not None and (settings.l1 or journals):
-        l1 = CachedStore(
-            store=store,
-            feed=feed,
-            clock=clock,
-            max_sessions=settings.l1_sessions,
-            max_bytes=settings.l1_bytes,
-            serves_reads=settings.l1,
-            names_known=isinstance(backend, OmitsKnown) and backend.omits_known,
-        )
-        store = await stack.enter_async_context(l1)
-    journal: JournaledStore | None = None
-    if l1 is not None and journals:
-        # Imports the memory store, too, which file backends do without.
-        from tenuto.stores.journaled import JournaledStore, Outbox
-
-        outbox = await Outbox.open(folder)
-        stack.push_async_callback(outbox.close)
-        sealers = ciphers if settings.encryption else None
-        journal = JournaledStore(
-            store=l1,
-            outbox=outbox,
-            ciphers=sealers,
-            clock=clock,
-            probe=guard.circuit.probe if guard is not None else None,
-            sharded=isinstance(backend, Sharded) and backend.sharded,
-        )
-        store = await stack.enter_async_context(journal)
-    screen = open_screen(stack, settings, state=known.state, sessions=known.sessions, clock=clock, detector=detector)
-    trusted = RedactingStore(store=store, screen=screen)
+    backend, records, prepare = await _open_records(settings, folder, read_only)
+    stack.push_async_callback(records.close)
+    plain_state = EngineState(records, PlainCodecs(), SystemRandom())
+    # The keys of a store that is down cannot be read; one that holds sealed records is refused once it is back.
+    ciphers = None if prepare else await open_encryption(settings, plain_state, clock, read_only)
+    engine = Engine(
+        records,
+        clock=clock,
+        chance=SystemRandom(),
+        codecs=_open_codecs(ciphers, settings, clock),
+        folder=await _join_folder(stack, folder) if is_network_store(settings.store) and not read_only else None,
+        max_sessions=settings.l1_sessions,
+        max_bytes=settings.l1_bytes,
+    )
+    is_cached = engine.sessions.serves_reads = settings.l1 and records.feed is not None
+    journal = engine.sessions.journal
+    if is_cached or journal is not None:
+        await stack.enter_async_context(engine)
+    if journal is not None:
+        task = asyncio.create_task(journal.run(), name="tenuto journal")
+        stack.push_async_callback(_cancel, task)
+    screen = open_screen(stack, settings, state=plain_state, sessions=engine.sessions, clock=clock, detector=detector)
+    trusted = RedactingStore(store=engine, screen=screen)
     return Stores(
         backend=backend,
-        plain_state=backend.state,
-        unredacted=store,
-        circuit=guard.circuit if guard is not None else None,
-        cache=l1.sessions if l1 is not None else None,
-        elsewhere=SessionFeed(l1.feed) if l1 is not None else None,
+        plain_state=plain_state,
+        unredacted=engine,
+        circuit=records if isinstance(records, BreakerRecords) else None,
+        cache=engine.cache if is_cached else None,
+        elsewhere=engine.elsewhere if is_cached else None,
         journal=journal,
         journal_folder=folder,
         redactor=screen,
         trusted=trusted,
         front=ProtectedStore(store=trusted, policy=settings.policies().tasks),
     )
+
+
+def _open_codecs(ciphers: TenantCiphers | None, settings: Settings, clock: Clock) -> Codecs:
+    return PlainCodecs() if ciphers is None else SealedCodecs(ciphers, clock=clock, sealing=settings.encryption)
 
 
 def writable(folder: Path) -> bool:
@@ -171,38 +143,56 @@ def journal_folder(settings: Settings) -> Path:
     return settings.journals() / sha256(place_of(settings.store).encode()).hexdigest()[:16]
 
 
-async def _backend(
-    settings: Settings, folder: Path, clock: Clock, read_only: bool
-) -> tuple[Backend, Callable[[], Awaitable[None]] | None]:
-    """Open the backend; for one that is down also what must be done first once it is back.
+async def _open_records(
+    settings: Settings, folder: Path, read_only: bool
+) -> tuple[RecordStore, RecordStore, Callable[[], Awaitable[None]] | None]:
+    """Open the backend; returns it, the same behind its breaker, and for one that is down what must be done first.
 
     Raises:
         Unavailable: it does not answer, and no turns wait for it in the journal.
     """
-    open_now = partial(
-        open_store, settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous, read_only=read_only
-    )
+    open_now = partial(open_records, settings.store, synchronous=settings.sqlite_synchronous, read_only=read_only)
+    prepare: Callable[[], Awaitable[None]] | None = None
     try:
-        return await open_now(), None
+        backend = await open_now()
     except StoreUnavailable:
         if read_only or not settings.breaker_failures or not _may_begin_away(settings, folder):
             raise
-    log.warning("the store does not answer: starting with the turns in the journal")
-    backend = await open_now(prepare=False)
-    return backend, partial(_prepare, backend)
+        log.warning("the store does not answer: starting with the turns in the journal")
+        backend = await open_now(prepare=False)
+        prepare = partial(_prepare, backend)
+    if not (is_network_store(settings.store) and settings.breaker_failures):
+        return backend, backend, prepare
+    policy = BreakerPolicy(failures=settings.breaker_failures, reset=settings.breaker_reset)
+    return backend, BreakerRecords(backend, now=time.monotonic, policy=policy, prepare=prepare), prepare
+
+
+async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder:
+    """The folder of the journal, which the processes of this machine share."""
+    from tenuto.stores.engine.journal_files import DiskFolder
+
+    folder = await DiskFolder.open(path)
+    stack.push_async_callback(folder.close)
+    return folder
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _may_begin_away(settings: Settings, folder: Path) -> bool:
     """Whether journaled turns wait that can be read; the keys of sealed ones are in the store."""
-    from tenuto.stores.journaled import count_journal
+    from tenuto.stores.engine.journal_files import count_journal
 
     sealed = settings.encryption or settings.privacy_key is not None or settings.privacy_key_file is not None
     return not sealed and count_journal(folder).waiting > 0
 
 
-async def _prepare(backend: Backend) -> None:
+async def _prepare(backend: RecordStore) -> None:
     """Do what opening the backend does otherwise."""
     if isinstance(backend, Preparable):
         await backend.prepare()
-    if await has_sealed_records(backend.state):
+    state: StateStore = EngineState(backend, PlainCodecs(), SystemRandom())
+    if await has_sealed_records(state):
         raise Unavailable("session store", "holds encrypted records: restart with the key that decrypts them")

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
-from tenuto.model.scope import SYSTEM, Scope, owner_key, state_key
-from tenuto.stores.sqlite import SqliteStore
+import tenuto
 from tests.journeys.desk import MARKED, asked, say
 from tests.journeys.desk import typed as run
 from tests.samples import ANN, batch, fresh, texts
@@ -69,36 +67,39 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
     assert sorted(path.name for path in Path().iterdir() if not path.name.startswith("other.db")) == ["data"]
 
 
-def test_a_source_of_an_earlier_format_stays_as_it_is(subtests: pytest.Subtests) -> None:
-    """The release that wrote it can go on with it, after a copy and after looking; what it holds and cannot be read for
-    lack of its site counts as different (T19)."""
-    solo = Scope(tenant="solo")
+def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtests: pytest.Subtests) -> None:
     with closing(sqlite3.connect("old.db")) as db:
-        db.executescript((EARLIER / "sqlite-5.sql").read_text())
-        for scope, namespace, key in ((SYSTEM, TENANTS_NAMESPACE, "solo"), (solo, KEYS_NAMESPACE, KEYS_ENTRY)):
-            row = state_key(scope, namespace), key, b"{}", 1, owner_key(scope)
-            db.execute("INSERT INTO state (drawer, key, value, version, owner) VALUES (?, ?, ?, ?, ?)", row)
-        db.commit()
+        db.executescript((EARLIER / "sqlite-6.sql").read_text())
     before = Path("old.db").read_bytes()
     for options in (("--dry-run",), ("--verify",), ("--verify-only",)):
         with subtests.test(*options):
-            ended = run("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
+            refused = run("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
 
-            assert (ended.exit_code, Path("old.db").read_bytes() == before) == (0, True), ended.output
+            assert (refused.exit_code, Path("old.db").read_bytes() == before) == (1, True)
+            assert "it is from before the first release" in refused.stderr
+            assert not list(Path().glob("new.db*"))
 
-    with closing(sqlite3.connect("old.db")) as db, db:
-        db.execute(
-            "INSERT INTO state (drawer, key, value, version, owner) "
-            "SELECT drawer, 'lost', value, version, x'00' FROM state WHERE space IS NULL LIMIT 1"
-        )
+
+def test_records_that_cannot_be_read_stay_behind_and_count_as_different() -> None:
+    """The others are copied (T19)."""
+    for _ in range(2):
+        say()
+        asked("keys", "create", "--tenant", "acme")
+    with closing(sqlite3.connect("data/tenuto.db")) as db, db:
+        for kind in ("session", "value"):
+            key = "SELECT key FROM record WHERE kind = ? ORDER BY id DESC LIMIT 1"
+            assert db.execute(f"UPDATE head SET head = x'c1' WHERE key = ({key})", (kind,)).rowcount == 1
+
     for option, told in (("--verify", "copied"), ("--verify-only", "verified")):
-        report = asked("copy", "sqlite:///old.db", "sqlite:///new.db", option, ends=1)
-        assert (report[told]["unreadable"], report["verified"]["different"]) == (1, 1)
+        report = asked("copy", SOURCE, "sqlite:///new.db", option, ends=1)
+        assert (report[told]["unreadable"], report["verified"]["different"]) == (2, 2)
+    assert len(asked("sessions", "list", "--store", "sqlite:///new.db")["sessions"]) == 1
 
 
 async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: Path) -> None:
     """Turns go on while it is written; it is whole, for its owner alone, and opens as a store (T19)."""
-    async with await SqliteStore.open(tmp_path / "a.db") as store:
+    async with tenuto.open(f"sqlite:///{tmp_path}/a.db") as app:
+        store = app.stores.unredacted
         begun, stop = asyncio.Event(), asyncio.Event()
 
         async def write() -> int:
@@ -118,8 +119,8 @@ async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: 
 
     assert (done.exit_code, "checked" in done.stdout, written >= len(before)) == (0, True, True)
     assert _mode("copy.db") == 0o600
-    async with await SqliteStore.open("copy.db") as restored:
-        kept = await texts(restored, ANN, "s")
+    async with tenuto.open("sqlite:///copy.db") as restored:
+        kept = await texts(restored.stores.unredacted, ANN, "s")
     assert kept[: len(before)] == before
     assert kept == [f"w{number}" for number in range(len(kept))]
 

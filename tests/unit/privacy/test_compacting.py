@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import MasterKeyMissing, Unavailable
 from tenuto.model import AppendBatch, CompactionResult, MessagePage, NewSession, Page, Scope
-from tenuto.model.scope import SYSTEM
+from tenuto.model.scope import SYSTEM, session_key
+from tenuto.model.stored import Part, RecordChange
 from tenuto.ports import utc_now
 from tenuto.privacy.compliance.compaction import CompactionStatus, Compactor
 from tenuto.privacy.compliance.receipts import verify_receipt
 from tenuto.privacy.compliance.service import PrivacyService
-from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.memory import MemoryStore
+from tenuto.stores.engine import Engine
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.peek import end_after_one_round
@@ -236,16 +237,25 @@ async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -
 
 
 async def _tampered(app: Tenuto, group: Scope) -> None:
-    """Two sessions of a group; the first message of one was moved into the other."""
-    encrypted = app.stores.trusted.inner
-    assert isinstance(encrypted, EncryptedStore)
+    """Two sessions of a group; the second message of one was put in the place of the first of the other."""
     for name in ("one", "two"):
         words = (says(f"ann in {name}", speaker="ann"), says("me too", speaker="bob"))
         await app.store.sessions.append(group, name, AppendBatch(id=fresh("b"), messages=words, create=NewSession()))
-    backend = encrypted.inner
-    assert isinstance(backend, MemoryStore)
-    one, two = (record for record in backend.tables.records.values())
-    two.log[0] = one.log[1]
+    records = app.stores.backend
+    assert isinstance(app.stores.unredacted, Engine)
+    one, two = (session_key(group, name) for name in ("one", "two"))
+    foreign = (await records.page(one, Part.MESSAGES, 2, 2, 1)).entries[0]
+    found = next(found for found in await records.scan(b"", 1000) if found.record.key == two)
+    change = RecordChange(
+        key=two,
+        if_revision=found.record.revision,
+        revision=found.record.revision + 1,
+        head=found.record.head,
+        totals=found.totals,
+        puts=(msgspec.structs.replace(foreign, number=1),),
+    )
+    assert await records.commit((change,)) is None
+    app.stores.unredacted.cache.clear()  # Nobody else can change a store in memory, so it is not looked at again.
 
 
 async def test_a_talk_that_does_not_open_keeps_nobody_from_being_erased_and_is_counted() -> None:

@@ -131,7 +131,7 @@ class BreakerRecords:
 
     async def compact(self) -> CompactionResult:
         # It may take an hour, too long for a probe.
-        await self.ping()
+        await self._ask(self._records.ping)
         return await self._records.compact()
 
     async def ping(self) -> None:

@@ -156,6 +156,8 @@ class EngineSessions:
     def __init__(self, context: LaneContext, codecs: Codecs) -> None:
         self.context = context
         self.journal: Journal | None = None
+        self.serves_reads = True
+        """Whether reads are answered from the cache, where the feed confirms it."""
         self._codecs = codecs
         self._listing = Listing(context.records, codecs, context.clock)
 
@@ -273,7 +275,7 @@ class EngineSessions:
 
     async def _read_stored(self, scope: Scope, session_id: str, key: bytes, rule: Rule[Answer], tail: int) -> Answer:
         """Answer from the cache if what it holds is confirmed and suffices, else through the lane."""
-        record = self.context.cache.confirmed(key)
+        record = self.context.cache.confirmed(key) if self.serves_reads else None
         if record is not None:
             try:
                 step = rule(record, self.context.clock())
@@ -381,3 +383,5 @@ class EngineTraces:
                     return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
             if page.revision == 0:
                 raise SessionNotFound(session_id)
+            # What the page tells of may reach the feed later.
+            sessions.context.cache.on_change(key, page.revision)

@@ -73,6 +73,7 @@ class Attempt(Struct):
 
     base: Record | None
     after: Record | None
+    now: datetime
     steps: list[Step[Any]] = []
     ends: list[tuple[Call[Any], Any]] = []
     creates: bool = False
@@ -183,7 +184,7 @@ class Lane:
 
     def _attempt(self, base: Record | None, *, is_fresh: bool = False) -> None:
         """Apply the batch to a record; `is_fresh` if the store said in this trip that it stands so."""
-        attempt = self._apply(base)
+        attempt = self._apply(base, self._context.clock())
         if attempt is None:
             return
         if attempt.steps and (is_fresh or base is None or not attempt.creates):
@@ -199,10 +200,9 @@ class Lane:
         held = self._context.cache.confirmed(self._key)
         return held is not None and held.revision == base.revision
 
-    def _apply(self, base: Record | None) -> Attempt | None:
+    def _apply(self, base: Record | None, now: datetime) -> Attempt | None:
         """What the batch comes to; `None` if messages are missing, which are being read now."""
-        now = self._context.clock()
-        attempt = Attempt(base, base)
+        attempt = Attempt(base, base, now)
         for place, call in enumerate(self._batch):
             try:
                 step = call.rule(attempt.after, now)
@@ -430,11 +430,16 @@ class Lane:
 
     def _touched(self, touching: Future[None], attempt: Attempt, record: Record) -> None:
         failure = touching.exception()
-        if failure is not None:
+        if isinstance(failure, StoreFull | StoreReadOnly) and attempt.base is not None:
+            # What cannot be written can be read; the deadline stays.
+            untouched = self._apply(replace(attempt.base, keeps_deadline=True), attempt.now)
+            assert untouched is not None, "it reads what it read before"
+            self._conclude(untouched)
+        elif failure is not None:
             self._fail(failure)
-            return
-        self._context.cache.renew(self._key, record)
-        self._conclude(attempt)
+        else:
+            self._context.cache.renew(self._key, record)
+            self._conclude(attempt)
 
     def _conclude(self, attempt: Attempt) -> None:
         for call, end in attempt.ends:

@@ -167,7 +167,8 @@ class TracesMissing(Exception):
 class Record(Value, frozen=True, kw_only=True):
     """A session at one revision. `tail` holds every stored message from `tail_from` on; `reach` is how many it shall.
 
-    `revision` counts every commit and is compared by the store; the public `version` counts what callers may see.
+    `revision` counts every commit and is compared by the store; the public `version` counts what callers may see. One
+    that `keeps_deadline` is read where nothing can be written.
     """
 
     head: Head
@@ -179,6 +180,7 @@ class Record(Value, frozen=True, kw_only=True):
     pages: tuple[KeyPage, ...] = ()
     producers: tuple[tuple[bytes, int], ...] = ()
     fetched: Fetched = Fetched()
+    keeps_deadline: bool = False
 
     @property
     def messages(self) -> int:

@@ -85,13 +85,13 @@ async def _applied_number(connection: Connection, schema: str, steps: tuple[Migr
     )
     number: int = applied[-1]["number"] if applied else 0
     known = steps[-1].number
+    if any(step["digest"] != ours.digest for step, ours in zip(applied, steps, strict=False)):
+        raise Unavailable(
+            STORE, "was set up by a version from before the first release: begin with a new schema or database"
+        )
     if number > known:
         raise Unavailable(
             STORE, f"was set up by a later release (schema {number}; this release knows {known}): upgrade tenuto"
-        )
-    if [step["digest"] for step in applied] != [step.digest for step in steps[: len(applied)]]:
-        raise Unavailable(
-            STORE, "was set up by a version from before the first release: begin with a new schema or database"
         )
     return number
 

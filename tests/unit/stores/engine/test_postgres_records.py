@@ -18,7 +18,7 @@ from tenuto.model.stored import Action, Drop, Part, RecordChange
 from tenuto.stores.engine.postgres import PostgresRecords, turns
 from tenuto.stores.engine.postgres.batches import MOST, MOST_BYTES, Batches
 from tenuto.stores.engine.postgres.records import parse_changes
-from tenuto.stores.postgres import _database, _feed
+from tenuto.stores.postgres import PostgresStore, _database, _feed
 from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import LONG
 from tests.samples import ANN, ANN_ELSEWHERE, EVE
@@ -310,3 +310,11 @@ def test_a_notification_of_another_program_is_none_of_ours() -> None:
     for payload in ("", "hello", "hello!", "!AAAA", "zz!AAECAwQFBgcICQoLDA0ODwAAAAAAAAAH"):
         with pytest.raises(ValueError, match=r"."):
             parse_changes(payload)
+
+
+async def test_a_schema_from_before_the_first_release_is_refused(database: PostgresDatabase) -> None:
+    """Though it has more migrations than we know, it is not called a later one."""
+    await (await PostgresStore.open(database.app_url)).close()
+
+    with pytest.raises(Unavailable, match="from before the first release: begin with a new schema"):
+        await PostgresRecords.open(database.app_url)

@@ -25,8 +25,9 @@ from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.redis.keys import value_place
 from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
-from tests.samples import ANN, BOB, fresh
+from tests.samples import ANN, BOB, fresh, talk, texts
 from tests.servers import RedisCluster, RedisServer
+from tests.shared_stores import redis_store
 
 NEWEST = IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))
 
@@ -44,6 +45,17 @@ async def other(valkey: RedisServer, records: RedisRecords) -> AsyncIterator[Red
     opened = await RedisRecords.open(valkey.url, prefix=records.prefix)
     yield opened
     await opened.close()
+
+
+async def test_data_from_before_the_first_release_is_refused(valkey: RedisServer) -> None:
+    prefix = fresh("unit")
+    async with redis_store(valkey.url, prefix=prefix) as earlier:
+        await talk(earlier, ANN, "s", "one", "two")
+
+        with pytest.raises(Unavailable, match="from before the first release"):
+            await RedisRecords.open(valkey.url, prefix=prefix)
+
+        assert await texts(earlier, ANN, "s") == ["one", "two"]
 
 
 # The feed

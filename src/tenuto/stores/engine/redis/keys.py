@@ -14,6 +14,7 @@ slot. The indexes lie in slots of their own.
     <prefix>:sites            zset    the sites, in order
     <prefix>:due:<n>          zset    records with a deadline, by that or by an earlier one
     <prefix>:all:<n>          zset    all records, by key
+    <prefix>:l                zset    only in data from before the first release
 
 Fields of a record: n revision and sums, h head, p profile, d deadline, i columns; m5, t1, k0 ... entries by part and
 number, and r the first and last number of each part. While the places of a removed record in the indexes are being
@@ -44,6 +45,7 @@ class RecordKeys:
         self.records = start + b":r:{"
         self.asides = start + b":asides"
         self.sites = start + b":sites"
+        self.unreleased = start + b":l"
         self.due = tuple(b"%b:due:%d" % (start, part) for part in range(PARTS))
         self.all = tuple(b"%b:all:%d" % (start, part) for part in range(PARTS))
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable
+from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
 from tenuto.model import CompactionResult, Scope
 from tenuto.model.scope import KEY_BYTES
 from tenuto.model.store_reports import DurabilityFinding
@@ -53,6 +53,7 @@ from tenuto.stores.redis._url import DeploymentMode, parse
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
 _GONE_PAUSE: Final = 0.005
+_UNRELEASED: Final = "holds data from before the first release: begin with an empty database, or another ?prefix="
 
 
 class RedisRecords:
@@ -94,6 +95,8 @@ class RedisRecords:
 
     async def prepare(self) -> None:
         await self.ping()
+        if await _translated(self.link.call("EXISTS", self.keys.unreleased, key=self.keys.unreleased)):
+            raise Unavailable("session store", _UNRELEASED)
 
     # One record
 

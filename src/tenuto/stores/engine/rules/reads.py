@@ -46,7 +46,7 @@ def read_record(record: Record | None, scope: Scope, session_id: str, now: datet
 
 def touch(record: Record, now: datetime) -> tuple[Record, bool]:
     """The record after a read, and whether that moved its deadline."""
-    deadline = record.session.deadline_after_read(now)
+    deadline = None if record.keeps_deadline else record.session.deadline_after_read(now)
     if deadline is None:
         return record, False
     return replace(record, head=replace(record.head, expires_at=deadline)), True
