@@ -301,7 +301,7 @@ MEMORY = Backend("memory", _memory)
 def records_behind(store: Store) -> RecordStore:
     """The backend of an engine, also where a breaker is in front of it."""
     assert isinstance(store, Engine)
-    return store.records._records if isinstance(store.records, BreakerRecords) else store.records
+    return store.records.inner if isinstance(store.records, BreakerRecords) else store.records
 
 
 @asynccontextmanager

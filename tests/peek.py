@@ -21,6 +21,7 @@ from tenuto.context import tokens
 from tenuto.ports import StateStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine
+from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.postgres import PostgresStore
@@ -155,9 +156,9 @@ def journal_peers(journal: JournaledStore) -> Any:
     return journal._journal.peers
 
 
-def hears_news(journal: JournaledStore) -> bool:
-    """Whether the store's feed is connected: what was seen before that is not trusted."""
-    return journal._journal.cache._feed.listening
+def hears_news(journal: Journal) -> bool:
+    """Whether the store's feed listens: what was seen before that is not gone on from in an outage."""
+    return journal._cache._caught_up()
 
 
 def recent_calls(journal: JournaledStore) -> list[bytes]:

@@ -16,7 +16,6 @@ from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model import Page
 from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
-from tenuto.stores.factory import open_store
 from tenuto.stores.sealed_state import mark_sealed
 from tests.patience import LONG, until
 from tests.peek import hears_news
@@ -107,9 +106,7 @@ async def test_what_an_opening_looks_at_is_looked_at_when_the_store_is_back(
     async with _opened(server, tmp_path) as app:
         await _until_it_hears(app)
         session_id = await _turn(app, "one", "1")
-        backend = await open_store(_settings(server, tmp_path).store)
-        await mark_sealed(backend.state)
-        await backend.close()
+        await mark_sealed(app.stores.plain_state)
         server.kill()
         await _turn(app, "two", "2", session_id)
 

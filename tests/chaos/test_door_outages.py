@@ -18,7 +18,7 @@ import pytest
 from tests.chaos.surfaces import outage_told, rpc
 from tests.journeys.door import ANN, BOB, Door, at, bearer, code, says, served
 from tests.journeys.test_http_isolation import ASKING, Ask
-from tests.patience import LONG
+from tests.patience import LONG, until
 from tests.servers import PostgresServer, RedisServer
 
 pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
@@ -137,6 +137,9 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
         answers = [await door.http.post("/v1/chat", json=said) for _ in range(6)]
         lists = [await door.http.get("/v1/sessions") for _ in range(6)]
+        journal = door.tenuto.stores.journal
+        # Rows are counted every 50 ms.
+        await until(lambda: journal is not None and journal.status.waiting == 6)
         head = await door.http.get(f"/v1/sessions/{begun.json()['session_id']}")
         ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics", headers=bearer(METRICS))).text
         status = (await door.http.get("/v1/status")).json()

@@ -10,16 +10,19 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import jwt
 import pytest
 
 from tenuto.model import Scope
-from tenuto.stores.cached import CachedStore
-from tenuto.stores.factory import open_store
-from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.redis import ConnectionPolicy, RedisStore
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.engine.journal_folder import JournalCounts
+from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.factory import open_records
+from tenuto.stores.redis import ConnectionPolicy
 from tests.journeys.door import bearer
 from tests.journeys.test_http_process import WAIT, Running, running
 from tests.patience import LONG
@@ -73,9 +76,9 @@ def _until_ready(door: Running) -> None:
 
 async def _elsewhere(server: RedisServer | PostgresServer, session: str, question: str, answer: str) -> None:
     """Another process writes to the store itself."""
-    store = await open_store(_url(server))
-    await talk(store, ANN, session, question, answer)
-    await store.close()
+    engine = Engine(await open_records(_url(server)), chance=Random())
+    await talk(engine, ANN, session, question, answer)
+    await engine.close()
 
 
 async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
@@ -127,29 +130,30 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
     assert kept == [*said[:2], *other, *said[2:]]
     assert kept_new == [("user", "A new talk begins here."), ("assistant", new["answer"])]
     assert (repeated["replayed"], repeated["answer"]) == (True, away[2]["answer"])
-    assert not list(journal.rglob("*.db"))
+    assert [count_journal(path.parent) for path in journal.rglob("journal.db")] == [JournalCounts()]
 
 
 async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_path: Path) -> None:
     """Promise 1: a call that was given up arrives all the same, once the server goes on."""
     with start_redis(fsync="no") as server:
-        store = await RedisStore.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
-        outbox = await Outbox.open(tmp_path)
-        async with (
-            CachedStore(store=store, feed=store.feed) as cached,
-            JournaledStore(store=cached, outbox=outbox, replay_interval=0.05) as journal,
-        ):
-            await talk(journal, ANN, "s", "one", "1", journaled=True)
+        records = await RedisRecords.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
+        folder = await DiskFolder.open(tmp_path)
+        async with Engine(records, chance=Random(), folder=folder) as engine:
+            journal = engine.sessions.journal
+            assert journal is not None
+            running = asyncio.create_task(journal.run())
+            await talk(engine, ANN, "s", "one", "1", journaled=True)
             server.freeze()
-            turn = await begin(journal, ANN, "s", "two", journaled=True)
-            done = await journal.sessions.finish_turn(turn, closing("2"))
+            turn = await begin(engine, ANN, "s", "two", journaled=True)
+            done = await engine.sessions.finish_turn(turn, closing("2"))
             server.thaw()
             async with asyncio.timeout(LONG):
-                while journal.status.waiting:  # noqa: ASYNC110
+                while not await journal.replay():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
-        await outbox.close()
-        await store.close()
-        patient = await RedisStore.open(server.url)
+            running.cancel()
+        await folder.close()
+        await records.close()
+        patient = Engine(await RedisRecords.open(server.url), chance=Random())
         log = await texts(patient, ANN, "s")
         await patient.close()
 

@@ -74,8 +74,10 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         await disk.kill(folder)
 
 
-def row(number: int, *, at: int = 0, users: tuple[str, ...] = ("ann",), body: bytes = b"row") -> StoredRow:
-    return StoredRow(number=number, at=at, users=users, body=body)
+def row(
+    number: int, *, at: int = 0, turn: str = "t", users: tuple[str, ...] = ("ann",), body: bytes = b"row"
+) -> StoredRow:
+    return StoredRow(number=number, turn=turn, at=at, users=users, body=body)
 
 
 def offer(key: bytes, base: StoredBase = BASE, site: Scope = SITE) -> Offer:
@@ -214,20 +216,21 @@ async def test_a_session_is_replayed_by_one_living_process(machine: Machine) -> 
 async def test_what_can_never_be_stored_is_set_aside_and_counted(machine: Machine) -> None:
     folder = await machine.join()
     await go_down(folder)
-    for number in (1, 2):
-        await folder.append(KEY, SITE, BASE, row(number, at=number))
+    for number, turn in ((1, "one"), (2, "two"), (3, "two")):
+        await folder.append(KEY, SITE, BASE, row(number, at=number, turn=turn))
 
     await folder.set_aside(KEY, 1, "torn", 100)
     shelf = await folder.shelf(KEY)
     await folder.reopen()
     counts = folder.counts
-    await folder.set_aside(KEY, 2, "torn", 200)
+    for number in (2, 3):
+        await folder.set_aside(KEY, number, "torn", 200)
     empty = await folder.shelf(KEY), await folder.fenced_keys()
     await folder.purge(150)
     await folder.reopen()
 
     assert shelf is not None
-    assert (shelf.base, [one.number for one in shelf.rows], empty) == (BASE, [2], (None, ()))
+    assert (shelf.base, [one.number for one in shelf.rows], empty) == (BASE, [2, 3], (None, ()))
     assert counts == JournalCounts(waiting=1, oldest=2, quarantined=1)
     assert folder.counts == JournalCounts(quarantined=1)
 

@@ -103,8 +103,12 @@ class FolderView:
 
     @property
     def counts(self) -> JournalCounts:
-        times = [row.at for shelf in self._folder.shelves.values() for row in shelf.rows]
-        return JournalCounts(waiting=len(times), oldest=min(times, default=None), quarantined=len(self._folder.aside))
+        rows = [row for shelf in self._folder.shelves.values() for row in shelf.rows]
+        return JournalCounts(
+            waiting=len({row.turn for row in rows}),
+            oldest=min([row.at for row in rows], default=None),
+            quarantined=len({aside.row.turn for aside in self._folder.aside}),
+        )
 
     @property
     def are_offers_complete(self) -> bool:

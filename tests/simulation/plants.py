@@ -195,7 +195,7 @@ def revisions_are_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 # Each with the laws that may find it, and a seed shortly before the first one that shows it.
 OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
-    (fences_are_ignored, {"in order", "reads"}, 105),
+    (fences_are_ignored, {"in order", "reads"}, 170),
     (rows_of_others_stay, {"in order", "reads", "goes on", "stored once"}, 9),
     (appends_do_not_wait, {"in order", "reads"}, 74),
     (each_process_has_a_folder, {"in order", "reads", "stored once"}, 69),

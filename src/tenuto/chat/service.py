@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
@@ -18,7 +19,7 @@ from tenuto.chat.turn_context import TurnContext
 from tenuto.chat.turn_opener import TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
-from tenuto.errors import TenutoError
+from tenuto.errors import StoreUnavailable, TenutoError
 from tenuto.llm import ModelCallLog
 from tenuto.logs import bind_log_context
 from tenuto.model import Message, Scope, TurnState
@@ -28,6 +29,8 @@ from tenuto.model.prompt import PartText
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value, check_type
 from tenuto.ports import ChatModel, Facts
+
+_log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer", bound=Value)
 
@@ -190,7 +193,11 @@ class Chat:
         assert begun.turn is not None
         final = next((message for message in reversed(begun.turn.reply) if "trace" in message.metadata), None)
         stored = final.metadata if final is not None else {}
-        trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
+        try:
+            trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
+        except StoreUnavailable:
+            _log.warning("a turn is repeated without what its trace holds: the store does not answer")
+            trace = None
         reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
         text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
         calls = [part for part in final.parts if part["type"] == "tool_call"] if final is not None else []

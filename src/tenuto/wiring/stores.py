@@ -167,11 +167,15 @@ async def _open_records(
     return backend, BreakerRecords(backend, now=time.monotonic, policy=policy, prepare=prepare), prepare
 
 
-async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder:
-    """The folder of the journal, which the processes of this machine share."""
+async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder | None:
+    """The folder of the journal, which the processes of this machine share; none if it cannot be used."""
     from tenuto.stores.engine.journal_files import DiskFolder
 
-    folder = await DiskFolder.open(path)
+    try:
+        folder = await DiskFolder.open(path)
+    except Unavailable as failure:
+        log.warning("turns are refused while the store does not answer: %s", failure)
+        return None
     stack.push_async_callback(folder.close)
     return folder
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 
 from tenuto.cli import program
 from tenuto.settings import Settings
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.journal_files import DiskFolder
 from tenuto.wiring.stores import journal_folder
-from tests.outages import process
-from tests.samples import ANN
+from tests.samples import ANN, talk
+from tests.simulation.store import Fate, SimClient, SimServer
 
 # Without a listener.
 AWAY = "redis://127.0.0.1:1/0"
@@ -29,11 +32,14 @@ def _examined(folder: Path, store: str = AWAY, **env: str) -> dict[str, dict[str
     return {check["name"]: check for check in json.loads(told.stdout)["checks"]}
 
 
-async def _leave_a_turn(folder: Path) -> None:
-    """A process that dies while its store is away."""
-    async with process(folder) as running:
-        running.goes_away()
-        await running.turn(ANN, "s", "one", "1")
+async def _leave_a_turn(path: Path) -> None:
+    """A process that ends while its store is away."""
+    server = SimServer(Random(1))
+    server.fate = lambda process, kind: Fate.REFUSED
+    folder = await DiskFolder.open(path)
+    async with Engine(SimClient(server, "a"), chance=Random(1), folder=folder) as engine:
+        await talk(engine, ANN, "s", "one", "1", journaled=True, new_id=True)
+    await folder.close()
 
 
 def test_breaker_and_journal_are_told_though_the_store_is_away(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_a_folder_that_cannot_be_had_is_as_bad_as_it_is_needed(tmp_path: Path, p
 def test_a_file_in_the_journal_that_cannot_be_read_is_red(tmp_path: Path) -> None:
     folder = journal_folder(Settings(store=AWAY, journal=str(tmp_path)))
     folder.mkdir(parents=True)
-    (folder / "1.db").write_text("no database at all, but long enough to be read as one" * 20)
+    (folder / "journal.db").write_text("no database at all, but long enough to be read as one" * 20)
 
     assert _examined(tmp_path)["journal"]["status"] == "error"
 

@@ -19,11 +19,10 @@ from tenuto.llm.scripted import ScriptedModel
 from tenuto.server import run
 from tenuto.sessions import EventKind, SessionEvent
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.circuit_breaker import Circuit
 from tests.clock import FakeClock
 from tests.journeys.door import BASE
 from tests.samples import fresh
-from tests.servers import RedisServer
+from tests.servers import RedisServer, start_redis
 
 _READ: set[str] = set()
 
@@ -78,19 +77,17 @@ async def test_l1_keeps_no_more_than_its_settings_allow(bound: dict[str, Any], t
         assert len(app.stores.cache) == 2
 
 
-async def test_the_breaker_opens_after_the_failures_of_its_setting(valkey: RedisServer, tmp_path: Path) -> None:
-    async def fail() -> None:
-        raise StoreUnavailable("session store")
-
-    store = f"{valkey.url}?prefix={fresh('effect')}"
-    settings = Settings(store=store, journal=str(tmp_path), breaker_failures=2)
-    async with open_app(settings, run_upkeep=False) as app:
-        circuit, closed = app.stores.circuit, []
-        assert isinstance(circuit, Circuit)
-        for _ in range(2):
-            with pytest.raises(StoreUnavailable):
-                await circuit.ask(circuit.whole, fail)
-            closed.append(circuit.closed)
+async def test_the_breaker_opens_after_the_failures_of_its_setting(tmp_path: Path) -> None:
+    with start_redis(fsync="no") as server:
+        settings = Settings(store=server.url, journal=str(tmp_path), breaker_failures=2)
+        async with open_app(settings, run_upkeep=False) as app:
+            circuit, closed = app.stores.circuit, []
+            assert circuit is not None
+            server.kill()
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await app.store.state.read_state(app.scope(), "any", "key")
+                closed.append(circuit.closed)
 
     assert closed == [True, False]
 

@@ -11,11 +11,11 @@ import pytest
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.cached import CachedStore
-from tenuto.stores.circuit_breaker import CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.codec import PLAIN
 from tenuto.stores.factory import place_of
-from tenuto.stores.journaled import JournaledStore
+from tenuto.tasks import ProtectedStore
 from tenuto.wiring.stores import journal_folder
 from tests.samples import fresh
 from tests.servers import RedisServer
@@ -28,18 +28,24 @@ def _settings(server: RedisServer, folder: Path, **given: Any) -> Settings:
     return read_settings({}, store=store, journal=str(folder), **given)
 
 
-async def test_a_server_stands_behind_breaker_encryption_l1_and_journal(valkey: RedisServer, tmp_path: Path) -> None:
-    """A2, A22: in this order, so that the journal sees what has passed the policy, and L1 what is open."""
+async def test_a_server_is_behind_breaker_engine_and_privacy_policy(valkey: RedisServer, tmp_path: Path) -> None:
+    """A2, A22: in this order, so that cache and journal see what passed the policy, the breaker what is sealed."""
     settings = _settings(valkey, tmp_path, encryption=True, privacy_key=KEY)
     async with open_app(settings, run_upkeep=False) as app:
         stores = app.stores
         journal = stores.journal
 
-        assert isinstance(journal, JournaledStore)
-        assert isinstance(journal.inner, CachedStore)
-        assert isinstance(journal.inner.inner, EncryptedStore)
-        assert isinstance(journal.inner.inner.inner, CircuitBreakerStore)
-        assert journal.inner.inner.inner.inner is stores.backend
+        assert isinstance(stores.front, ProtectedStore)
+        assert stores.front.inner is stores.trusted
+        assert stores.trusted.inner is stores.unredacted
+        engine = stores.unredacted
+        assert isinstance(engine, Engine)
+        assert engine.sessions.journal is journal
+        assert engine.cache is stores.cache
+        assert await engine.sessions.codec(app.scope()) is not PLAIN
+        assert isinstance(engine.records, BreakerRecords)
+        assert engine.records is stores.circuit
+        assert engine.records.inner is stores.backend
         assert stores.writable_journal is journal
         assert not stores.unavailable
 

@@ -65,7 +65,7 @@ class BreakerRecords:
         policy: BreakerPolicy | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._records = records
+        self.inner = records
         self._sharded = records if isinstance(records, ShardedRecords) else None
         self._policy = policy or BreakerPolicy()
         self._now = now
@@ -97,47 +97,47 @@ class BreakerRecords:
 
     @property
     def feed(self) -> RecordFeed | None:
-        return self._records.feed
+        return self.inner.feed
 
     def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
-        return self._send(key, lambda: self._records.load(key, tail, known))
+        return self._send(key, lambda: self.inner.load(key, tail, known))
 
     def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
-        return self._send(changes[0].key, lambda: self._records.commit(changes))
+        return self._send(changes[0].key, lambda: self.inner.commit(changes))
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
-        return self._send(key, lambda: self._records.page(key, part, first, last, limit))
+        return self._send(key, lambda: self.inner.page(key, part, first, last, limit))
 
     def touch(self, key: bytes, deadline: int) -> Future[None]:
-        return self._send(key, lambda: self._records.touch(key, deadline))
+        return self._send(key, lambda: self.inner.touch(key, deadline))
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        return await self._ask(lambda: self._records.load_all(keys))
+        return await self._ask(lambda: self.inner.load_all(keys))
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
-        return await self._ask(lambda: self._records.list(query))
+        return await self._ask(lambda: self.inner.list(query))
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
-        return await self._ask(lambda: self._records.totals(space, owner, now))
+        return await self._ask(lambda: self.inner.totals(space, owner, now))
 
     async def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
-        return await self._ask(lambda: self._records.sites(after, limit))
+        return await self._ask(lambda: self.inner.sites(after, limit))
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
-        return await self._ask(lambda: self._records.scan(after, limit))
+        return await self._ask(lambda: self.inner.scan(after, limit))
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
-        return await self._ask(lambda: self._records.forget_aside(owner))
+        return await self._ask(lambda: self.inner.forget_aside(owner))
 
     async def compact(self) -> CompactionResult:
         # It may take an hour, too long for a probe.
-        await self._ask(self._records.ping)
-        return await self._records.compact()
+        await self._ask(self.inner.ping)
+        return await self.inner.compact()
 
     async def ping(self) -> None:
         """Ping the server, open or not; once it answers, the next call may close the breaker."""
         await self._make_ready()
-        await self._records.ping()
+        await self.inner.ping()
         for breaker in self._breakers.values():
             breaker.expire()
 
@@ -145,7 +145,7 @@ class BreakerRecords:
         if self._preparing is not None:
             self._preparing.cancel()
             await asyncio.wait((self._preparing,))
-        await self._records.close()
+        await self.inner.close()
 
     # Guarded calls
 

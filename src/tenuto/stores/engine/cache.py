@@ -35,19 +35,24 @@ class Trip(Struct):
 
     key: bytes
     losses: int
+    is_caught_up: bool
     heard: int = 0
     removed: bool = False
 
     def confirms(self, revision: int) -> bool:
-        """Whether its answer is what the store holds, as far as the feed has told until it was lost."""
+        """Whether its answer is what the store held, as far as the feed told before its next loss."""
         return not self.removed and self.heard <= revision
 
 
 class _Entry(Struct):
-    """A record, the losses of the feed when it was confirmed, and its size when it was last weighed."""
+    """A record, the losses of the feed when it was confirmed, and its size when it was last weighed.
+
+    `seen_losses` are those when it was read or written, though the feed was behind: enough for an outage.
+    """
 
     record: Record
     losses: int
+    seen_losses: int
     size: int
     weighed_at: int
 
@@ -62,7 +67,9 @@ class RecordCache:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._trips: dict[bytes, Trip] = {}
-        self._losses = self._losses_heard = 0
+        self._losses = 0
+        # The losses when the feed was last heard: it tells of one when it stops listening and when it listens again.
+        self._losses_heard = 0
         self.on_commit: Callable[[bytes, Record | None], None] = lambda key, record: None
         """Called with each record that this process has stored or, without one, removed; before its callers know."""
         self.held_bytes = 0
@@ -92,15 +99,14 @@ class RecordCache:
         return self.get(key) if self._entries.get(key) is entry and entry.losses == self._losses else None
 
     def last_confirmed(self, key: bytes) -> Record | None:
-        """A record as the store held it when the feed was last heard, for an outage: a feed that is lost since tells
-        nothing against it."""
+        """A record as the store held it when the feed was last heard, or since, for an outage."""
         entry = self._entries.get(key)
-        return None if entry is None or entry.losses < self._losses_heard else entry.record
+        return None if entry is None or entry.seen_losses < self._losses_heard else entry.record
 
     def all_confirmed(self) -> list[tuple[bytes, Record]]:
         """All such records, the most recently used first."""
         entries = reversed(self._entries.items())
-        return [(key, entry.record) for key, entry in entries if entry.losses >= self._losses_heard]
+        return [(key, entry.record) for key, entry in entries if entry.seen_losses >= self._losses_heard]
 
     def listen(self) -> None:
         """Hear what the feed tells, if it is connected; else what is held from before counts on."""
@@ -121,7 +127,8 @@ class RecordCache:
 
     def start_trip(self, key: bytes) -> Trip:
         """Track a call that is about to be sent; a record has one at a time."""
-        trip = self._trips[key] = Trip(key, self._losses if self._is_caught_up or self._caught_up() else UNCONFIRMED)
+        is_caught_up = self._is_caught_up or self._caught_up()
+        trip = self._trips[key] = Trip(key, self._losses, is_caught_up)
         return trip
 
     def end_trip(self, trip: Trip) -> None:
@@ -130,9 +137,8 @@ class RecordCache:
 
     def put(self, record: Record, trip: Trip, loaded: Sequence[Entry] = ()) -> None:
         """Store a record that a call brought or wrote. Where all its messages were `loaded`, these tell its size."""
-        # If the feed was lost meanwhile, the record counts as what was heard before that: in an outage alone.
-        losses = trip.losses if trip.confirms(record.revision) else UNCONFIRMED
-        self._store(trip.key, record, losses, loaded)
+        seen_losses = trip.losses if trip.confirms(record.revision) else UNCONFIRMED
+        self._store(trip.key, record, seen_losses if trip.is_caught_up else UNCONFIRMED, seen_losses, loaded)
 
     def renew(self, key: bytes, record: Record) -> None:
         """Store a record whose deadline was moved: its revision is the same."""
@@ -171,15 +177,15 @@ class RecordCache:
         if revision == 0:
             self.drop(key)
         elif revision > entry.record.revision:
-            entry.losses = UNCONFIRMED
+            entry.losses = entry.seen_losses = UNCONFIRMED
 
-    def _store(self, key: bytes, record: Record, losses: int, loaded: Sequence[Entry]) -> None:
+    def _store(self, key: bytes, record: Record, losses: int, seen_losses: int, loaded: Sequence[Entry]) -> None:
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(record, losses, 0, -_WEIGH_EVERY)
+            entry = self._entries[key] = _Entry(record, losses, seen_losses, 0, -_WEIGH_EVERY)
         else:
             self._entries.move_to_end(key)
-        entry.record, entry.losses = _without_fetched(record), losses
+        entry.record, entry.losses, entry.seen_losses = _without_fetched(record), losses, seen_losses
         if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
             self.held_bytes -= entry.size
             entry.size, entry.weighed_at = _weigh(record, loaded), record.revision

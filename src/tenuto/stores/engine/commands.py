@@ -25,6 +25,11 @@ class Command(Protocol[Answer]):
         ...
 
     @property
+    def turn_id(self) -> str:
+        """What it counts as a part of; a batch outside a turn counts by itself."""
+        ...
+
+    @property
     def messages(self) -> tuple[Draft, ...]:
         """What it appends."""
         ...
@@ -43,6 +48,10 @@ class Begin(Value, frozen=True, kw_only=True, tag="begin"):
     @property
     def session_id(self) -> str:
         return self.request.session_id
+
+    @property
+    def turn_id(self) -> str:
+        return self.request.turn_id
 
     @property
     def messages(self) -> tuple[Draft, ...]:
@@ -67,6 +76,10 @@ class Finish(Value, frozen=True, kw_only=True, tag="finish"):
         return self.turn.session.id
 
     @property
+    def turn_id(self) -> str:
+        return self.turn.id
+
+    @property
     def messages(self) -> tuple[Draft, ...]:
         return self.request.reply
 
@@ -88,6 +101,10 @@ class Renew(Value, frozen=True, kw_only=True, tag="renew"):
     def session_id(self) -> str:
         return self.turn.session.id
 
+    @property
+    def turn_id(self) -> str:
+        return self.turn.id
+
     def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
         return rules.renew(record, self.turn, now)
 
@@ -98,6 +115,10 @@ class Append(Value, frozen=True, kw_only=True, tag="append"):
     scope: Scope
     session_id: str
     batch: AppendBatch
+
+    @property
+    def turn_id(self) -> str:
+        return self.messages[0].id if self.messages else ""
 
     @property
     def messages(self) -> tuple[Draft, ...]:

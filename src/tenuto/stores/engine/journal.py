@@ -353,7 +353,7 @@ class Journal:
         if not self._folder.is_down:
             if self._away_since is not None:
                 self._away_since = None
-                _log.warning("the store answers again; %d journaled rows wait for it", self._folder.counts.waiting)
+                _log.warning("the store answers again; %d journaled turns wait for it", self._folder.counts.waiting)
             return
         self._on_down()
         if self._folder.is_shared:
@@ -398,6 +398,7 @@ class Journal:
             watching.cancel()
 
     async def _look(self) -> None:
+        self._cache.listen()
         try:
             if self._folder.is_down:
                 await self._records.ping()

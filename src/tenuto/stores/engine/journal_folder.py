@@ -25,9 +25,11 @@ class StoredBase(Value, frozen=True, kw_only=True):
 
 
 class StoredRow(Value, frozen=True, kw_only=True):
-    """An acknowledged command: its number in its session, its time in microseconds, digests of users, and itself."""
+    """An acknowledged command: its number in its session, its turn, its time in microseconds, digests of users, and
+    itself."""
 
     number: int
+    turn: str
     at: int
     users: tuple[str, ...]
     body: bytes
@@ -50,7 +52,8 @@ class Offer(Value, frozen=True, kw_only=True):
 
 
 class JournalCounts(Value, frozen=True, kw_only=True):
-    """Rows that wait, the oldest of them in microseconds, rows that the store can never take, and unreadable files."""
+    """Turns with rows that wait, the oldest of these in microseconds, turns with rows that the store can never take,
+    and unreadable files."""
 
     waiting: int = 0
     oldest: int | None = None
@@ -59,9 +62,9 @@ class JournalCounts(Value, frozen=True, kw_only=True):
 
 
 class JournalState(Value, frozen=True, kw_only=True):
-    """Whether the store is away, since when, and the rows of the machine that wait for it, the oldest since `oldest`.
+    """Whether the store is away, since when, and the turns of the machine that wait for it, the oldest since `oldest`.
 
-    `replayed` rows and `refused` calls are those of this process since its start.
+    `replayed` turns and `refused` calls are those of this process since its start.
     """
 
     away: bool = False
@@ -93,7 +96,7 @@ class JournalFolder(Protocol):
 
     @property
     def counts(self) -> JournalCounts:
-        """The rows, as last counted."""
+        """The turns, as last counted."""
         ...
 
     @property

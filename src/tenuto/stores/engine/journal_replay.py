@@ -77,7 +77,7 @@ class Replay:
         self._codec = codec
         self._queue = queue
         self.replayed = 0
-        """How many rows this process has stored."""
+        """How many turns this process has stored."""
 
     async def all(self) -> None:
         """Store all rows, as far as the store answers; several sessions at a time, each in its order."""
@@ -127,11 +127,14 @@ class Replay:
             shelf = await self._folder.shelf(key)
         if shelf is None:
             return
+        turn: str | None = None
         for stored in shelf.rows:
             row = await self._store_row(key, stored, shelf.site)
             if row is not None:
                 # Each by itself: a cap may evict its messages with the next one, and they could not be recognised.
                 await self._remove(key, row, shelf.site)
+                self.replayed += stored.turn != turn
+                turn = stored.turn
 
     async def _store_row(self, key: bytes, stored: StoredRow, site: Scope) -> Row | None:
         """Store a row, or quarantine it."""
@@ -182,7 +185,6 @@ class Replay:
             except SessionNotFound:
                 record = None
         await self._folder.remove(key, row.number, encode_base(key, record, await self._codec(site)))
-        self.replayed += 1
 
     async def _remove_erased(self, shelf: StoredShelf) -> int:
         """Remove the rows of users that were erased since, on any machine."""

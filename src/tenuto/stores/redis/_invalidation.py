@@ -69,10 +69,8 @@ class InvalidationListener:
 
     def listen(self) -> bool:
         """Read all that has arrived. False if changes of this server may be missing."""
-        if self._socket is None:
-            return False
         self._drain()
-        return self._sure and self._loop.time() - self._heard < DOUBT
+        return self._socket is not None and self._sure and self._loop.time() - self._heard < DOUBT
 
     def close(self) -> None:
         """Stop listening."""

@@ -19,7 +19,7 @@ BASE = StoredBase(revision=7, incarnation="first", body=b"base")
 
 
 def row(number: int, body: bytes = b"row") -> StoredRow:
-    return StoredRow(number=number, at=number, users=("ann",), body=body)
+    return StoredRow(number=number, turn=str(number), at=number, users=("ann",), body=body)
 
 
 async def down(path: Path) -> DiskFolder:

@@ -25,8 +25,8 @@ CREATE TABLE shelf (
     incarnation TEXT NOT NULL, base BLOB NOT NULL, holder TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE row (
-    id INTEGER PRIMARY KEY, key BLOB NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, tenant TEXT NOT NULL,
-    site TEXT NOT NULL, users TEXT NOT NULL, body BLOB NOT NULL, aside TEXT, aside_at INTEGER
+    id INTEGER PRIMARY KEY, key BLOB NOT NULL, number INTEGER NOT NULL, turn TEXT NOT NULL, at INTEGER NOT NULL,
+    tenant TEXT NOT NULL, site TEXT NOT NULL, users TEXT NOT NULL, body BLOB NOT NULL, aside TEXT, aside_at INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX row_place ON row (key, number) WHERE aside IS NULL;
 CREATE TABLE member (number INTEGER PRIMARY KEY, nonce TEXT NOT NULL) STRICT;
@@ -111,9 +111,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def count_rows(db: sqlite3.Connection) -> JournalCounts:
-    """How many rows there are."""
-    waiting, aside, oldest = db.execute(
-        "SELECT count(*) - count(aside), count(aside), min(CASE WHEN aside IS NULL THEN at END) FROM row"
+    """How many turns the rows belong to."""
+    waiting, oldest, aside = db.execute(
+        "SELECT count(DISTINCT turn) FILTER (WHERE aside IS NULL), min(at) FILTER (WHERE aside IS NULL), "
+        "count(DISTINCT turn) FILTER (WHERE aside IS NOT NULL) FROM row"
     ).fetchone()
     return JournalCounts(waiting=waiting, quarantined=aside, oldest=oldest)
 
@@ -124,7 +125,9 @@ def read_shelf(db: sqlite3.Connection, key: bytes) -> StoredShelf | None:
     if found is None:
         return None
     tenant, site, revision, incarnation, body = found
-    rows = db.execute("SELECT number, at, users, body FROM row WHERE key = ? AND aside IS NULL ORDER BY number", (key,))
+    rows = db.execute(
+        "SELECT number, turn, at, users, body FROM row WHERE key = ? AND aside IS NULL ORDER BY number", (key,)
+    )
     return StoredShelf(
         site=Scope(tenant=tenant, site=site),
         base=StoredBase(revision=revision, incarnation=incarnation, body=body),
@@ -133,12 +136,12 @@ def read_shelf(db: sqlite3.Connection, key: bytes) -> StoredShelf | None:
 
 
 def _to_row(found: tuple[Any, ...]) -> StoredRow:
-    number, at, users, body = found
+    number, turn, at, users, body = found
     try:
         names = tuple([str(user) for user in json.loads(users)])
     except (ValueError, TypeError):
         names = ()
-    return StoredRow(number=number, at=at, users=names, body=body)
+    return StoredRow(number=number, turn=turn, at=at, users=names, body=body)
 
 
 def fenced_keys(db: sqlite3.Connection) -> tuple[bytes, ...]:
@@ -171,8 +174,8 @@ def append_row(db: sqlite3.Connection, key: bytes, site: Scope, base: StoredBase
     if found is None:
         _put_base(db, key, site, base)
     db.execute(
-        "INSERT INTO row (key, number, at, tenant, site, users, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (key, row.number, row.at, site.tenant, site.site, json.dumps(row.users), row.body),
+        "INSERT INTO row (key, number, turn, at, tenant, site, users, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (key, row.number, row.turn, row.at, site.tenant, site.site, json.dumps(row.users), row.body),
     )
     return True
 

@@ -249,6 +249,10 @@ class PostgresRecords:
     async def ping(self) -> None:
         await self.link.fetch("SELECT 1")
 
+    async def product_version(self) -> str:
+        row = await self.link.row("SELECT current_setting('server_version') AS version")
+        return f"PostgreSQL {row['version'].split()[0]}"
+
     async def close(self) -> None:
         for batches in (self._heads, self._changes, self._strict, self._loads, self._touches):
             await batches.close()
