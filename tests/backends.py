@@ -24,21 +24,20 @@ from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine.breaker import BreakerRecords
-from tenuto.stores.engine.postgres import PostgresRecords
-from tenuto.stores.engine.postgres.records import migrate_records
-from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.engine.sealing import SealedCodecs
-from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.memory import MemoryStore
-from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.memory import InMemoryRecords
+from tenuto.stores.postgres import PostgresRecords, PostgresStore
 from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._schema import migrate
-from tenuto.stores.redis import RedisStore
+from tenuto.stores.postgres.records import migrate_records
+from tenuto.stores.redis import RedisRecords, RedisStore
 from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.sqlite.records import SqliteRecords
+from tests.doubles import MemoryStore
 from tests.patience import LONG
 from tests.samples import fresh
 from tests.screens import screen_over
@@ -306,13 +305,13 @@ def records_behind(store: Store) -> RecordStore:
 
 @asynccontextmanager
 async def _engine(place: Place) -> AsyncIterator[Store]:
-    async with Engine(MemoryRecords(), clock=place.clock, chance=Random(1)) as engine:
+    async with Engine(InMemoryRecords(), clock=place.clock, chance=Random(1)) as engine:
         yield engine
 
 
 @asynccontextmanager
 async def _engine_sealed(place: Place) -> AsyncIterator[Store]:
-    records = MemoryRecords()
+    records = InMemoryRecords()
     keys = EngineState(records, PlainCodecs(), Random(2))
     codecs = SealedCodecs(TenantCiphers(store=keys, ring=RING, clock=place.clock), clock=place.clock)
     async with Engine(records, clock=place.clock, chance=Random(1), codecs=codecs) as engine:
@@ -322,7 +321,7 @@ async def _engine_sealed(place: Place) -> AsyncIterator[Store]:
 async def _damage_engine(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and the feed tells of it as of every commit."""
     assert isinstance(store, Engine)
-    assert isinstance(store.records, MemoryRecords)
+    assert isinstance(store.records, InMemoryRecords)
     key = session_key(scope, session_id)
     store.records.table.damage(key)
     store.cache.on_change(key, store.records.table.revision(key))

@@ -15,9 +15,8 @@ from tenuto.model.store_reports import Invalidation
 from tenuto.ports import Ciphers, Store
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.doubles import OwnPorts, port_with
+from tests.doubles import MemoryStore, OwnPorts, port_with
 from tests.samples import begin, closing
 
 

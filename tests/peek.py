@@ -22,7 +22,6 @@ from tenuto.ports import StateStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.journal import Journal
-from tenuto.stores.engine.sqlite_records import SqliteRecords
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._feed import PostgresFeed
@@ -31,7 +30,8 @@ from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._window_cache import WindowCache
 from tenuto.stores.sqlite import SqliteStore
-from tenuto.stores.sqlite._database import WriterThread
+from tenuto.stores.sqlite._threads import WriterThread
+from tenuto.stores.sqlite.records import SqliteRecords
 from tenuto.upkeep import Upkeep
 
 # Postgres

@@ -12,11 +12,11 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from tenuto.ports import RecordStore
-from tenuto.stores.engine import MemoryRecords
 from tenuto.stores.engine.breaker import BreakerRecords
-from tenuto.stores.engine.postgres import PostgresRecords
-from tenuto.stores.engine.redis import RedisRecords
-from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tenuto.stores.memory import InMemoryRecords
+from tenuto.stores.postgres import PostgresRecords
+from tenuto.stores.redis import RedisRecords
+from tenuto.stores.sqlite.records import SqliteRecords
 from tests.samples import fresh
 from tests.servers import redis_programs
 from tests.simulation.store import SimClient, SimServer
@@ -35,7 +35,7 @@ class RecordBackend:
 
 @asynccontextmanager
 async def _memory(_: Server) -> AsyncIterator[RecordStore]:
-    yield MemoryRecords()
+    yield InMemoryRecords()
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ async def _simulated(_: Server) -> AsyncIterator[RecordStore]:
 
 @asynccontextmanager
 async def _guarded(_: Server) -> AsyncIterator[RecordStore]:
-    yield BreakerRecords(MemoryRecords(), now=monotonic)
+    yield BreakerRecords(InMemoryRecords(), now=monotonic)
 
 
 @asynccontextmanager

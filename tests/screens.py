@@ -11,7 +11,7 @@ from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 
 KEY = b64encode(bytes(range(32))).decode()
 

@@ -29,8 +29,8 @@ from tenuto.recall.service import Memories
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ANN
 
 

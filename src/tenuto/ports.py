@@ -40,8 +40,7 @@ from tenuto.model.generation import ModelEvent, ModelRequest, ToolContext, ToolO
 from tenuto.model.plan import Plan, TaskProgress
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.privacy import PiiMatch
-from tenuto.model.records import StatePlace, StoredHead, StoredSession, StoredState
-from tenuto.model.store_reports import DurabilityFinding, Invalidation
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
@@ -350,112 +349,6 @@ class Store(Protocol):
     @property
     def upkeep(self) -> StoreUpkeep:
         """Expiry, erasure, statistics."""
-        ...
-
-
-class BulkStore(Protocol):
-    """Reads and writes whole records of all tenants, as they are stored: to copy a store, never for a request.
-
-    Keys are those of `session_key`; expired sessions are among the records. A record is read as of one moment. Pages
-    come in an order of the backend, each record once; one that is written meanwhile may be missing. Records that cannot
-    be decoded are left out.
-    """
-
-    @property
-    def unreadable(self) -> int:
-        """How often an iterator has left out a record that cannot be decoded."""
-        ...
-
-    def iter_heads(self) -> AsyncIterator[Sequence[StoredHead]]:
-        """The heads of all sessions, in pages."""
-        ...
-
-    async def read_heads(self, keys: Sequence[bytes]) -> dict[bytes, StoredHead]:
-        """The heads of those sessions that exist."""
-        ...
-
-    async def read_sessions(self, keys: Sequence[bytes]) -> dict[bytes, StoredSession]:
-        """Those sessions that exist, with all that is stored under them."""
-        ...
-
-    async def write_sessions(self, records: Sequence[StoredSession]) -> None:
-        """Store sessions, each in place of any of its key; each is there as a whole or not at all.
-
-        Raises:
-            Invalid: a record does not fit this backend.
-        """
-        ...
-
-    async def delete_sessions(self, heads: Sequence[StoredHead]) -> None:
-        """Remove sessions with all that is stored under them."""
-        ...
-
-    def iter_state(self) -> AsyncIterator[Sequence[StoredState]]:
-        """All values of the state, in pages."""
-        ...
-
-    async def read_state(self, records: Sequence[StoredState]) -> dict[StatePlace, StoredState]:
-        """The values at the places of these records, as far as there are any."""
-        ...
-
-    async def write_state(self, records: Sequence[StoredState]) -> None:
-        """Store values, each in place of any at its place."""
-        ...
-
-    async def delete_state(self, records: Sequence[StoredState]) -> None:
-        """Remove values."""
-        ...
-
-
-class Backend(Store, Protocol):
-    """A store that holds the records itself, with its files or connections."""
-
-    @property
-    def feed(self) -> ChangeFeed | None:
-        """Reports changes by other processes; `None` if no other process can access the records."""
-        ...
-
-    @property
-    def bulk(self) -> BulkStore:
-        """Whole records, for copies."""
-        ...
-
-    async def close(self) -> None:
-        """Release files and connections."""
-        ...
-
-
-@runtime_checkable
-class OmitsKnown(Protocol):
-    """A backend that leaves out the window of a turn whose caller names it as `known`."""
-
-    omits_known: bool
-
-
-class ChangeFeed(Protocol):
-    """Reports to a cache which sessions another process changed, by `session_key`.
-
-    Changes made through this object may be reported as well, and several changes as one; a removal by others is always
-    reported as such.
-    """
-
-    @property
-    def listening(self) -> bool:
-        """Whether changes are received at present; the latest may still be in transit.
-
-        A feed that cannot attribute changes first reports those that have arrived.
-        """
-        ...
-
-    def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
-        """While open, call `on_invalidate` with each change; `None` means that anything may have changed."""
-        ...
-
-    def drain_invalidations(self) -> bool:
-        """Report, without waiting, all changes acknowledged anywhere up to now.
-
-        False means that changes may be missing: a cache must not answer.
-        """
         ...
 
 
@@ -981,25 +874,6 @@ class Preparable(Protocol):
         Raises:
             Unavailable: it does not.
         """
-        ...
-
-
-@runtime_checkable
-class Sharded(Protocol):
-    """A store that may use several servers, of which some can be unavailable."""
-
-    @property
-    def sharded(self) -> bool:
-        """Whether it does."""
-        ...
-
-    @property
-    def shards(self) -> frozenset[str]:
-        """The known servers."""
-        ...
-
-    def shard_of(self, scope: Scope, session_id: str) -> str:
-        """The server that holds the session, by present knowledge."""
         ...
 
 

@@ -20,7 +20,7 @@ from tenuto.model.turn import IdempotencyKey, TurnState
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.journal_files import DiskFolder
-from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.redis import RedisRecords
 from tests import samples
 from tests.samples import ANN, begin, closing, texts
 

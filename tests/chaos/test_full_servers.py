@@ -21,7 +21,7 @@ from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
 from tenuto.model import NewSession, Page, Retention, SessionQuery
 from tenuto.model.session import Touch
 from tenuto.ports import Store
-from tenuto.stores.engine.postgres import PostgresRecords
+from tenuto.stores.postgres import PostgresRecords
 from tests.backends import postgres_engine, redis_engine
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, talk, texts, trace_of

@@ -17,10 +17,9 @@ from tenuto.ports import RecordStore, Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.breaker import BreakerRecords
-from tenuto.stores.engine.postgres import PostgresRecords
-from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._client import Link
-from tenuto.stores.redis import ConnectionPolicy
+from tenuto.stores.redis import ConnectionPolicy, RedisRecords
 from tests.clock import Ticks
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts

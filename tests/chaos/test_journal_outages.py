@@ -20,9 +20,8 @@ from tenuto.model import Scope
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tenuto.stores.engine.journal_folder import JournalCounts
-from tenuto.stores.engine.redis import RedisRecords
 from tenuto.stores.factory import open_records
-from tenuto.stores.redis import ConnectionPolicy
+from tenuto.stores.redis import ConnectionPolicy, RedisRecords
 from tests.journeys.door import bearer
 from tests.journeys.test_http_process import WAIT, Running, running
 from tests.patience import LONG

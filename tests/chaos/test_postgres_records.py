@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.errors import Unavailable
 from tenuto.model.stored import StoredRecord
-from tenuto.stores.engine.postgres import PostgresRecords
+from tenuto.stores.postgres import PostgresRecords
 from tests.contract.test_records import change, messages
 from tests.patience import LONG
 from tests.servers import PostgresServer, start_postgres

@@ -14,7 +14,7 @@ from tenuto.model import Page, SessionQuery
 from tenuto.model.scope import owner_key, session_key, site_key
 from tenuto.model.stored import Entry, IndexColumns, IndexOrder, IndexQuery, Part, RecordChange
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._cluster import key_slot
 from tests.patience import until
 from tests.samples import ANN, batch, begin, closing, once, talk, texts

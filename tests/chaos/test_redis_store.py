@@ -11,7 +11,7 @@ from tenuto.errors import StoreReadOnly, Unavailable
 from tenuto.model import SessionQuery
 from tenuto.model.scope import session_key
 from tenuto.ports import Store
-from tenuto.stores.engine.redis import RedisRecords
+from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._cluster import key_slot
 from tests.backends import records_behind, redis_engine
 from tests.samples import ANN, batch, begin, closing, once, talk, texts

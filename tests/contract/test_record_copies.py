@@ -16,10 +16,11 @@ from tenuto.model.stored import Action, Known, Part, RecordChange, Refused, Stor
 from tenuto.ports import Clock, RecordStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.copy_reports import CopyPolicy
-from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine.copying import RecordCopier
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
+from tenuto.stores.memory import InMemoryRecords
 from tests.backends import RING
 from tests.clock import FakeClock
 from tests.copies import check_goes_on, compare_stores, copy_store, fill
@@ -79,7 +80,7 @@ async def test_a_copy_from_backend_to_backend_differs_in_its_address_alone(
         await check_goes_on(sealed(records, clock), name)
 
 
-class Interrupted(MemoryRecords):
+class Interrupted(InMemoryRecords):
     """Does something else before each of its commits."""
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class PowerCut(Exception):
 @pytest.mark.parametrize("at", range(1, 8))
 async def test_a_copy_that_ends_anywhere_is_resumed(clock: FakeClock, at: int) -> None:
     """As if nothing had happened: nothing is left as changed in the target, wherever the first run ended (T19)."""
-    source, target, made = plain(MemoryRecords(), clock), Interrupted(), list[None]()
+    source, target, made = plain(InMemoryRecords(), clock), Interrupted(), list[None]()
     for name in "ab":
         await talk(source, ANN, name, "q", "a")
     await source.state.write_state(ANN, "prefs", "k", 1)
@@ -130,14 +131,14 @@ async def test_what_changes_meanwhile_is_copied_as_it_is_then(clock: FakeClock) 
 
     talks = list[RecordChange]()
 
-    class Busy(MemoryRecords):
+    class Busy(InMemoryRecords):
         def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
             if talks and tail > 1000:
                 self.table.commit([talks.pop(0)])
             return super().load(key, tail, known)
 
     records = Busy()
-    source, target = plain(records, clock), plain(MemoryRecords(), clock)
+    source, target = plain(records, clock), plain(InMemoryRecords(), clock)
     await source.sessions.append(ANN, "s", batch("q", "a"))
     (found,) = await records.scan(b"", 9)
     stored = found.record
@@ -155,7 +156,7 @@ async def test_what_changes_meanwhile_is_copied_as_it_is_then(clock: FakeClock) 
 
 async def test_a_sealed_source_needs_no_key(clock: FakeClock) -> None:
     """And a damaged entry of a plain session is found before it is copied."""
-    source, target = MemoryRecords(), plain(MemoryRecords(), clock)
+    source, target = InMemoryRecords(), plain(InMemoryRecords(), clock)
     await talk(sealed(source, clock), ANN, "s", "q", "a")
     await talk(plain(source, clock), ANN, "torn", "q", "a")
     turn = await begin(plain(source, clock), ANN, "other", "q")
@@ -173,7 +174,7 @@ async def test_a_sealed_source_needs_no_key(clock: FakeClock) -> None:
 
 async def test_what_was_equal_already_follows_the_source(clock: FakeClock) -> None:
     """A target that was restored from a backup of the source is filled further, not held for changed there."""
-    source, target = plain(MemoryRecords(), clock), plain(MemoryRecords(), clock)
+    source, target = plain(InMemoryRecords(), clock), plain(InMemoryRecords(), clock)
     await talk(source, ANN, "s", "q", "a")
     restored = RecordCopier(
         source.records, target.records, name="backup", policy=CopyPolicy(), clock=clock, chance=Random(1)

@@ -18,12 +18,13 @@ from tenuto.ports import RecordStore
 from tenuto.privacy.crypto.keyring import KeyRing
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.copy_reports import COPIES
-from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine import resealing as module
 from tenuto.stores.engine.codec import FORMAT, SEALED
 from tenuto.stores.engine.resealing import Resealer, ResealReport
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
+from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 from tests.backends import RING
 from tests.clock import FakeClock
@@ -145,7 +146,7 @@ async def test_records_are_sealed_renewed_and_made_plain_again(place: Installati
 
 async def test_what_was_sealed_again_goes_on(clock: FakeClock) -> None:
     """Also where a fork has messages from a session that is gone, and a server holds what it has read before."""
-    place = Installation(MemoryRecords(), clock)
+    place = Installation(InMemoryRecords(), clock)
     server = place.engine(sealing=False)
     await write(server, clock)
     await server.sessions.fork(ANN, "talk", ForkRequest(new_id="branch of talk"))
@@ -162,7 +163,7 @@ async def test_what_was_sealed_again_goes_on(clock: FakeClock) -> None:
     assert (await server.sessions.messages(BOB, "branch", Page())).messages[-1].text == "a2"
 
 
-class Interrupted(MemoryRecords):
+class Interrupted(InMemoryRecords):
     """Does something else before each of its commits."""
 
     def __init__(self) -> None:
@@ -225,7 +226,7 @@ async def test_a_run_to_another_end_begins_at_the_beginning(clock: FakeClock) ->
     assert (report.resumed, {*await place.marks()}) == (False, {FORMAT})
 
 
-class Meets(MemoryRecords):
+class Meets(InMemoryRecords):
     """Does something once, while a run is at its last page."""
 
     def __init__(self) -> None:
@@ -299,7 +300,7 @@ async def test_servers_go_on_meanwhile(clock: FakeClock) -> None:
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
 async def test_a_copy_sees_what_was_sealed_again(clock: FakeClock, busy: bool) -> None:
     """Also where the head was plain before and after, and a server changed the record in between."""
-    records, copied = Interrupted(), MemoryRecords()
+    records, copied = Interrupted(), InMemoryRecords()
     place = Installation(records, clock)
     source, target = place.engine(sealing=False), Engine(copied, clock=clock, chance=Random(8))
     await talk(place.engine(), ANN, "s", "sealed", "a")
@@ -324,7 +325,7 @@ async def test_a_copy_sees_what_was_sealed_again(clock: FakeClock, busy: bool) -
 
 async def test_what_cannot_be_sealed_again_is_counted_and_the_rest_is_done(clock: FakeClock) -> None:
     """A tenant without its key, a damaged record, a value of a site of which nothing else is known."""
-    records = MemoryRecords()
+    records = InMemoryRecords()
     place = Installation(records, clock)
     await mark_sealed(place.state)
     await talk(place.engine(), ANN, "s", "q", "a")

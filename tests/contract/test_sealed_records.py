@@ -21,10 +21,11 @@ from tenuto.ports import RecordStore
 from tenuto.privacy.compliance.scan import Scanner
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.stores.engine import Engine, MemoryRecords, PlainCodecs
+from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine.codec import FORMAT, SEALED
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
+from tenuto.stores.memory import InMemoryRecords
 from tests.backends import RING
 from tests.clock import FakeClock
 from tests.record_stores import RECORD_STORES, RecordBackend
@@ -300,7 +301,7 @@ async def test_keys_are_trusted_for_a_minute_and_longer_while_the_store_is_away(
     assert await codecs.load(ANN, writing=True) is codec
 
 
-class LosesOneAnswer(MemoryRecords):
+class LosesOneAnswer(InMemoryRecords):
     """Makes a commit and does not answer, once."""
 
     def __init__(self, table: Any) -> None:
@@ -322,7 +323,7 @@ class LosesOneAnswer(MemoryRecords):
 
 async def test_a_commit_in_doubt_that_does_not_open_is_not_made_again(clock: FakeClock) -> None:
     """It may have been made: the caller learns that, and the call is not sent again with newer keys."""
-    table = MemoryRecords().table
+    table = InMemoryRecords().table
     records = LosesOneAnswer(table)
     processes = Processes(records, clock)
     engine = processes.sealed()
@@ -411,7 +412,7 @@ async def test_a_head_that_was_changed_is_listed_as_such_and_hides_no_other(proc
 
 
 async def test_a_search_by_title_pages_as_the_plain_one_does(processes: Processes, clock: FakeClock) -> None:
-    plain = Engine(MemoryRecords(), clock=clock, chance=Random(5))
+    plain = Engine(InMemoryRecords(), clock=clock, chance=Random(5))
     sealed = processes.sealed()
     for number in range(45):
         title = "Wombat talk" if number % 3 == 0 else "Other"

@@ -12,11 +12,11 @@ from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
 from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Retention, Role, Truncation, TurnState, Usage
 from tenuto.ports import Store
 from tenuto.stores.engine import Engine
-from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.patience import LONG
 from tests.peek import appends_under_way
 from tests.samples import ANN, batch, begin, closing, opening, talk, texts

@@ -28,7 +28,7 @@ BOUNDS: Final = (
     "recall.copies._KEPT",
     "recall.embedding._KNOWN",
     "server.auth._REMEMBERED",
-    "stores.engine.sqlite_commits._MOST_ROWS",
+    "stores.sqlite._commits._MOST_ROWS",
     "upkeep.capture._SESSIONS",
 )
 

@@ -15,9 +15,8 @@ from tenuto.errors import KeyLocked, KeyProtected, LockLost, TenutoError, Versio
 from tenuto.model import Scope, StateEntry
 from tenuto.model.task import BoardLock
 from tenuto.model.values import Json
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN
 from tests.second_board import add_one
 from tests.tasks import opened, tasks_over

@@ -25,7 +25,7 @@ from tenuto.compare_and_set import (
 from tenuto.errors import Invalid, StoreUnavailable, Unavailable, VersionConflict
 from tenuto.model import StateChange, StateEntry
 from tenuto.ports import StateStore
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 from tests.samples import ANN
 from tests.simulation.loop import SimLoop
 

@@ -49,10 +49,10 @@ from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, EventEmitter, Sessions, TurnRequest
-from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ANN, HEAD, SENT_AT, fresh
 
 COUNTER = TokenCounter()

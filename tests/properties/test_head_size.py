@@ -15,8 +15,8 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import head_bytes, merge_patch
 from tenuto.model.values import JsonObject
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ANN, says
 
 LIMIT = 1024

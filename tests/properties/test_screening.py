@@ -11,7 +11,7 @@ from tenuto.model.values import Json
 from tenuto.privacy import detect
 from tenuto.privacy.record_redaction import redact_draft
 from tenuto.privacy.redactor import fill_slots, part_slots, slots
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 from tests.samples import ANN, odd_texts, opening, says
 from tests.screens import screen_over, screened
 

@@ -44,9 +44,9 @@ from tenuto.model.scope import site_scope
 from tenuto.model.turn import Trace
 from tenuto.ports import Backend as BackendPort
 from tenuto.ports import Store
-from tenuto.stores.memory import MemoryStore
 from tests.backends import BACKENDS, COMBINED, Backend, LastingLink, Place
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT, answers, fresh, says
 
 IDS = st.sampled_from(["a", "b", "c"])

@@ -18,7 +18,7 @@ from tenuto.model import AppendBatch, Draft, Message, NewSession, Page, Role, Se
 from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import ExportedSession, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import MessageView
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 from tests.samples import ANN
 
 SOUND = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

@@ -9,7 +9,7 @@ from tenuto.model import Message, Role
 from tenuto.model.scope import session_key
 from tenuto.model.stored import Part
 from tenuto.model.turn import JOURNALED_AFTER
-from tenuto.stores.codec import Undecodable
+from tenuto.stores.encoding import Undecodable
 from tests.simulation.clients import REPLY_TOKENS, SCOPE
 from tests.simulation.plan import FRESH
 from tests.simulation.world import World

@@ -239,9 +239,7 @@ class BeginTurn(
     `window` is how many of the newest messages come back, the words included. `user_messages` may be empty, as when an
     answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it is
     `journaled`, a local journal may acknowledge the turn while the store does not answer; a session that is created
-    then needs a `new_id`, one that was made for this request and that no other caller can know. A caller that holds the
-    window of a session names its incarnation and version as `known`: if they are still those, a store may leave out of
-    the window what precedes the words.
+    then needs a `new_id`, one that was made for this request and that no other caller can know.
     """
 
     session_id: str
@@ -255,7 +253,6 @@ class BeginTurn(
     producer: Producer | None = None
     journaled: bool = False
     new_id: bool = False
-    known: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         check_id(self.session_id, "the session id")
@@ -514,9 +511,3 @@ def superseded_digests(session: Session) -> list[str]:
     """The digests of superseded keys in a session, oldest first."""
     noted = session.metadata.get(TAKEN_BACK)
     return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
-
-
-def is_superseded(session: Session, messages: Iterable[Draft]) -> bool:
-    """Whether these messages came under a superseded key."""
-    noted = session.metadata.get(TAKEN_BACK)
-    return bool(noted) and any(draft.metadata.get(ONCE) in superseded_digests(session) for draft in messages)

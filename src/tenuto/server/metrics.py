@@ -25,7 +25,6 @@ from tenuto.wiring.stores import Stores
 if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
     from tenuto.stores.engine.journal import Journal
-    from tenuto.stores.journaled import JournaledStore
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ANSWERED = "answered"
@@ -213,7 +212,7 @@ class _BreakerCollector(Collector):
 class _JournalCollector(Collector):
     """Turns acknowledged while the store was unavailable."""
 
-    def __init__(self, journal: JournaledStore | Journal) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:

@@ -8,32 +8,26 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tenuto.errors import InvalidSetting, PackageMissing
-from tenuto.ports import Backend, Clock, RecordStore, utc_now
+from tenuto.ports import RecordStore
 
 
 class _Driver(NamedTuple):
     """Where a backend is implemented, and whether it is a server: those get a breaker and a journal."""
 
     package: str
-    store: str
+    records: str
     is_server: bool
 
 
-_MEMORY: Final = _Driver("memory", "MemoryStore", is_server=False)
-_SQLITE: Final = _Driver("sqlite", "SqliteStore", is_server=False)
-_REDIS: Final = _Driver("redis", "RedisStore", is_server=True)
-_POSTGRES: Final = _Driver("postgres", "PostgresStore", is_server=True)
+_MEMORY: Final = _Driver("memory", "InMemoryRecords", is_server=False)
+_SQLITE: Final = _Driver("sqlite", "SqliteRecords", is_server=False)
+_REDIS: Final = _Driver("redis", "RedisRecords", is_server=True)
+_POSTGRES: Final = _Driver("postgres", "PostgresRecords", is_server=True)
 _DRIVERS: Final = {
     "memory": _MEMORY,
     "sqlite": _SQLITE,
     **dict.fromkeys(("postgres", "postgresql"), _POSTGRES),
     **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), _REDIS),
-}
-_RECORDS: Final = {
-    "memory": _Driver("engine.memory_records", "MemoryRecords", is_server=False),
-    "sqlite": _Driver("engine.sqlite_records", "SqliteRecords", is_server=False),
-    "redis": _Driver("engine.redis", "RedisRecords", is_server=True),
-    "postgres": _Driver("engine.postgres", "PostgresRecords", is_server=True),
 }
 # The other query parameters say how to connect.
 _PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
@@ -54,9 +48,9 @@ def place_of(url: str) -> str:
     return f"{driver.package if driver else ''}://{servers}{parts.path.rstrip('/')}?{urlencode(where)}"
 
 
-async def open_store(
-    url: str, *, clock: Clock = utc_now, sqlite_synchronous: str = "full", read_only: bool = False, prepare: bool = True
-) -> Backend:
+async def open_records(
+    url: str, *, synchronous: str = "full", read_only: bool = False, prepare: bool = True
+) -> RecordStore:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
     `postgresql://…`. `read_only` is for a SQLite file in a read-only folder. A server need not answer yet if it is
     not `prepare`.
@@ -68,28 +62,7 @@ async def open_store(
     driver = _find_driver(url)
     if driver is None:
         raise _no_such_backend(url)
-    backend = _import_backend(driver, extra=driver.package)
-    if driver is _MEMORY:
-        return cast(Backend, backend(clock=clock))
-    if driver is _SQLITE:
-        path = sqlite_path(url)
-        return cast(Backend, await backend.open(path, clock=clock, synchronous=sqlite_synchronous, read_only=read_only))
-    return cast(Backend, await backend.open(url, clock=clock, prepare=prepare))
-
-
-async def open_records(
-    url: str, *, synchronous: str = "full", read_only: bool = False, prepare: bool = True
-) -> RecordStore:
-    """Open the records of a backend, by the same addresses as `open_store`.
-
-    Raises:
-        InvalidSetting: no backend has such a URL, or its driver is not installed.
-        Unavailable: it does not answer.
-    """
-    driver = _find_driver(url)
-    if driver is None:
-        raise _no_such_backend(url)
-    backend = _import_backend(_RECORDS[driver.package], extra=driver.package)
+    backend = _import_backend(driver)
     if driver is _MEMORY:
         return cast(RecordStore, backend())
     if driver is _SQLITE:
@@ -111,11 +84,11 @@ def _find_driver(url: str) -> _Driver | None:
     return _DRIVERS.get(_url_scheme(url).split("+", 1)[0])
 
 
-def _import_backend(driver: _Driver, *, extra: str) -> Any:
+def _import_backend(driver: _Driver) -> Any:
     try:
-        return getattr(import_module(f"tenuto.stores.{driver.package}"), driver.store)
+        return getattr(import_module(f"tenuto.stores.{driver.package}"), driver.records)
     except ModuleNotFoundError as missing:
-        raise PackageMissing("store", f"{extra} ({missing.name})", extra=extra) from missing
+        raise PackageMissing("store", f"{driver.package} ({missing.name})", extra=driver.package) from missing
 
 
 def sqlite_path(url: str) -> Path:

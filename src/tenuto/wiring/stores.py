@@ -6,7 +6,7 @@
     Engine               x        x      x      x       rules, cache, sealing; in an outage turns wait in the journal
                          |        |      |      |
     BreakerRecords       '--------x------'------'       a server that stops answering is not asked for a while
-    MemoryRecords, SqliteRecords, RedisRecords or PostgresRecords
+    InMemoryRecords, SqliteRecords, RedisRecords or PostgresRecords
 
 Journal and breaker are there for servers only. Vaults and data keys are values below the encryption: `plain_state`.
 """

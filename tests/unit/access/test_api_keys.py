@@ -9,8 +9,8 @@ from tenuto.access import ApiKeys, Caller, KeyRole
 from tenuto.errors import ApiKeyNotFound, Invalid
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Store
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from tenuto.model import Scope
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.prompt import Language
 from tenuto.ports import OfflineTool, Tool
-from tenuto.stores.memory import MemoryStore
 from tests.clock import START
+from tests.doubles import MemoryStore
 
 ANN = Scope(tenant="acme", user="1001")
 BOB = Scope(tenant="acme", user="1002")

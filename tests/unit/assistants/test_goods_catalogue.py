@@ -20,9 +20,9 @@ from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
 from tenuto.model.values import Json
 from tenuto.ports import StateStore
-from tenuto.stores.memory import MemoryStore
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 
 SHOP = Scope(tenant="acme")
 ANN = Scope(tenant="acme", user="1001")

@@ -17,7 +17,7 @@ from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.model.values import to_text
 from tenuto.ports import OfflineTool
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 from tests.samples import one_field_each
 from tests.unit.assistants.shop import SOMEBODY, Shop
 

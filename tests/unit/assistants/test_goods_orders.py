@@ -18,8 +18,8 @@ from tenuto.assistants.goods import (
 )
 from tenuto.errors import Invalid
 from tenuto.model import Scope
-from tenuto.stores.memory import MemoryStore
 from tests.clock import START
+from tests.doubles import MemoryStore
 from tests.unit.assistants.shop import ANN, BOB, SOMEBODY, Shop
 
 VISITOR = Scope(tenant="acme", visitor=True)

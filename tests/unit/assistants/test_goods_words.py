@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.goods.intent import QueryIntent, Shown
 from tenuto.assistants.goods.words import interpret
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 from tests.unit.assistants.shop import Shop
 
 ASSISTANT = goods_assistant(MemoryStore().state)

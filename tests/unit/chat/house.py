@@ -20,9 +20,9 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.sessions.titles import claim_title
-from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ANN, answers, says
 
 QUESTION = "Can you help me plan a two-week trip to Japan in spring?"

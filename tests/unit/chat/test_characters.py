@@ -10,8 +10,8 @@ from tenuto.llm import Fail
 from tenuto.model import Changes
 from tenuto.model.generation import Persona
 from tenuto.model.prompt import Language
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ANN
 from tests.talking import Talk, ask, helper, talk
 from tests.unit.logbook import log_of

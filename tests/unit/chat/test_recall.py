@@ -11,8 +11,8 @@ from tenuto.errors import Unavailable
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.prompt import Disposition, Kind, Language
 from tenuto.recall.service import Memories
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.remembering import Letters, memories_over
 from tests.samples import ANN, BOB
 from tests.talking import SMALL, Talk, ask, helper, talk

@@ -244,7 +244,7 @@ def test_the_first_model_of_a_chain_that_fails_is_a_warning_and_all_is_not_well(
 
 def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # None stands for a module that cannot be found.
-    for module in ("dbos", "tenuto.llm.pydantic_ai", "tenuto.stores.engine.redis"):
+    for module in ("dbos", "tenuto.llm.pydantic_ai", "tenuto.stores.redis"):
         monkeypatch.setitem(sys.modules, module, None)
 
     tasks, plans = (examined()[1][name] for name in ("tasks", "assistants"))

@@ -22,8 +22,8 @@ from tenuto.model.session import NewSession
 from tenuto.ports import utc_now
 from tenuto.privacy.compliance.scan import Report, Scanner
 from tenuto.sessions import SessionEvent
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, BOB, answers, fresh, opening, says, trace_of
 from tests.screens import KEY, screen_over
 

@@ -12,7 +12,7 @@ from tenuto.privacy.compliance.audit import Act
 from tenuto.privacy.compliance.scan import ScanSummary
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.compliance.views import summary_json
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
 from tests.screens import screen_over
 

@@ -28,8 +28,8 @@ from tenuto.privacy.detection.presidio import PresidioDetector
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import UpkeepRedaction
-from tenuto.stores.memory import MemoryStore
 from tests.clock import Ticks
+from tests.doubles import MemoryStore
 from tests.samples import ANN, says
 
 TEXT = "😀 Ann Lee moved to Lisbon"

@@ -20,8 +20,7 @@ from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.compliance.scan import Report, Scanner
 from tenuto.privacy.redactor import WITHHELD
-from tenuto.stores.memory import MemoryStore
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ACME, ANN, BOB, CARD
 from tests.screens import KEY, screen_over, screened
 from tests.unit.stores.sealed_house import encrypted

@@ -31,9 +31,8 @@ from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection import finder
 from tenuto.privacy.redacting_store import RedactingStore
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ACME, ANN, BOB, SENT_AT, answers, begin, fresh, says, talk, texts
 from tests.screens import KEY, screen_over, screened
 

@@ -18,9 +18,9 @@ from tenuto.model.privacy import KEYS_NAMESPACE, data_key_id, is_sealed
 from tenuto.ports import Cipher, Store
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.peek import hot_ciphertexts, look_up_key
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 

@@ -9,8 +9,8 @@ import pytest
 from tenuto.errors import Invalid, InvalidCursor, MemoryNotFound
 from tenuto.model.memory import Memory, MemoryKind, MemoryPolicy, MemoryQuery, MemorySource
 from tenuto.recall.service import Memories, next_cursor
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.remembering import memories_over
 from tests.samples import ANN
 

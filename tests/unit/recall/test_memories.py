@@ -15,8 +15,8 @@ from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, M
 from tenuto.ports import Store
 from tenuto.recall import copies, service
 from tenuto.recall.service import RecallResult
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.remembering import Letters, found, memories_over, texts
 from tests.samples import ANN, BOB
 

@@ -15,9 +15,8 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import Status, head_bytes
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.sessions.transfer import ExportedSession
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN, answers, says
 
 LIMIT = 2048

@@ -54,9 +54,8 @@ from tenuto.sessions import (
     fresh_id,
 )
 from tenuto.sessions.transfer import ExportedSession
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ACME, ANN, BOB, EVE, closing, says, texts
 
 

@@ -14,8 +14,8 @@ from tenuto.model.session import Budgets
 from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.outages import Wire
 from tests.samples import ANN, BOB, EVE
 

@@ -15,8 +15,8 @@ from tenuto.sessions import analytics
 from tenuto.sessions.analytics import Analytics
 from tenuto.sessions.topics import MIN_USERS, count_topics
 from tenuto.sessions.usage import UsageLedger
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, HEAD, begin
 
 

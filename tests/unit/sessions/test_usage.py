@@ -10,8 +10,8 @@ import pytest
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.sessions.usage import UsageLedger
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.outages import Fate, Wire
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, EVE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenuto.stores.encrypted import EncryptedStore
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.unit.stores.sealed_house import encrypted
 
 

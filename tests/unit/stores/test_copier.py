@@ -17,12 +17,13 @@ from tenuto.model.scope import JOURNALS, SYSTEM, Scope, session_key
 from tenuto.ports import Backend
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.copy_reports import CopyReport
-from tenuto.stores.engine import Engine, MemoryRecords
-from tenuto.stores.memory import MemoryStore
+from tenuto.stores.engine import Engine
+from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.redis import RedisStore
 from tests.backends import ENGINE_SQLITE, RING, SQLITE, Place
 from tests.clock import FakeClock
 from tests.copies import compare_stores, copy_store
+from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, BOB, batch, fresh, listed, talk, texts, value_of
 from tests.servers import RedisServer
 
@@ -34,7 +35,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def opened(kind: str, clock: FakeClock) -> Backend | Engine:
-    return MemoryStore(clock=clock) if kind == "store" else Engine(MemoryRecords(), clock=clock, chance=Random(1))
+    return MemoryStore(clock=clock) if kind == "store" else Engine(InMemoryRecords(), clock=clock, chance=Random(1))
 
 
 @pytest.fixture

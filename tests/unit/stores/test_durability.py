@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from tenuto.cli import program
 from tenuto.errors import Unavailable
 from tenuto.ports import DurabilityReport
-from tenuto.stores.memory import MemoryStore
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.servers import PostgresServer, RedisCluster, RedisSentinel, RedisServer, start_postgres, start_redis
 
 SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")

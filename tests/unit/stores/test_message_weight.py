@@ -10,7 +10,7 @@ import pytest
 from tenuto.model import Draft, Message, Role, text_part, tool_result
 from tenuto.model.message import memory_bytes
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import encode_draft, number_drafts
+from tenuto.stores.encoding import encode_draft, number_drafts
 from tests.samples import SENT_AT
 
 ENGLISH, CHINESE, MIXED = (

@@ -15,7 +15,7 @@ from tenuto.errors import StateCorrupt
 from tenuto.model import Scope, StateLocation
 from tenuto.model.scope import owner_key, site_key, state_key
 from tenuto.ports import Store
-from tenuto.stores.codec import digest_id
+from tenuto.stores.encoding import digest_id
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, MIGRATIONS
 from tests.peek import postgres_rows

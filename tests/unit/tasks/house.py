@@ -13,8 +13,8 @@ from tenuto.model.plan import Plan, StepStatus, TaskProgress
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import NewTask
 from tenuto.ports import utc_now
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks.agents import AgentContext, AgentFunction
+from tests.doubles import MemoryStore
 from tests.samples import ANN
 from tests.tasks import tasks_over
 

@@ -19,11 +19,11 @@ from tenuto.logs import about
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.ports import utc_now
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks.agent_threads import AgentThreads
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepResult, StepRunner
 from tenuto.wiring.agents import agent_contexts
+from tests.doubles import MemoryStore
 from tests.patience import LONG, until
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over

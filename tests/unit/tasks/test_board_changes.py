@@ -10,9 +10,9 @@ import pytest
 
 from tenuto.errors import Invalid, InvalidJson, KeyLocked, KeyProtected, LockLost, TooLarge, ValueMismatch
 from tenuto.model.task import BoardChange
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Board, Tasks
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 

@@ -17,10 +17,10 @@ from tenuto.ports import utc_now
 from tenuto.server import task_worker
 from tenuto.server.task_worker import TaskWorker
 from tenuto.settings import Settings
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks.engines import _queues
 from tenuto.tasks.engines._capacity import RunningTasks
 from tenuto.tasks.engines._queues import QueueReader
+from tests.doubles import MemoryStore
 from tests.engines import engine_over
 from tests.patience import until
 from tests.tasks import tasks_over

@@ -16,12 +16,12 @@ from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import TaskError, TaskStatus
 from tenuto.ports import Store
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.agents import agent_contexts
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.holding import Holding
 from tests.outages import Wire
 from tests.samples import ANN

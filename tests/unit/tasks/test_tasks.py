@@ -37,11 +37,10 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN, BOB, EVE
 from tests.screens import screen_over
 from tests.tasks import opened, tasks_over

@@ -12,9 +12,9 @@ from tenuto.errors import InvalidCursor, TaskNotFound
 from tenuto.model import Scope
 from tenuto.model.plan import Plan, Step
 from tenuto.model.task import TaskError, TaskEvent
-from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks, timeline
 from tests.clock import FakeClock
+from tests.doubles import MemoryStore
 from tests.patience import LONG
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over

@@ -18,10 +18,9 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, EventKind, SessionEvent, Sessions, TurnRequest
 from tenuto.settings import Settings
-from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN, says
 
 EVERY = timedelta(minutes=5)

@@ -30,7 +30,7 @@ from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
 from tenuto.server.openai.items import drafts_from_items, items_of
 from tenuto.server.openai.log import ItemLog, ItemPage
 from tenuto.sessions import AppendRequest
-from tenuto.stores.codec import encode_cursor, to_micros
+from tenuto.stores.encoding import encode_cursor, to_micros
 
 routes = OpenAIRouter(prefix="/v1")
 

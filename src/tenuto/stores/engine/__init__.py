@@ -6,6 +6,5 @@ process fast and right; `engine` is the port. `docs/ideas/engine.md` shows how t
 
 from tenuto.stores.engine.codec import Codecs, PlainCodecs
 from tenuto.stores.engine.engine import Engine
-from tenuto.stores.engine.memory_records import MemoryRecords
 
-__all__ = ["Codecs", "Engine", "MemoryRecords", "PlainCodecs"]
+__all__ = ["Codecs", "Engine", "PlainCodecs"]

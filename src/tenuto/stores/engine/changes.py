@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tenuto.model.scope import owner_key, owner_scope, site_key
 from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange, Totals
 from tenuto.model.turn import Trace
-from tenuto.stores.codec import to_micros
+from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.record import TAIL, Record, Step
 

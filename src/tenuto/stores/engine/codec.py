@@ -19,7 +19,7 @@ from tenuto.model import Message, Scope
 from tenuto.model.stored import Entry, Part, StoredRecord
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
-from tenuto.stores.codec import Undecodable, from_micros
+from tenuto.stores.encoding import Undecodable, from_micros
 from tenuto.stores.engine.record import TAIL, Head, KeyPage, Profile, Record, count, drop_before, last_of, with_tail
 
 FORMAT: Final = b"\x01"

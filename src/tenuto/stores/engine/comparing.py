@@ -14,8 +14,8 @@ from tenuto.errors import DecryptionFailed
 from tenuto.model.scope import SYSTEM, site_key, site_scope
 from tenuto.model.stored import FoundRecord, Kind, Part
 from tenuto.ports import Clock, RecordStore, utc_now
-from tenuto.stores.codec import Undecodable
 from tenuto.stores.copy_reports import MESSAGES_AT_ONCE, SESSIONS_AT_ONCE, Comparison, SiteSums, describe_site
+from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine.codec import PLAIN
 from tenuto.stores.engine.whole_records import WholeRecord, columns, describe, is_expired, iter_pages, read_whole
 

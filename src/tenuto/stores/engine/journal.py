@@ -26,7 +26,7 @@ from tenuto.errors import CircuitOpen, SessionElsewhere, SessionNotFound, StoreU
 from tenuto.model import AppendResult, OpenTurn, Scope
 from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
-from tenuto.stores.codec import Undecodable, digest_id, from_micros, to_micros
+from tenuto.stores.encoding import Undecodable, digest_id, from_micros, to_micros
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat
 from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand

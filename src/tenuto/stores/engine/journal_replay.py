@@ -22,7 +22,7 @@ from tenuto.errors import (
 )
 from tenuto.model import Scope, StateEntry
 from tenuto.ports import Clock
-from tenuto.stores.codec import Undecodable, to_micros
+from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat

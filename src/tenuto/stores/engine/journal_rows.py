@@ -17,7 +17,7 @@ from tenuto.errors import TenutoError
 from tenuto.model import AppendBatch, BeginTurn, OpenTurn, Scope
 from tenuto.model.scope import user_digest
 from tenuto.model.values import Value
-from tenuto.stores.codec import digest_id, to_micros
+from tenuto.stores.encoding import digest_id, to_micros
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.commands import Append, Begin, Finish, JournaledCommand, Renew
 from tenuto.stores.engine.journal_folder import StoredBase, StoredRow

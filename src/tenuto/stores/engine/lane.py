@@ -33,7 +33,7 @@ from tenuto.errors import (
 )
 from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, StoredRecord
 from tenuto.ports import Clock, RecordStore
-from tenuto.stores.codec import Undecodable, to_micros
+from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
 from tenuto.stores.engine.changes import WRITERS, build_change, known_of
 from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat

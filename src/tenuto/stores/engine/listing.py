@@ -13,10 +13,9 @@ from tenuto.model import Retention, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
 from tenuto.ports import Clock, RecordStore
-from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
+from tenuto.stores.encoding import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.engine.changes import LISTING_LAG
 from tenuto.stores.engine.codec import Codec, Codecs
-from tenuto.stores.paging import matches_query
 
 _log = logging.getLogger(__name__)
 _LAG: Final = LISTING_LAG // LISTING_LAG.resolution
@@ -48,7 +47,7 @@ class Listing:
                 sessions.sort(key=lambda one: one[:2], reverse=True)
                 if sessions[query.limit][0] > found.index.listed_at + _LAG:
                     break
-            if session is None or session.expired(now) or not matches_query(session, query):
+            if session is None or session.expired(now) or not _matches(session, query):
                 continue
             place = to_micros(session.updated_at), found.record.key
             if before is None or place < before:
@@ -158,3 +157,10 @@ def _unopened(found: FoundRecord) -> Session:
         tokens=totals.tokens,
         cost_nanos=totals.cost_nanos,
     )
+
+
+def _matches(session: Session, query: SessionQuery) -> bool:
+    """Whether a session has the status and title of a query."""
+    if query.status is not None and session.status is not query.status:
+        return False
+    return query.title is None or query.title.casefold() in session.title.casefold()

@@ -1,6 +1,6 @@
 """Records in plain dictionaries: what a backend has to do, and no more.
 
-`MemoryRecords` is this table with answers at once; the simulator puts a network that fails before it.
+`InMemoryRecords` is this table with answers at once; the simulator puts a network that fails before it.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from tenuto.model.scope import SYSTEM, site_key, site_scope
 from tenuto.model.stored import Entry, FoundRecord, IndexColumns, Kind, Part, RecordChange, StoredRecord
 from tenuto.model.values import Value
 from tenuto.ports import RecordStore, StateStore
-from tenuto.stores.codec import Undecodable
 from tenuto.stores.copy_reports import describe_site
+from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.record import Profile

@@ -27,7 +27,7 @@ from tenuto.model.stored import (
 )
 from tenuto.model.values import Json
 from tenuto.ports import RecordStore
-from tenuto.stores.codec import Undecodable
+from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs
 from tenuto.stores.sealed_state import is_always_plain
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed
-from tenuto.model import EraseResult, RemovedSession, Scope, Session, SessionStats
+from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, Session, SessionStats
 from tenuto.model.scope import owner_key, session_key, site_key, site_scope, user_digest, user_scope
 from tenuto.model.stored import (
     Action,
@@ -22,14 +23,13 @@ from tenuto.model.stored import (
     ValuePlace,
 )
 from tenuto.ports import Clock, RecordStore
-from tenuto.stores.codec import to_micros
+from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.journal_replay import ERASURES
 from tenuto.stores.engine.listing import decode_session, iter_records
 from tenuto.stores.engine.state import EngineState
-from tenuto.stores.paging import erase_in_batches
 
 _PAGE: Final = 500
 _STRIDE: Final = 50
@@ -47,8 +47,13 @@ class EngineUpkeep:
         self._codecs = codecs
         self._clock = clock
         self._state = state
-        self.compact, self.ping = records.compact, records.ping
         self.journal: Journal | None = None
+
+    async def compact(self) -> CompactionResult:
+        return await self._records.compact()
+
+    async def ping(self) -> None:
+        await self._records.ping()
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         due = IndexQuery(order=IndexOrder.DEADLINE, due=to_micros(self._clock()), limit=limit)
@@ -69,7 +74,7 @@ class EngineUpkeep:
             digest, now = user_digest(owner.tenant, owner.user), to_micros(self._clock())
             await self._state.write_state(site_scope(owner), ERASURES, digest, now)
             rows = await self.journal.forget_user(owner)
-        erased = await erase_in_batches(lambda size: self._erase_some(owner, size), limit, _STRIDE)
+        erased = await _erase_in_batches(lambda size: self._erase_some(owner, size), limit, _STRIDE)
         return replace(erased, journal=rows)
 
     async def _erase_some(self, scope: Scope, size: int) -> EraseResult:
@@ -159,3 +164,20 @@ class EngineUpkeep:
             for one in records
         ]
         return [await commit for commit in commits]
+
+
+async def _erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:
+    """Erase up to `limit` sessions, at most `stride` in one step; other calls run in between."""
+    left, steps = max(0, limit), list[EraseResult]()
+    while not steps or (steps[-1].more and left):
+        size = min(stride, left)
+        steps.append(await step(size))
+        left -= size
+    return EraseResult(
+        removed_sessions=tuple(item for done in steps for item in done.removed_sessions),
+        messages=sum(done.messages for done in steps),
+        traces=sum(done.traces for done in steps),
+        states=sum(done.states for done in steps),
+        quarantined=sum(done.quarantined for done in steps),
+        more=steps[-1].more,
+    )

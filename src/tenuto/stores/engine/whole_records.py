@@ -16,8 +16,8 @@ from tenuto.model.scope import JOURNALS, SYSTEM, state_key
 from tenuto.model.stored import BESIDE, Entry, EntryPage, FoundRecord, Kind, Part, StoredRecord
 from tenuto.model.values import Json, Value
 from tenuto.ports import RecordStore
-from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.copy_reports import COPIES, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE, describe_site
+from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine.codec import PLAIN
 
 _ALL: Final = 2**31

@@ -1,5 +1,5 @@
-"""Sessions in Postgres."""
+"""Records in Postgres."""
 
-from tenuto.stores.postgres.store import PostgresStore
+from tenuto.stores.postgres.records import PostgresRecords
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresRecords"]

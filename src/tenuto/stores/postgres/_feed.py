@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Generic, TypeVar
 
-from tenuto.errors import TenutoError
-from tenuto.model.store_reports import Invalidation
-from tenuto.stores.postgres._batcher import Op
-from tenuto.stores.postgres._client import Connection, unread
+from tenuto.errors import TenutoError, Unavailable
+from tenuto.stores.postgres._client import Connection, Link, unread
 from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
 log = logging.getLogger(__name__)
@@ -36,9 +33,6 @@ DOUBT: Final = 2.0
 """Seconds after the last answered ping was sent, from which on the feed is in doubt."""
 PATIENCE: Final = 2.5
 """Seconds a strict change waits for listeners; longer than `DOUBT`."""
-WRITER_LENGTH: Final = 8
-_KEY_HEX: Final = 32
-_NEWS: Final = re.compile(r"(.{8})(?:!([0-9a-f]{8}))?((?:[0-9a-f]{32})+)")
 _RETRY: Final = 0.2
 
 
@@ -165,26 +159,16 @@ class PostgresFeed(Generic[News]):
             on_change(news)
 
 
-def payload(writer: str, ops: Iterable[Op]) -> str:
-    """The notification of a batch, which the server sends if anything changed."""
-    return writer + "".join({op[0].hex(): None for op in ops})
-
-
-def parse_invalidation(writer: str, message: str) -> tuple[int | None, Invalidation]:
-    """A notification as what a cache is told by the store that writes as `writer`. Raises `ValueError`."""
-    author, strict, keys = parse_payload(message)
-    return strict, Invalidation(keys=tuple(keys), removed=strict is not None, local=author == writer)
-
-
-def parse_payload(message: str) -> tuple[str, int | None, list[bytes]]:
-    """The writer, the number of a strict change, and the keys of the changed sessions.
-
-    Raises:
-        ValueError: it is none of our notifications.
-    """
-    news = _NEWS.fullmatch(message)
-    if news is None:
-        raise ValueError("not a notification of ours")
-    writer, strict, digits = news.groups()
-    keys = [bytes.fromhex(digits[at : at + _KEY_HEX]) for at in range(0, len(digits), _KEY_HEX)]
-    return writer, None if strict is None else int(strict, 16), keys
+async def wait_for_caches(link: Link, strict: int) -> None:
+    """Wait until every cache has acknowledged a strict change. It is committed, so this must not raise."""
+    until = time.monotonic() + PATIENCE
+    pause = 0.001
+    while time.monotonic() < until:
+        try:
+            if (await link.row("SELECT heard_by_all($1) AS heard", strict))["heard"]:
+                return
+        except Unavailable as exc:
+            log.debug("could not check whether caches acknowledged a change: %s", exc)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    log.warning("a cache did not acknowledge a change within %s s; it serves nothing until it does", PATIENCE)

@@ -37,18 +37,18 @@ class Migration:
 
 
 @cache
-def migrations(package: str = "tenuto.stores.postgres") -> tuple[Migration, ...]:
-    """All steps of a package that this release knows, in order."""
+def migrations() -> tuple[Migration, ...]:
+    """All steps that this release knows, in order."""
     found = []
-    for file in files(package).joinpath("migrations").iterdir():
+    for file in files("tenuto.stores.postgres").joinpath("migrations").iterdir():
         match = _NUMBERED.fullmatch(file.name)
         if match is not None:
             found.append(Migration(int(match[1]), match[2], file.read_text("utf-8")))
     return tuple(sorted(found, key=lambda migration: migration.number))
 
 
-async def migrate(connection: Connection, schema: str, steps: tuple[Migration, ...] | None = None) -> None:
-    """Migrate the schema, by the steps of this package unless others are given.
+async def migrate(connection: Connection, schema: str) -> None:
+    """Migrate the schema.
 
     A schema of a later release is refused, and one that no release has made.
 
@@ -56,7 +56,7 @@ async def migrate(connection: Connection, schema: str, steps: tuple[Migration, .
         Unavailable: it is of a later release or of none, or the server refused a step.
         InvalidSetting: the schema's name or the database's encoding cannot be used.
     """
-    steps = steps or migrations()
+    steps = migrations()
     if not 1 <= len(schema.encode()) <= 63 or "\0" in schema:
         raise InvalidSetting("schema", "a Postgres name has 1 to 63 bytes")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 import hiredis
@@ -132,23 +132,6 @@ class Link:
             ResponseError: the server answered with an error.
         """
         return self._send(pack(parts), key, safe, timeout, None)
-
-    def eval_script(
-        self,
-        script: Script,
-        keys: Sequence[bytes],
-        args: Sequence[Part],
-        *,
-        safe: bool = True,
-        timeout: float | None = None,
-    ) -> Coroutine[None, None, Reply]:
-        """Run a script on the server that holds `keys`, which share one hash tag. Raises as `call` does."""
-        packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
-        return self._send(packed, keys[0], safe, timeout, script)
-
-    def eval_packed(self, script: Script, key: bytes, packed: bytes, *, safe: bool) -> Coroutine[None, None, Reply]:
-        """Run a script whose call the caller has packed."""
-        return self._send(packed, key, safe, None, script)
 
     def submit(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
-from tenuto.stores.codec import Undecodable
+from tenuto.stores.encoding import Undecodable
 from tenuto.stores.redis._resp import CallFailed, ResponseError
 
 WHAT = "session store"

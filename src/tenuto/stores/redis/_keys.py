@@ -1,44 +1,40 @@
-"""Every key this store uses, built here and nowhere else.
+"""Every key of the records in Redis, built here.
 
-Keys hold digests, never ids, so that no id can collide with other data. All keys of a session share a hash tag, hence a
-slot, and exist as long as it does; listings (shelves) and the expiry index are in the slots of their own tags.
+Keys hold digests, never ids. A record is one hash, so that it moves between the servers of a cluster as a whole. Its
+hash tag is the first four bytes of its key: values of the state that are changed together begin alike, and share a
+slot. The indexes lie in slots of their own.
 
-    <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
-    <prefix>:g:{session}  hash    there for no longer than a script runs, to tell caches that it takes something away
-    <prefix>:b:{session}  hash    as long, to tell them that changes of several writers may be told as one
-    <prefix>:c:{session}  zset    messages of a long session while it is copied here; it expires
-    <prefix>:m:{session}  zset    the messages, by sequence number
-    <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
-    <prefix>:t:{session}  zset    traces, by their turn's number
-    <prefix>:w:{shelf}    zset    a site's or an owner's sessions, by last change
-    <prefix>:l            zset    the sites that have sessions, in order of their digests
-    <prefix>:x:<n>        zset    whose retention may be over, by when
-    <prefix>:s:{owner}    hash    values of an owner's state, by drawer and name
-    <prefix>:n:{owner}    zset    their names, in order
-    <prefix>:d:{owner}    hash    whose a drawer is and what it is called, by its digest; of the tenant's own, digests
-    <prefix>:o:{shelf}    zset    the users and chats of a site that keep state, in order of their digests
-    <prefix>:q:{session}: ...     a session set aside because it could not be read
-    <prefix>:q            zset    sessions set aside, by when
-    <prefix>:a:{owner}    zset    which of them are an owner's, by when
+    <prefix>:r:{tag}rest      hash    a record, see below; what feeds listen to
+    <prefix>:aside:{tag}rest:rev hash a record that was set aside because it could not be decoded
+    <prefix>:asides           zset    which those are, by owner
+    <prefix>:site:{space}     zset    a site's sessions, by `listed_at`
+    <prefix>:owner:{owner}    zset    an owner's sessions, by `listed_at`
+    <prefix>:drawer:{drawer}  zset    the values of a drawer, by name
+    <prefix>:drawers:{space}  zset    a site's drawers, by owner
+    <prefix>:sites            zset    the sites, in order
+    <prefix>:due:<n>          zset    records with a deadline, by that or by an earlier one
+    <prefix>:all:<n>          zset    all records, by key
+    <prefix>:l                zset    only in data from before the first release
 
-The tenant's own state, which is never erased as a whole, is spread: each drawer has its own keys.
+Fields of a record: n revision and sums, h head, p profile, d deadline, i columns; m5, t1, k0 ... entries by part and
+number, and r the first and last number of each part. While the places of a removed record in the indexes are being
+removed, it is a hash with the field gone alone.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from typing import Final
 
 from tenuto.errors import InvalidSetting
-from tenuto.model import Scope
-from tenuto.model.scope import owner_key, site_key, state_key
+from tenuto.model.scope import KEY_BYTES
+from tenuto.model.stored import KEY_GROUP
 
-EXPIRY_PARTS = 16
-"""The expiry index is split into this many keys, so that a cluster shares the work."""
+PARTS: Final = 16
+"""An index of all records is split into this many keys by the first bits of a record's key: a cluster shares them."""
+_END: Final = b"\0\1"
 
-_SESSION = (b":h:", b":m:", b":v:", b":t:")
 
-
-class RedisKeys:
+class RecordKeys:
     """Keys under one prefix, which sets installations on one server apart."""
 
     def __init__(self, prefix: str) -> None:
@@ -46,70 +42,59 @@ class RedisKeys:
             raise InvalidSetting("prefix", "a key prefix is plain ASCII without braces, blanks and wildcards")
         start = prefix.encode()
         self._start = start
-        self._families = tuple(start + kind + b"{" for kind in _SESSION)
-        self.heads = self._families[0]
-        self.values = start + b":s:{"
-        self.gone = start + b":g:{"
-        self.mixed = start + b":b:{"
-        self.shelves = start + b":w:{"
-        self.spaces = start + b":l"
-        self.set_aside = start + b":q"
-        self._expiry = tuple(b"%b:x:%d" % (start, part) for part in range(EXPIRY_PARTS))
+        self.records = start + b":r:{"
+        self.asides = start + b":asides"
+        self.sites = start + b":sites"
+        self.unreleased = start + b":l"
+        self.due = tuple(b"%b:due:%d" % (start, part) for part in range(PARTS))
+        self.all = tuple(b"%b:all:%d" % (start, part) for part in range(PARTS))
 
-    def session(self, key: bytes) -> tuple[bytes, ...]:
-        """All keys of a session: head, messages, variables, traces."""
-        tail = key.hex().encode() + b"}"
-        return tuple(family + tail for family in self._families)
+    def record(self, key: bytes) -> bytes:
+        """A record's hash."""
+        digits = key.hex().encode()
+        return b"%b%b}%b" % (self.records, digits[: 2 * KEY_GROUP], digits[2 * KEY_GROUP :])
 
-    def parse_session_key(self, stored: bytes) -> bytes:
-        """The session key in the name of a head, or of a removal marker."""
-        return bytes.fromhex(stored[len(self.heads) : -1].decode())
+    def parse_record(self, stored: bytes) -> bytes:
+        """The record's key in the name of its hash."""
+        return bytes.fromhex(stored[len(self.records) :].replace(b"}", b"", 1).decode())
 
-    def stage(self, key: bytes) -> bytes:
-        """The messages of a session that is being copied here."""
-        return b"%b:c:{%b}" % (self._start, key.hex().encode())
+    def aside(self, key: bytes, revision: int) -> bytes:
+        """The name of a record that was set aside at a revision."""
+        return b"%b:aside:%b:%x" % (self._start, self.record(key)[len(self.records) - 1 :], revision)
 
-    def quarantine(self, key: bytes, micros: int) -> tuple[bytes, ...]:
-        """The keys of a quarantined session, and of the note about it."""
-        place = b"%b:q:{%b}:%d" % (self._start, key.hex().encode(), micros)
-        return (*(place + kind[:2] for kind in _SESSION), place)
+    def parse_aside(self, stored: bytes) -> bytes:
+        """The key that a record had before it was set aside."""
+        tail = stored[len(self._start) + len(b":aside:{") :]
+        return bytes.fromhex(tail.rpartition(b":")[0].replace(b"}", b"", 1).decode())
 
-    def shelf(self, shelf: str) -> bytes:
-        """A shelf by its digest in hexadecimal."""
-        return self.shelves + shelf.encode() + b"}"
+    def site(self, space: bytes) -> bytes:
+        return b"%b:site:{%b}" % (self._start, space.hex().encode())
 
-    def expiry(self, key: bytes) -> bytes:
-        """The part of the expiry index that holds a session."""
-        return self._expiry[key[0] % EXPIRY_PARTS]
+    def owner(self, owner: bytes) -> bytes:
+        return b"%b:owner:{%b}" % (self._start, owner.hex().encode())
 
-    @property
-    def expiries(self) -> tuple[bytes, ...]:
-        """All parts of the expiry index."""
-        return self._expiry
+    def drawer(self, drawer: bytes) -> bytes:
+        return b"%b:drawer:{%b}" % (self._start, drawer.hex().encode())
 
-    def owner_quarantine(self, owner: str) -> bytes:
-        """The quarantined sessions of an owner."""
-        return b"%b:a:{%b}" % (self._start, owner.encode())
-
-    def state(self, scope: Scope, namespace: str) -> tuple[bytes, bytes, bytes]:
-        """The keys of values, names and drawers of a scope's state; an owner has one set."""
-        return self.owner_state_keys((owner_key(scope) if scope.owner else state_key(scope, namespace)).hex())
-
-    def owner_state_keys(self, owner: str) -> tuple[bytes, bytes, bytes]:
-        """Values, names and drawers of all state an owner has."""
-        tag = b"{%b}" % owner.encode()
-        return self._start + b":s:" + tag, self._start + b":n:" + tag, self._start + b":d:" + tag
-
-    def parse_state_owner(self, stored: bytes) -> str:
-        """The owner, or the tenant's own drawer, in the key of its values."""
-        return stored[len(self.values) : -1].decode()
-
-    def state_owners(self, space: str) -> bytes:
-        """The users and chats of a site that keep state, by the site's digest in hexadecimal."""
-        return b"%b:o:{%b}" % (self._start, space.encode())
+    def drawers(self, space: bytes) -> bytes:
+        return b"%b:drawers:{%b}" % (self._start, space.hex().encode())
 
 
-@lru_cache(maxsize=4096)
-def listing_digests(scope: Scope) -> tuple[str, str]:
-    """The listings of the site and of the owner; the tenant itself has only the first."""
-    return site_key(scope).hex(), owner_key(scope).hex() if scope.owner else ""
+def part_of(key: bytes) -> int:
+    """The part of an index of all records that a key is in; parts are in the order of keys."""
+    return key[0] * PARTS // 256
+
+
+def value_place(name: str, key: bytes) -> bytes:
+    """The member for a value in its drawer: names are ordered by code points, and lead to the record's key."""
+    return _encode_name(name) + _END + key
+
+
+def behind_name(name: str) -> bytes:
+    """The end of all members with this name."""
+    return _encode_name(name) + _END + b"\xff" * (KEY_BYTES + 1)
+
+
+def _encode_name(name: str) -> bytes:
+    # No name is the beginning of another one's bytes.
+    return name.encode(errors="surrogatepass").replace(b"\0", b"\0\xff")

@@ -1,204 +1,314 @@
-"""Listings of sessions (shelves) by site and owner, in order of their last change.
-
-They are derived data. One server updates them with the session; in a cluster they follow right after it. So readers
-look at the sessions themselves and repair stale entries.
-"""
+"""Finds records: by the places in an index, and the columns of the records themselves."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, TypeAlias
 
-from tenuto.errors import Unavailable
-from tenuto.model import Scope, Session, SessionPage, SessionQuery, SessionStats
-from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
-from tenuto.stores.paging import matches_query
-from tenuto.stores.redis._keys import listing_digests
-from tenuto.stores.redis._records import (
-    SessionTotals,
-    decode_identity,
-    encode_identity,
-    needs_expiry_index,
-    session_identity,
-)
-from tenuto.stores.redis._resp import Part, Reply
-from tenuto.stores.redis._runner import ScriptRunner
-from tenuto.stores.redis._script_io import parse_session
-from tenuto.stores.redis._scripts import script
+from tenuto.model import Scope
+from tenuto.model.scope import KEY_BYTES, site_scope
+from tenuto.model.stored import FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
+from tenuto.stores.redis._index import Places
+from tenuto.stores.redis._keys import RecordKeys, behind_name
+from tenuto.stores.redis._resp import Part as Word
+from tenuto.stores.redis._servers import Servers
+from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals
 
-log = logging.getLogger(__name__)
-
-Place = tuple[int, bytes]
-"""An entry: the last change in microseconds, and the session key."""
-
-_CHUNK = 100
-_FIELDS_AT_ONCE = 500
+_Listed: TypeAlias = tuple[int, bytes]
+"""A place in the order of a listing: the score and the key."""
+_CHUNK: Final = 500
+_DRAWERS: Final = 50
+_NEVER: Final = 2**53
+_AFTER_ALL: Final = b"\xff" * (KEY_BYTES + 1)
 
 
-class SessionListing:
-    """The shelves of sites and owners, and the expiry index."""
+class RecordListing:
+    """Reads the indexes."""
 
-    def __init__(self, asking: ScriptRunner) -> None:
-        self._asking = asking
-        self._keys = asking.keys
+    def __init__(self, servers: Servers, keys: RecordKeys, places: Places) -> None:
+        self._servers = servers
+        self._keys = keys
+        self._places = places
 
-    async def update_after_write(self, key: bytes, session: Session, numbers: bytes) -> None:
-        """Update the listings after a write in a cluster, and the expiry index if needed.
+    async def find(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        limit = max(0, query.limit)
+        if query.set_aside:
+            return await self._sorted(query, self._asides())
+        if query.order is IndexOrder.DEADLINE:
+            return await self._due(query)
+        if query.kind is Kind.VALUE and (query.drawer or query.space) and query.order is IndexOrder.PLACE:
+            return await _first(self._values(query), limit)
+        index = self._index_of(query.space, query.owner)
+        if query.kind is Kind.SESSION and index is not None and query.order is not IndexOrder.PLACE:
+            return await _first(self._sessions(index, query), limit)
+        return await self._sorted(query, self._all())
 
-        The write is done, so a failure is only logged: the next write or the repair makes up for it.
-        """
-        if self._asking.sharded:
-            try:
-                # Only a new session can be the first of its site.
-                await self.repair(key, session, expiry=needs_expiry_index(numbers), space=session.version == 1)
-            except Unavailable:
-                log.warning("an index could not be reached; the next sweep repairs it")
+    def _index_of(self, space: bytes | None, owner: bytes | None) -> bytes | None:
+        if owner is not None:
+            return self._keys.owner(owner)
+        return None if space is None else self._keys.site(space)
 
-    async def repair(self, key: bytes, session: Session, *, expiry: bool, space: bool) -> None:
-        """Add a session to its listings, and its site to the index.
+    async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
+        return await _first(self._all(after, max(0, limit)), max(0, limit))
 
-        Scores only grow, so a late call undoes nothing.
-        """
-        updated = to_micros(session.updated_at)
-        shelves = [self._keys.shelf(shelf) for shelf in listing_digests(session.scope) if shelf]
-        steps = [self._call("ZADD", shelf, "GT", updated, key) for shelf in shelves]
-        if space:
-            steps.append(self._call("ZADD", self._keys.spaces, 0, listing_digests(session.scope)[0]))
-        if expiry and session.expires_at is not None:
-            facts = encode_identity(session_identity(session))
-            steps.append(self._call("ZADD", self._keys.expiry(key), "LT", to_micros(session.expires_at), facts))
-        await asyncio.gather(*steps)
+    # Sessions
 
-    async def clear(self, key: bytes, facts: bytes) -> None:
-        """Remove a deleted session from every listing."""
-        shelves = [self._keys.shelf(shelf) for shelf in listing_digests(decode_identity(facts).scope) if shelf]
-        steps = [self._call("ZREM", shelf, key) for shelf in shelves]
-        await asyncio.gather(*steps, self.remove_expiry(key, facts))
+    async def _sessions(self, index: bytes, query: IndexQuery) -> AsyncIterator[FoundRecord]:
+        behind = query.behind
+        chunk = _CHUNK if query.title is not None or query.status is not None else max(1, min(_CHUNK, query.limit + 2))
+        start = None if behind is None else (int(behind[0]), bytes(behind[1]))
+        async for places in self._walk(index, start, chunk, newest=query.order is IndexOrder.NEWEST):
+            wanted = await self._matching(index, places, query)
+            for (at, key), row in zip(wanted, await self._rows(wanted, ALL_FIELDS), strict=True):
+                if row[0] is not None:
+                    yield decode_found(key, row, at)
 
-    async def remove_expiry(self, key: bytes, facts: bytes) -> None:
-        """Remove a deleted session from the expiry index, which names its owner."""
-        await self._call("ZREM", self._keys.expiry(key), facts)
-
-    async def page(self, scope: Scope, query: SessionQuery, now: int) -> SessionPage:
-        """A page of the scope's sessions, latest change first."""
-        behind = None if query.cursor is None else decode_cursor(query.cursor)
-        chosen: list[tuple[Place, Session]] = []
-        title = None if query.title is None else query.title.casefold()
-        # One more tells whether there is another page; the entry of the cursor is read again.
-        size = query.limit + (1 if behind is None else 2)
-        chunk = _FIELDS_AT_ONCE if title is not None else _CHUNK if query.status is not None else size
-        async for place, session in self._iter_sessions(scope, behind, now, chunk, title):
-            if matches_query(session, query):
-                chosen.append((place, session))
-                if len(chosen) > query.limit:
-                    break
-        page = chosen[: query.limit]
-        return SessionPage(
-            sessions=tuple(session for _, session in page),
-            cursor=encode_cursor(*page[-1][0]) if len(chosen) > len(page) else None,
-        )
-
-    async def stats(self, scope: Scope, now: int) -> SessionStats:
-        """Sums over everything the scope reaches."""
-        space, owner = listing_digests(scope)
-        totals = SessionTotals()
-        async for places in self.walk(self._keys.shelf(owner or space), None, _FIELDS_AT_ONCE):
-            for numbers in await self._fields("s", places):
-                totals.add(numbers, owner.encode(), now)
-        return totals.stats()
-
-    async def oldest(self, scope: Scope, keep: int, spared: bytes | None) -> list[Place]:
-        """The oldest entries of a site beyond `keep`; a spared one is replaced by the next."""
-        shelf = self._keys.shelf(listing_digests(scope)[0])
-        beyond = await self._call("ZCARD", shelf) - keep
-        if beyond <= 0:
-            return []
-        places = _parse_entries(await self._call("ZRANGE", shelf, 0, beyond, "WITHSCORES"))
-        return [place for place in places if place[1] != spared][:beyond]
-
-    async def first(self, scope: Scope, skip: int, count: int) -> list[Place]:
-        """The oldest entries of an owner, after the first `skip`."""
-        shelf = self._keys.shelf(listing_digests(scope)[1])
-        return _parse_entries(await self._call("ZRANGE", shelf, skip, skip + count - 1, "WITHSCORES"))
-
-    async def leave(self, scope: Scope, place: Place) -> None:
-        """Remove an entry from an owner's listing alone: the session has another owner by now."""
-        await self._asking.run_script(
-            script("unshelve"), [self._keys.shelf(listing_digests(scope)[1])], [place[1], place[0]]
-        )
-
-    async def remove_stale(self, scope: Scope, place: Place) -> None:
-        """Remove the entry of a missing session, unless a new one has the same key."""
-        for shelf in listing_digests(scope):
-            if shelf:
-                await self._asking.run_script(script("unshelve"), [self._keys.shelf(shelf)], [place[1], place[0]])
-
-    async def _iter_sessions(
-        self, scope: Scope, behind: Place | None, now: int, chunk: int, title: str | None = None
-    ) -> AsyncIterator[tuple[Place, Session]]:
-        """The scope's sessions in order, after an entry; with a `title`, those that may have it in theirs."""
-        space, owner = listing_digests(scope)
-        instant = from_micros(now)
-        async for found in self.walk(self._keys.shelf(owner or space), behind, chunk):
-            places = found if title is None else await self._with_title(title, found)
-            for place, session in zip(places, await self.heads(scope, places), strict=True):
-                if session is not None and not session.expired(instant) and scope.reaches(session.scope):
-                    yield place, session
-
-    async def _with_title(self, title: str, places: Sequence[Place]) -> list[Place]:
-        """The entries whose titles contain `title`, and those without one: they are missing, and removed when read."""
-        titles = await self._fields("t", places)
+    async def _matching(self, index: bytes, places: Sequence[_Listed], query: IndexQuery) -> list[_Listed]:
+        """Those whose columns match; places without a record are removed."""
+        rows = await self._rows(places, ("i",))
+        stale = [key for (_, key), (columns,) in zip(places, rows, strict=True) if columns is None]
+        if stale:
+            await self._places.remove_stale(index, [(key, key) for key in stale])
         return [
             place
-            for place, raw in zip(places, titles, strict=True)
-            if raw is None or title in raw.decode(errors="replace").casefold()
+            for place, (columns,) in zip(places, rows, strict=True)
+            if columns is not None and _matches(query, decode_columns(columns))
         ]
 
-    async def _fields(self, name: str, places: Sequence[Place]) -> list[bytes | None]:
-        """One field of many heads."""
-        heads = [self._keys.session(key)[0] for _, key in places]
-        if self._asking.sharded:  # A script reaches the keys of one slot only.
-            return list(await asyncio.gather(*(self._call("HGET", head, name) for head in heads)))
-        found: list[bytes | None] = await self._asking.run_script(script("fields"), heads, [name])
-        return found
-
-    async def walk(self, shelf: bytes, behind: Place | None, chunk: int) -> AsyncIterator[list[Place]]:
-        """The entries of a listing, latest change first, after an entry."""
-        # Many sessions may share one instant, so "below this score" is not enough to go on from.
-        top: Part = "+inf" if behind is None else behind[0]
+    async def _walk(
+        self, index: bytes, behind: _Listed | None, chunk: int, *, newest: bool
+    ) -> AsyncIterator[list[_Listed]]:
+        """The places of an index in order of score and key, behind one."""
+        # Many may share a score, so "beyond this score" is not enough to go on from.
+        start: Word = ("+inf" if newest else "-inf") if behind is None else behind[0]
+        end, order = ("-inf", ("BYSCORE", "REV")) if newest else ("+inf", ("BYSCORE",))
         skip = 0
         while True:
-            found = _parse_entries(
-                await self._call("ZRANGE", shelf, top, "-inf", "BYSCORE", "REV", "LIMIT", skip, chunk, "WITHSCORES")
-            )
-            fresh = [place for place in found if behind is None or place < behind]
+            flat = await self._servers.call("ZRANGE", index, start, end, *order, "LIMIT", skip, chunk, "WITHSCORES")
+            places = _pairs(flat)
+            fresh = [place for place in places if behind is None or (place < behind if newest else place > behind)]
             if fresh:
                 yield fresh
-            if len(found) < chunk:
+            if len(places) < chunk:
                 return
-            last = found[-1][0]
-            skip = sum(place[0] == last for place in found) + (skip if last == top else 0)
-            top = last
+            last = places[-1][0]
+            skip = sum(place[0] == last for place in places) + (skip if last == start else 0)
+            start = last
 
-    async def heads(self, scope: Scope, places: Sequence[Place]) -> list[Session | None]:
-        """The sessions of these entries; `None` for one that cannot be read."""
-        return list(await asyncio.gather(*(self._read_listed(scope, place) for place in places)))
+    async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
+        index = self._index_of(space, owner)
+        assert index is not None
+        sums = [0, 0, 0, 0]
+        async for places in self._walk(index, None, _CHUNK, newest=True):
+            for numbers, deadline, columns in await self._rows(places, ("n", "d", "i")):
+                if numbers is None or columns is None or (deadline and int(deadline) <= now):
+                    continue
+                held = decode_columns(columns)
+                if held.space == space and owner in (None, held.owner):
+                    one = decode_totals(numbers)
+                    for at, more in enumerate((one.sessions, one.messages, one.tokens, one.cost_nanos)):
+                        sums[at] += more
+        return Totals(sessions=sums[0], messages=sums[1], tokens=sums[2], cost_nanos=sums[3])
 
-    async def _read_listed(self, scope: Scope, place: Place) -> Session | None:
-        try:
-            reply = await self._asking.session("peek", place[1], scope)
-            if reply[0] == b"ok":
-                return parse_session(reply)
-        except Undecodable:
-            return None  # The next call that reads the session quarantines it.
-        if reply[0] == b"absent":
-            await self.remove_stale(scope, place)
+    # Deadlines
+
+    async def _due(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        """Records by deadline. The index may have an earlier one, which is corrected when it is met."""
+        limit = max(0, query.limit)
+        until: Word = _NEVER - 1 if query.due is None else query.due
+        while True:
+            found, late = list[FoundRecord](), list[tuple[int, bytes, int]]()
+            flats = await asyncio.gather(
+                *(
+                    self._servers.call("ZRANGE", part, "-inf", until, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
+                    for part in self._keys.due
+                )
+            )
+            for part, flat in zip(self._keys.due, flats, strict=True):
+                places = _pairs(flat)
+                rows = await self._rows(places, ALL_FIELDS)
+                stale = [key for (_, key), row in zip(places, rows, strict=True) if row[0] is None]
+                await self._places.remove_stale(part, [(key, key) for key in stale])
+                for (at, key), row in zip(places, rows, strict=True):
+                    if row[0] is None:
+                        continue
+                    deadline = int(row[3]) if row[3] else _NEVER
+                    if deadline > at:
+                        late.append((at, key, deadline))
+                    found.append(decode_found(key, row))
+            if not late:
+                break
+            await self._places.correct_deadlines(late)
+        matching = [one for one in found if _matches(query, one.index)]
+        return tuple(_in_order(matching, query)[:limit])
+
+    # Values
+
+    async def _values(self, query: IndexQuery) -> AsyncIterator[FoundRecord]:
+        behind = query.behind if isinstance(query.behind, ValuePlace) else None
+        if query.drawer is not None:
+            drawers = [(b"", query.drawer)]
+            async for one in self._values_of(drawers, behind, query):
+                yield one
+            return
+        assert query.space is not None
+        async for drawers in self._drawers(query.space, query.owner, behind):
+            async for one in self._values_of(drawers, behind, query):
+                yield one
+
+    async def _drawers(
+        self, space: bytes, owner: bytes | None, behind: ValuePlace | None
+    ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        """Owners with their drawers, in order."""
+        name = self._keys.drawers(space)
+        start = b"[" + (b"" if behind is None else behind.owner + behind.drawer)
+        if behind is None and owner is not None:
+            start += owner
+        end = b"+" if owner is None else b"[" + owner + _AFTER_ALL
+        while True:
+            members = await self._servers.call("ZRANGE", name, start, end, "BYLEX", "LIMIT", 0, _DRAWERS)
+            yield [(member[:KEY_BYTES], member[KEY_BYTES:]) for member in members]
+            if len(members) < _DRAWERS:
+                return
+            start = b"(" + members[-1]
+
+    async def _values_of(
+        self, drawers: Sequence[tuple[bytes, bytes]], behind: ValuePlace | None, query: IndexQuery
+    ) -> AsyncIterator[FoundRecord]:
+        """The values of some drawers; empty drawers are removed from the list of a site's drawers."""
+        size = max(1, min(_CHUNK, query.limit))
+        starts = [
+            b"(" + behind_name(behind.name) if behind is not None and drawer == behind.drawer else b"-"
+            for _, drawer in drawers
+        ]
+        pages = await asyncio.gather(
+            *(self._page(drawer, start, size) for (_, drawer), start in zip(drawers, starts, strict=True))
+        )
+        for (owner, drawer), start, first in zip(drawers, starts, pages, strict=True):
+            if not first and start == b"-" and query.drawer is None and query.space is not None:
+                lists = (self._keys.drawer(drawer),)
+                await self._places.remove_empty(self._keys.drawers(query.space), owner + drawer, *lists)
+            members = first
+            while members:
+                for one in await self._found_values(drawer, members):
+                    if _matches(query, one.index) and owner in (b"", one.index.owner):
+                        yield one
+                members = await self._page(drawer, b"(" + members[-1], size) if len(members) == size else []
+
+    async def _page(self, drawer: bytes, start: bytes, size: int) -> Any:
+        return await self._servers.call("ZRANGE", self._keys.drawer(drawer), start, "+", "BYLEX", "LIMIT", 0, size)
+
+    async def _found_values(self, drawer: bytes, members: Sequence[bytes]) -> list[FoundRecord]:
+        places = [(0, member[-KEY_BYTES:]) for member in members]
+        rows = await self._rows(places, ALL_FIELDS)
+        stale = [(member, member[-KEY_BYTES:]) for member, row in zip(members, rows, strict=True) if row[0] is None]
+        await self._places.remove_stale(self._keys.drawer(drawer), stale)
+        return [decode_found(key, row) for (_, key), row in zip(places, rows, strict=True) if row[0] is not None]
+
+    # Everything
+
+    async def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
+        scopes = list[Scope]()
+        while len(scopes) < limit:
+            size = limit - len(scopes)
+            start = b"(" + after if after else b"-"
+            spaces = await self._servers.call("ZRANGE", self._keys.sites, start, "+", "BYLEX", "LIMIT", 0, size)
+            found = await asyncio.gather(*(self._scope_of(space) for space in spaces))
+            scopes += [site_scope(scope) for scope in found if scope is not None]
+            if len(spaces) < size:
+                break
+            after = spaces[-1]
+        return tuple(scopes)
+
+    async def _scope_of(self, space: bytes) -> Scope | None:
+        """The scope of an owner in a site; the site leaves the list if it has none."""
+        sessions = IndexQuery(order=IndexOrder.NEWEST, space=space, limit=1)
+        values = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=space, named=True, limit=1)
+        for query in (sessions, values):
+            for found in await self.find(query):
+                if found.index.scope is not None:
+                    return found.index.scope
+        lists = (self._keys.site(space), self._keys.drawers(space))
+        await self._places.remove_empty(self._keys.sites, space, *lists)
         return None
 
-    async def _call(self, command: str, key: bytes, *parts: Part) -> Reply:
-        return await self._asking.call(command, key, *parts, key=key)
+    async def _all(self, after: bytes = b"", limit: int = _CHUNK) -> AsyncIterator[FoundRecord]:
+        """All records in order of their keys."""
+        size = max(1, min(_CHUNK, limit))
+        for part in self._keys.all:
+            start = b"(" + after if after else b"-"
+            while True:
+                members = await self._servers.call("ZRANGE", part, start, "+", "BYLEX", "LIMIT", 0, size)
+                rows = await self._rows([(0, key) for key in members], ALL_FIELDS)
+                for key, row in zip(members, rows, strict=True):
+                    if row[0] is not None:
+                        yield decode_found(key, row)
+                stale = [(key, key) for key, row in zip(members, rows, strict=True) if row[0] is None]
+                await self._places.remove_stale(part, stale)
+                if len(members) < size:
+                    break
+                start = b"(" + members[-1]
+
+    async def _asides(self) -> AsyncIterator[FoundRecord]:
+        members = await self._servers.call("ZRANGE", self._keys.asides, 0, -1)
+        names = [member[KEY_BYTES:] for member in members]
+        for name, row in zip(names, await self._servers.fields(names, ALL_FIELDS), strict=True):
+            if row[0] is not None:
+                yield decode_found(self._keys.parse_aside(name), row)
+
+    async def _sorted(self, query: IndexQuery, records: AsyncIterator[FoundRecord]) -> tuple[FoundRecord, ...]:
+        """A query that no index answers, for upkeep."""
+        found = [one async for one in records if _matches(query, one.index)]
+        return tuple(_in_order(found, query)[: max(0, query.limit)])
+
+    async def _rows(self, places: Sequence[_Listed], fields: Sequence[str]) -> list[Sequence[Any]]:
+        return await self._servers.fields([self._keys.record(key) for _, key in places], fields)
 
 
-def _parse_entries(flat: Sequence[bytes]) -> list[Place]:
+async def _first(records: AsyncIterator[FoundRecord], limit: int) -> tuple[FoundRecord, ...]:
+    found = list[FoundRecord]()
+    if limit:
+        async for one in records:
+            found.append(one)
+            if len(found) == limit:
+                break
+    return tuple(found)
+
+
+def _matches(query: IndexQuery, index: IndexColumns) -> bool:
+    pairs = (
+        (query.space, index.space),
+        (query.owner, index.owner),
+        (query.drawer, index.drawer),
+        (query.status, index.status),
+    )
+    if index.kind is not query.kind or any(wanted not in (None, held) for wanted, held in pairs):
+        return False
+    if query.named and index.scope is None:
+        return False
+    return query.title is None or query.title in index.title
+
+
+def _in_order(found: list[FoundRecord], query: IndexQuery) -> list[FoundRecord]:
+    """Records in the order of a query, behind its place and with its deadline."""
+
+    def place(one: FoundRecord) -> Any:
+        index, record = one.index, one.record
+        if query.order is IndexOrder.PLACE:
+            return index.owner, index.drawer, index.name
+        return (record.deadline if query.order is IndexOrder.DEADLINE else index.listed_at), record.key
+
+    newest, behind = query.order is IndexOrder.NEWEST, query.behind
+    timed = query.order is IndexOrder.DEADLINE or query.due is not None
+    kept = [one for one in found if not timed or one.record.deadline is not None]
+    if query.due is not None:
+        kept = [one for one in kept if one.record.deadline is not None and one.record.deadline <= query.due]
+    kept.sort(key=place, reverse=newest)
+    if behind is None:
+        return kept
+    return [one for one in kept if (place(one) < tuple(behind) if newest else place(one) > tuple(behind))]
+
+
+def _pairs(flat: Sequence[bytes]) -> list[_Listed]:
     return [(int(float(flat[at + 1])), flat[at]) for at in range(0, len(flat), 2)]

@@ -30,12 +30,12 @@ class Script:
 
 
 @cache
-def script(name: str, package: str = "tenuto.stores.redis") -> Script:
-    """The script of this name in a package's folder `scripts`, with includes and constants written in.
+def script(name: str) -> Script:
+    """The script of this name, with includes and constants written in.
 
     Lua 5.1 has no constants, and a local for each would cost more than the work itself.
     """
-    source = _read_source(name, package)
+    source = _read_source(name)
     named = "\n".join(_CONSTANTS.findall(source))
     values = dict(pair.split("=", 1) for pair in named.split())
     code = "\n".join(line for line in source.split("\n") if not line.lstrip().startswith("--"))
@@ -43,6 +43,6 @@ def script(name: str, package: str = "tenuto.stores.redis") -> Script:
 
 
 @cache
-def _read_source(name: str, package: str) -> str:
-    own = files(package).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
-    return _INCLUDES.sub(lambda line: _read_source(f"_{line[1]}", package), own)
+def _read_source(name: str) -> str:
+    own = files("tenuto.stores.redis").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+    return _INCLUDES.sub(lambda line: _read_source(f"_{line[1]}"), own)

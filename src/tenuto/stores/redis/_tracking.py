@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import hiredis
 
-from tenuto.model.store_reports import Invalidation
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._invalidation import InvalidationListener, Notes
-from tenuto.stores.redis._keys import RedisKeys
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import DeploymentMode, Endpoint
@@ -138,31 +136,3 @@ class ClientTracking:
         before = self._epochs.get(endpoint, epoch)
         self._epochs[endpoint] = epoch
         return facts.get("cluster_state") == "ok" and epoch == before
-
-
-class RedisFeed:
-    """The `ChangeFeed` port: invalidated keys as changes of sessions."""
-
-    def __init__(self, tracking: ClientTracking, keys: RedisKeys) -> None:
-        self._tracking = tracking
-        self._keys = keys
-
-    @property
-    def listening(self) -> bool:
-        return self._tracking.catch_up()
-
-    def watch(self, on_invalidate: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
-        def forward(names: list[bytes] | None) -> None:
-            if names is None:
-                on_invalidate(None)
-                return
-            for start in (self._keys.gone, self._keys.mixed, self._keys.heads):
-                keys = tuple([self._keys.parse_session_key(name) for name in names if name.startswith(start)])
-                if keys:
-                    removed, mixed = start == self._keys.gone, start == self._keys.mixed
-                    on_invalidate(Invalidation(keys=keys, removed=removed, mixed=mixed))
-
-        return self._tracking.watch(forward)
-
-    def drain_invalidations(self) -> bool:
-        return self._tracking.catch_up()

@@ -1,5 +1,5 @@
-"""Sessions in one SQLite file: the default, with nothing to install and nothing to start."""
+"""Records in one SQLite file: the default, with nothing to install and nothing to start."""
 
-from tenuto.stores.sqlite.store import SqliteStore
+from tenuto.stores.sqlite.records import SqliteRecords
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteRecords"]

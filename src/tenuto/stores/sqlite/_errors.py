@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from tenuto.errors import SessionCorrupt, StoreDamaged, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import StoreDamaged, StoreFull, StoreReadOnly, TenutoError, Unavailable
 
 _PRIMARY_CODE = 0xFF
-
-
-class CorruptRow(SessionCorrupt):
-    """A session's record cannot be read. `row` is its row id, by which it is quarantined."""
-
-    def __init__(self, session_id: str, row: int, reason: str) -> None:
-        super().__init__(session_id)
-        self.row = row
-        self.reason = reason
 
 
 def store_error(exc: sqlite3.Error) -> TenutoError:
@@ -46,11 +37,6 @@ def is_full(exc: sqlite3.Error) -> bool:
 def is_not_sqlite(exc: sqlite3.Error) -> bool:
     """Whether the file is no SQLite database at all."""
     return _error_code(exc) == sqlite3.SQLITE_NOTADB
-
-
-def is_bad_text(exc: sqlite3.Error) -> bool:
-    """Whether the driver met text that is not UTF-8. The driver raises it itself, without an SQLite code."""
-    return isinstance(exc, sqlite3.OperationalError) and _error_code(exc) is None
 
 
 def _error_code(exc: sqlite3.Error) -> int | None:

@@ -15,8 +15,8 @@ from typing import Final, Literal, Protocol
 
 from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, StoreReplaced, TenutoError, Unavailable
 from tenuto.stores.sqlite import _schema
-from tenuto.stores.sqlite._database import insist
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
+from tenuto.stores.sqlite._threads import insist
 
 Synchronous = Literal["full", "normal"]
 

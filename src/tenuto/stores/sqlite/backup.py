@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tenuto.errors import Invalid, InvalidSetting, StoreDamaged
-from tenuto.stores.engine.sqlite_schema import is_current
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
+from tenuto.stores.sqlite._schema import is_current
 
 _OWNER_ONLY: Final = 0o600
 _LOCK_SECONDS: Final = 30

@@ -11,15 +11,15 @@ import pytest
 from tenuto.errors import CircuitOpen, Invalid, StoreFull, StoreReadOnly, StoreUnavailable, TenutoError
 from tenuto.model.stored import IndexOrder, IndexQuery, Known, StoredRecord
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
-from tenuto.stores.engine import MemoryRecords
 from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.memory import InMemoryRecords
 from tests.clock import Ticks
 
 POLICY = BreakerPolicy(failures=3, reset=timedelta(seconds=10))
 QUERY = IndexQuery(order=IndexOrder.NEWEST)
 
 
-class MoodyRecords(MemoryRecords):
+class MoodyRecords(InMemoryRecords):
     """Records that fail as a test wants, and count the calls that reach them."""
 
     def __init__(self) -> None:

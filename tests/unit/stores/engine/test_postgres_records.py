@@ -15,10 +15,9 @@ from tenuto.errors import Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import site_key
 from tenuto.model.stored import Action, Drop, Part, RecordChange
-from tenuto.stores.engine.postgres import PostgresRecords, turns
-from tenuto.stores.engine.postgres.batches import MOST, MOST_BYTES, Batches
-from tenuto.stores.engine.postgres.records import parse_changes
-from tenuto.stores.postgres import PostgresStore, _database, _feed
+from tenuto.stores.postgres import PostgresRecords, PostgresStore, _database, _feed, turns
+from tenuto.stores.postgres._batches import MOST, MOST_BYTES, Batches
+from tenuto.stores.postgres.records import parse_changes
 from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import LONG
 from tests.samples import ANN, ANN_ELSEWHERE, EVE

@@ -21,8 +21,8 @@ from tenuto.model.stored import (
     RecordChange,
     Refused,
 )
-from tenuto.stores.engine.redis import RedisRecords
-from tenuto.stores.engine.redis.keys import value_place
+from tenuto.stores.redis import RedisRecords
+from tenuto.stores.redis._keys import value_place
 from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
 from tests.samples import ANN, BOB, fresh, talk, texts

@@ -12,7 +12,7 @@ import pytest
 from tenuto.errors import Unavailable
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import Action, Entry, IndexColumns, Part, RecordChange, Totals
-from tenuto.stores.engine.sqlite_records import SqliteRecords
+from tenuto.stores.sqlite.records import SqliteRecords
 from tests.samples import ANN
 
 KEYS = [bytes([n]) * 16 for n in range(1, 5)]

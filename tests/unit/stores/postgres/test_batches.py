@@ -34,10 +34,10 @@ from tenuto.model import (
 )
 from tenuto.ports import Store, utc_now
 from tenuto.stores.cached import CachedStore
-from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._errors import InDoubt
 from tenuto.stores.postgres._ops import append_op
+from tests.doubles import MemoryStore
 from tests.patience import LONG
 from tests.peek import postgres_rows
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, listed, once, talk, texts

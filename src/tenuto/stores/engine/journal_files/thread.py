@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from tenuto.errors import Unavailable
-from tenuto.stores.sqlite._database import insist
+from tenuto.stores.sqlite._threads import insist
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenuto.model import AppendBatch, AppendResult, Scope
-from tenuto.stores.codec import digest_id
+from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import KeyedWrite, Record, Step
 from tenuto.stores.engine.rules.access import require_or_create, save, spend
 from tenuto.stores.engine.rules.keys import find_write, remember

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tenuto.errors import IdempotencyKeyReused
 from tenuto.model import IdempotencyKey
 from tenuto.model.turn import KEYS_REMEMBERED
-from tenuto.stores.codec import digest_id
+from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import KeyedWrite, KeyPage, Record
 
 IN_HEAD: Final = 16

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from tenuto.errors import SequenceGap
 from tenuto.model import Draft, Message, Producer, Retention
 from tenuto.model.turn import turn_offsets
-from tenuto.stores.codec import digest_id, number_drafts
+from tenuto.model.values import deep_copy
+from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import Record, add_run, count, drop_before, nth, with_tail
 
 
@@ -37,7 +40,7 @@ def append_messages(
         return record, ()
     head = record.head
     offsets = turn_offsets(drafts) if several_turns else [0] * len(drafts)
-    added = number_drafts(drafts, head.last_seq + 1, [turn + offset for offset in offsets])
+    added = _number(drafts, head.last_seq + 1, [turn + offset for offset in offsets])
     last = head.last_seq + len(added)
     head = replace(
         head,
@@ -101,3 +104,27 @@ def _starts_from(starts: tuple[tuple[int, int], ...], first: int, record: Record
     until = later[0][1] - 1 if later else record.head.last_seq
     cut = add_turn_starts((), record.between((first, until)))
     return (*cut, *[start for start in later if not cut or start[0] > cut[-1][0]])
+
+
+def _number(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
+    """Drafts as messages of the log, numbered from `first`, each with its turn.
+
+    Values are copied: messages may stay in memory, and callers may change their drafts.
+    """
+    return tuple([
+        Message(
+            id=draft.id,
+            role=draft.role,
+            sent_at=draft.sent_at,
+            parts=tuple([deep_copy(part) for part in draft.parts]),
+            speaker=draft.speaker,
+            persona=draft.persona,
+            parent=draft.parent,
+            tokens=draft.tokens,
+            metadata=deep_copy(draft.metadata) if draft.metadata else {},
+            extra=deep_copy(draft.extra) if draft.extra else {},
+            seq=seq,
+            turn=turn,
+        )
+        for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
+    ])  # fmt: skip

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tenuto.errors import SessionBusy, TurnLost
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
 from tenuto.model.turn import TRACES_KEPT
-from tenuto.stores.codec import digest_id
+from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
 from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise

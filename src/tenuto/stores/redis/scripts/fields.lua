@@ -1,8 +1,4 @@
--- One field of many heads at once, for searches and sums, which then read few heads as a whole or none.
--- KEYS: heads; ARGV: the field. An absent head, or a key of another type, is answered by nothing.
-local values = {}
-for i = 1, #KEYS do
-  local value = redis.pcall('HGET', KEYS[i], ARGV[1])
-  values[i] = type(value) == 'string' and value
-end
-return values
+-- Some fields of several records. KEYS: their hashes. ARGV: the names of the fields.
+local found = {}
+for n, record in ipairs(KEYS) do found[n] = redis.call('HMGET', record, unpack(ARGV)) end
+return found

@@ -1,0 +1,310 @@
+"""Records in a Postgres schema: one function of the server for a batch of commits, one for a batch of loads.
+
+Acknowledged means committed, as durable as the server's `synchronous_commit` makes it. Row-level security is a second
+wall between tenants; it binds every role but superusers and those with BYPASSRLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from struct import Struct
+from typing import Any, Final, Self, TypeAlias
+
+from tenuto.model import CompactionResult, Scope
+from tenuto.model.scope import site_scope
+from tenuto.model.stored import (
+    AsideRecords,
+    EntryPage,
+    FoundRecord,
+    IndexOrder,
+    IndexQuery,
+    Known,
+    Part,
+    RecordChange,
+    Refused,
+    StoredRecord,
+    Totals,
+    ValuePlace,
+)
+from tenuto.stores.postgres._batches import Batches
+from tenuto.stores.postgres._client import Link, Row
+from tenuto.stores.postgres._feed import PostgresFeed, wait_for_caches
+from tenuto.stores.postgres._rows import (
+    STRICT_NTH,
+    Standing,
+    change_argument,
+    decode_scope,
+    head_arguments,
+    is_plain,
+    is_strict,
+    to_entries,
+    to_found,
+    to_literal,
+    to_standing,
+    weigh,
+    weigh_all,
+)
+from tenuto.stores.postgres._schema import migrate, warn_if_rls_bypassed
+from tenuto.stores.postgres._turns import Turns
+
+Load: TypeAlias = tuple[bytes, int, int, int]
+"""The key, how many messages, and beyond which message and page of keys."""
+
+# A key, and a revision.
+_CHANGE: Final = Struct(">16sq")
+_VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
+_UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
+_COMMIT_HEADS: Final = (
+    "SELECT * FROM commit_heads($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
+    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
+    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18)"
+)
+_LOAD: Final = (
+    "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[])"
+)
+_ORDERS: Final = {
+    IndexOrder.NEWEST: ("listed_at DESC, key DESC", "(listed_at, key) < (($1).behind, ($1).behind_key)"),
+    IndexOrder.OLDEST: ("listed_at, key", "(listed_at, key) > (($1).behind, ($1).behind_key)"),
+    IndexOrder.DEADLINE: ("deadline, key", "(deadline, key) > (($1).behind, ($1).behind_key)"),
+    IndexOrder.PLACE: (
+        "owner, drawer, left(name, 200), name",
+        "(owner, drawer, left(name, 200)) >= (($1).behind_owner, ($1).behind_drawer, left(($1).behind_name, 200)) "
+        "AND (owner, drawer, name) > (($1).behind_owner, ($1).behind_drawer, ($1).behind_name)",
+    ),
+}
+
+
+class PostgresRecords:
+    """The `RecordStore` port over a schema of its own.
+
+    What a change takes back (a session removed, messages cut or rewritten) is served by no cache once the commit is
+    acknowledged; of all else a feed can be behind by the time that a notification takes from the server to the socket.
+    """
+
+    def __init__(self, link: Link, *, batches: int) -> None:
+        self.link = link
+        self.feed = PostgresRecordFeed(link)
+        opened = partial(Batches, width=batches, patience=link.patience)
+        self._turns = Turns(link)
+        self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
+        self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
+        # A listener that hangs delays these, and no others.
+        self._strict: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
+        self._loads: Batches[Load, StoredRecord | None] = opened(self._send_loads, is_read=True)
+        self._touches: Batches[tuple[bytes, int], None] = opened(self._send_touches, is_read=True)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        schema: str = "tenuto",
+        connections: int = 8,
+        batches: int = 2,
+        timeout: timedelta = timedelta(seconds=5),
+        connect_timeout: timedelta = timedelta(seconds=5),
+        prepare: bool = True,
+    ) -> Self:
+        """Connect and migrate the schema, unless `prepare` is called later.
+
+        `connections` bounds the pool, `batches` the concurrent batches of a kind. The timeouts hold for each call: one
+        to get a connection, one for the reply.
+
+        Raises:
+            Unavailable: no server answers, or its schema is of a later release.
+        """
+        link = Link(
+            url,
+            schema=schema,
+            connections=connections,
+            timeout=timeout.total_seconds(),
+            connect_timeout=connect_timeout.total_seconds(),
+        )
+        records = cls(link, batches=batches)
+        if prepare:
+            await records.prepare()
+        return records
+
+    async def prepare(self) -> None:
+        """Migrate the schema. Raises `Unavailable`."""
+        await self.link.prepare(migrate, warn_if_rls_bypassed)
+
+    # One record
+
+    def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
+        return self._loads.add(_load(key, tail, known or Known()))
+
+    def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
+        if len(changes) == 1 and is_plain(changes[0]):
+            if self._turns.are_due(changes[0].key):
+                return self._turns.commit(changes[0])
+            return self._heads.add(changes[0])
+        return (self._strict if any(map(is_strict, changes)) else self._changes).add(changes)
+
+    def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
+        return asyncio.ensure_future(self._page(key, part, first, last, limit))
+
+    def touch(self, key: bytes, deadline: int) -> Future[None]:
+        return self._touches.add((key, deadline))
+
+    async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
+        return tuple(await self._send_loads([_load(key, 0, Known()) for key in keys])) if keys else ()
+
+    async def _send_heads(self, changes: Sequence[RecordChange]) -> list[Refused | None]:
+        order = sorted(range(len(changes)), key=lambda nth: changes[nth].key)
+        rows = await self.link.fetch(_COMMIT_HEADS, *head_arguments([changes[nth] for nth in order]))
+        answers: list[Refused | None] = [None] * len(changes)
+        for row in rows:
+            answers[order[row["nth"] - 1]] = Refused(standing=(to_standing(row).record,))
+            self._turns.mark(row["key"])
+        return answers
+
+    async def _send_changes(self, commits: Sequence[Sequence[RecordChange]]) -> list[Refused | None]:
+        order = sorted(range(len(commits)), key=lambda nth: commits[nth][0].key)
+        owners = [nth for nth in order for _ in commits[nth]]
+        changes = [change_argument(nth, change) for nth in order for change in commits[nth]]
+        standings: dict[int, list[Standing]] = {}
+        for row in sorted(await self.link.fetch("SELECT * FROM commit_changes($1)", changes), key=_nth):
+            if row["nth"] == STRICT_NTH:
+                await wait_for_caches(self.link, row["revision"])
+            else:
+                standings.setdefault(owners[row["nth"] - 1], []).append(to_standing(row))
+        return [_refused(standings.get(nth)) for nth in range(len(commits))]
+
+    async def _send_loads(self, loads: Sequence[Load]) -> list[StoredRecord | None]:
+        keys, *numbers = zip(*loads, strict=True)
+        nths = range(1, len(loads) + 1)
+        rows = await self.link.fetch(_LOAD, keys, *map(to_literal, (nths, *numbers)))
+        return [to_standing(row).record for row in sorted(rows, key=_nth)]
+
+    async def _send_touches(self, touches: Sequence[tuple[bytes, int]]) -> Sequence[None]:
+        order = sorted(touches)
+        await self.link.fetch("SELECT touch_records($1, $2)", *zip(*order, strict=True))
+        return [None] * len(touches)
+
+    async def _page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> EntryPage:
+        rows = await self.link.fetch("SELECT * FROM page_entries($1, $2, $3, $4, $5)", key, part, first, last, limit)
+        if not rows:
+            return EntryPage(revision=0)
+        revision, numbers, bodies = rows[0]
+        entries = to_entries(part, numbers, bodies)
+        return EntryPage(revision=revision, entries=entries if limit >= 0 else entries[::-1])
+
+    # Many records
+
+    async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        ordering, beyond = _ORDERS[query.order]
+        fields = {"space": query.space, "owner": query.owner, "drawer": query.drawer, "status": query.status}
+        conditions = [f"kind = '{query.kind.value}'", f"{'aside' if query.set_aside else 'key'} IS NOT NULL"]
+        conditions += [f"{name} = ($1).{name}" for name, value in fields.items() if value is not None]
+        if query.space is None and query.owner is not None:
+            conditions.append("space = ($1).space")
+        if query.title is not None:
+            conditions.append("position(($1).title IN title) > 0")
+        if query.named:
+            conditions.append("scope IS NOT NULL")
+        if query.order is IndexOrder.DEADLINE:
+            conditions.append("deadline IS NOT NULL")
+        if query.due is not None:
+            conditions.append("due <= ($1).due AND deadline <= ($1).due")
+        if query.behind is not None:
+            conditions.append(beyond)
+        place = query.behind if isinstance(query.behind, ValuePlace) else (None, None, None)
+        behind = (None, None) if query.behind is None or isinstance(query.behind, ValuePlace) else query.behind
+        values = (*fields.values(), query.title, query.due, *behind, *place, max(0, query.limit))
+        return await self._find(values, " AND ".join(conditions), ordering)
+
+    async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
+        row = await self.link.row("SELECT * FROM sum_records($1, $2, $3)", space, owner, now)
+        return Totals(**row)
+
+    async def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
+        rows = await self.link.fetch("SELECT scope FROM list_scopes($1, $2) AS scope", after, max(0, limit))
+        return tuple([site_scope(decode_scope(row["scope"])) for row in rows])
+
+    async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
+        values = (*[None] * 7, after, None, None, None, max(0, limit))
+        return await self._find(values, "key > ($1).behind_key", "key")
+
+    async def _find(self, values: tuple[Any, ...], conditions: str, ordering: str) -> tuple[FoundRecord, ...]:
+        rows = await self.link.fetch("SELECT * FROM find_records($1, $2, $3)", values, conditions, ordering)
+        return tuple([to_found(row) for row in rows])
+
+    async def forget_aside(self, owner: bytes) -> AsideRecords:
+        return AsideRecords(**await self.link.row("SELECT * FROM forget_aside($1)", owner))
+
+    async def compact(self) -> CompactionResult:
+        """Vacuum the tables. The files hold deleted rows until their space is reused."""
+        warned = await self.link.work("VACUUM records, entries")
+        return CompactionResult(cleared=False, remaining_reason=_UNVACUUMED if warned else _VACUUMED)
+
+    async def ping(self) -> None:
+        await self.link.fetch("SELECT 1")
+
+    async def product_version(self) -> str:
+        row = await self.link.row("SELECT current_setting('server_version') AS version")
+        return f"PostgreSQL {row['version'].split()[0]}"
+
+    async def close(self) -> None:
+        for batches in (self._heads, self._changes, self._strict, self._loads, self._touches):
+            await batches.close()
+        await self._turns.close()
+        await self.link.close()
+
+
+class PostgresRecordFeed:
+    """The `RecordFeed` port over LISTEN/NOTIFY.
+
+    It is caught up while the listening connection answered a ping lately and has no unread bytes.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._feed = PostgresFeed(link.connect, link.schema, parse_changes)
+
+    def caught_up(self) -> bool:
+        return self._feed.drain_invalidations()
+
+    @asynccontextmanager
+    async def watch(self, on_change: Callable[[bytes | None, int], None]) -> AsyncIterator[None]:
+        def tell(changes: Sequence[tuple[bytes, int]] | None) -> None:
+            for key, revision in ((None, 0),) if changes is None else changes:
+                on_change(key, revision)
+
+        async with self._feed.watch(tell):
+            yield
+
+
+def parse_changes(message: str) -> tuple[int | None, Sequence[tuple[bytes, int]]]:
+    """The number of a strict change, and keys with the revisions they were brought to.
+
+    Raises:
+        ValueError: it is none of our notifications.
+    """
+    strict, mark, digits = message.partition("!")
+    changes = b64decode(digits)
+    if not mark or len(changes) % _CHANGE.size:
+        raise ValueError("not a notification of ours")
+    return int(strict, 16) if strict else None, list(_CHANGE.iter_unpack(changes))
+
+
+def _load(key: bytes, tail: int, known: Known) -> Load:
+    return key, tail, known.message, known.page
+
+
+def _nth(row: Row) -> int:
+    nth: int = row["nth"]
+    return nth
+
+
+def _refused(standings: Sequence[Standing] | None) -> Refused | None:
+    if standings is None:
+        return None
+    return Refused(
+        standing=tuple([one.record for one in standings]), source_changed=any(one.source_changed for one in standings)
+    )

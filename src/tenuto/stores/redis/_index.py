@@ -1,0 +1,113 @@
+"""The places of records in the indexes: written before or with a record, removed after it, checked when they are read.
+
+So a record is found whatever dies in between, and a place without a record is skipped and removed. While places are
+removed, `gone` in place of the record keeps others from creating it again, whose places would be removed as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import UNSET
+
+from tenuto.model.stored import Action, IndexColumns, Kind, RecordChange, StoredRecord
+from tenuto.stores.redis._keys import RecordKeys, part_of, value_place
+from tenuto.stores.redis._resp import Part as Word
+from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._servers import Servers
+
+Call: TypeAlias = tuple[Word, ...]
+_HELD_MS: Final = 3000
+
+
+class Places:
+    """The places of records in the indexes."""
+
+    def __init__(self, servers: Servers, keys: RecordKeys) -> None:
+        self._servers = servers
+        self._keys = keys
+
+    def of_change(self, change: RecordChange, *, lowered: bool) -> tuple[list[Call], list[Call]]:
+        """What to add before a change: places of the record itself, and then of lists in lists of lists."""
+        if change.action is not Action.WRITE:
+            return [], []
+        key, index = change.key, change.index
+        own, above = list[Call](), list[Call]()
+        is_new = index is not None and (change.if_revision == 0 or change.replaces)
+        if index is not None and index.kind is Kind.SESSION:
+            names = (self._keys.site(index.space), self._keys.owner(index.owner))
+            own += [(name, "GT", index.listed_at, key) for name in names]
+        elif index is not None:
+            own.append((self._keys.drawer(index.drawer), 0, value_place(index.name, key)))
+            above.append((self._keys.drawers(index.space), 0, index.owner + index.drawer))
+        if index is not None and is_new:
+            own.append((self._keys.all[part_of(key)], 0, key))
+            if index.scope is not None:
+                above.append((self._keys.sites, 0, index.space))
+        if (is_new or lowered) and change.deadline is not UNSET and change.deadline is not None:
+            own.append((self._keys.due[part_of(key)], change.deadline, key))
+        return own, above
+
+    async def remove(self, key: bytes, index: IndexColumns | None) -> None:
+        """Remove the places of a record that `gone` keeps absent, and let it be created again."""
+        part = part_of(key)
+        calls: list[Call] = [("ZREM", self._keys.all[part], key), ("ZREM", self._keys.due[part], key)]
+        if index is None:
+            pass  # The others are removed when they are read.
+        elif index.kind is Kind.SESSION:
+            calls += [("ZREM", name, key) for name in (self._keys.site(index.space), self._keys.owner(index.owner))]
+        else:
+            calls.append(("ZREM", self._keys.drawer(index.drawer), value_place(index.name, key)))
+        await self._call_all(calls)
+        await self._hold(key, 0)
+
+    async def leave_owner(self, key: bytes, index: IndexColumns) -> None:
+        """Remove a session from the list of an owner that it had before."""
+        await self._servers.call("ZREM", self._keys.owner(index.owner), key)
+
+    async def remove_stale(self, name: bytes, places: Iterable[tuple[bytes, bytes]]) -> None:
+        """Remove places without a record from one index: pairs of member and key."""
+
+        async def remove(member: bytes, key: bytes) -> None:
+            if await self._hold(key, _HELD_MS):
+                await self._servers.call("ZREM", name, member)
+                await self._hold(key, 0)
+
+        await asyncio.gather(*(remove(member, key) for member, key in places))
+
+    async def remove_empty(self, name: bytes, member: bytes, *lists: bytes) -> None:
+        """Remove a list from a list of lists if it is empty; it is written after its first entry, so look again."""
+        await self._servers.call("ZREM", name, member)
+        if any(await self._call_all([("EXISTS", entry) for entry in lists])):
+            await self._servers.call("ZADD", name, 0, member)
+
+    async def correct_deadlines(self, late: Sequence[tuple[int, bytes, int]]) -> None:
+        """Move records in the index of deadlines from where they were found to where they belong."""
+        await asyncio.gather(
+            *(self._servers.run("rescore", [self._keys.due[part_of(key)]], key, at, to) for at, key, to in late)
+        )
+        # A change may have lowered a deadline meanwhile.
+        rows = await self._servers.fields([self._keys.record(key) for _, key, _ in late], ("d",))
+        await self._call_all(
+            [
+                ("ZADD", self._keys.due[part_of(key)], "LT", deadline, key)
+                for (_, key, to), (deadline,) in zip(late, rows, strict=True)
+                if deadline and int(deadline) < to
+            ]
+        )
+
+    async def restore_deadlines(self, changes: Sequence[RecordChange], standing: Sequence[StoredRecord | None]) -> None:
+        """Move the places of records back whose refused change put them behind their deadlines."""
+        for change, record in zip(changes, standing, strict=True):
+            if record is not None and record.deadline is not None and change.deadline is not UNSET:
+                due = self._keys.due[part_of(change.key)]
+                await self._servers.call("ZADD", due, "LT", record.deadline, change.key)
+
+    async def _hold(self, key: bytes, milliseconds: int) -> bool:
+        """Keep a missing record from being created, or let it; whether it is missing."""
+        return bool(await self._servers.run("hold", (self._keys.record(key),), milliseconds))
+
+    async def _call_all(self, calls: Sequence[Call]) -> list[Reply]:
+        return await asyncio.gather(*(self._servers.call(*call) for call in calls))

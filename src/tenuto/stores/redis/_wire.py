@@ -1,0 +1,171 @@
+"""Records as the scripts take and return them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from tenuto.model import Scope, Status
+from tenuto.model.stored import (
+    Action,
+    Entry,
+    EntryPage,
+    FoundRecord,
+    IndexColumns,
+    Kind,
+    LogCopy,
+    Part,
+    RecordChange,
+    StoredRecord,
+    Totals,
+)
+from tenuto.stores.redis._keys import RecordKeys
+from tenuto.stores.redis._resp import Part as Word
+from tenuto.stores.redis._resp import Reply
+
+_NUMBERS: Final = struct.Struct(">5Q")
+_NUMBER: Final = struct.Struct(">Q")
+ABSENT: Final = b""
+"""The revision to compare with where no record is expected."""
+_ACTIONS: Final = {Action.WRITE: "w", Action.REMOVE: "r", Action.SET_ASIDE: "a"}
+ALL_FIELDS: Final = ("n", "h", "p", "d", "i")
+
+
+class _Columns(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The index columns as they are stored; new ones are appended."""
+
+    space: bytes
+    owner: bytes
+    kind: Kind
+    scope: Scope | None
+    listed_at: int
+    status: Status
+    title: str
+    drawer: bytes
+    namespace: str
+    name: str
+    words: tuple[bytes, ...] = ()
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_columns_decoder: Final = msgspec.msgpack.Decoder(_Columns)
+
+
+def encode_columns(index: IndexColumns) -> bytes:
+    # Names may hold lone surrogates, which msgpack's strings cannot.
+    fields = [getattr(index, name) for name in _Columns.__struct_fields__]
+    return _encoder.encode(_Columns(*fields))
+
+
+def decode_columns(stored: bytes) -> IndexColumns:
+    columns = _columns_decoder.decode(stored)
+    return IndexColumns(**{name: getattr(columns, name) for name in _Columns.__struct_fields__})
+
+
+def encode_revision(revision: int) -> bytes:
+    """A revision as the first bytes of a record's numbers; nothing for 0."""
+    return _NUMBER.pack(revision) if revision else ABSENT
+
+
+def compared_words(change: RecordChange, *, indexed: bool, insists: bool) -> tuple[Word, ...]:
+    """What a commit compares, what it returns if that differs, and what kind of change it is.
+
+    A deadline that became an earlier one must be `indexed` first. One that `insists` gets the next turn if refused.
+    """
+    known, deadline = change.known, change.deadline
+    return (
+        encode_revision(change.if_revision),
+        f"{change.tail} {known.message} {known.page}{' !' if insists else ''}",
+        b"" if indexed or deadline is UNSET or deadline is None else deadline,
+        _ACTIONS[change.action] if change.index is None else "i",
+    )
+
+
+def source_words(copies: LogCopy) -> tuple[Word, ...]:
+    """The words of a copy's source among those of the changes."""
+    return encode_revision(copies.revision), "0 0 -1", b"", "s"
+
+
+def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[Word, ...]] = ()) -> list[Word]:
+    """What a change does; `places` are added to indexes on the same server."""
+    if change.action is Action.REMOVE:
+        return ["."]
+    if change.action is Action.SET_ASIDE:
+        return [keys.aside(change.key, change.if_revision), "."]
+    totals = change.totals
+    numbers = _NUMBERS.pack(change.revision, totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
+    words: list[Word] = [4, "n", numbers, "h", change.head]
+    if change.profile is not None:
+        words += ("p", change.profile)
+    if change.deadline is not UNSET:
+        words += ("d", b"" if change.deadline is None else change.deadline)
+    if change.index is not None:
+        words += ("i", encode_columns(change.index))
+    words[0] = len(words) - 1
+    if change.replaces:
+        words.append("*")
+    for drop in change.drops:
+        words += ("-", drop.part, drop.first, drop.last, *drop.keep, b"")
+    for place in places:
+        words += ("+", len(place), *place)
+    if change.copies is not None:
+        words += ("<", change.copies.through)
+    for entry in change.puts:
+        words += (entry.part, entry.number, entry.body)
+    words.append(".")
+    return words
+
+
+def decode_record(key: bytes, row: Reply) -> StoredRecord | None:
+    """A record as `standing` of the scripts returns it."""
+    if not row:
+        return None
+    numbers, head, profile, deadline, pages, producers, newest = row
+    return StoredRecord(
+        key=key,
+        revision=_NUMBER.unpack_from(numbers)[0],
+        head=head,
+        profile=profile or b"",
+        deadline=int(deadline) if deadline else None,
+        entries=tuple(_entries(Part.KEYS, pages) + _entries(Part.PRODUCERS, producers)),
+        messages=tuple(_entries(Part.MESSAGES, newest)[::-1]),
+    )
+
+
+def decode_page(part: Part, reply: Reply, limit: int) -> EntryPage:
+    """A page; with a negative limit it comes in descending order."""
+    if not reply:
+        return EntryPage(revision=0)
+    numbers, row = reply
+    entries = _entries(part, row)
+    return EntryPage(revision=_NUMBER.unpack_from(numbers)[0], entries=tuple(entries if limit >= 0 else entries[::-1]))
+
+
+def _entries(part: Part, row: Sequence[Any]) -> list[Entry]:
+    """Entries of a row of numbers and bodies."""
+    return [Entry(part=part, number=row[at], body=row[at + 1]) for at in range(0, len(row), 2)]
+
+
+def decode_totals(numbers: bytes) -> Totals:
+    _, sessions, messages, tokens, cost_nanos = _NUMBERS.unpack(numbers)
+    return Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+
+
+def decode_found(key: bytes, row: Any, listed_at: int | None = None) -> FoundRecord:
+    """A record from `ALL_FIELDS`; listed where the index has it, which is never before where its columns say."""
+    numbers, head, profile, deadline, columns = row
+    index = decode_columns(columns)
+    if listed_at is not None and listed_at != index.listed_at:
+        index = msgspec.structs.replace(index, listed_at=listed_at)
+    record = StoredRecord(
+        key=key,
+        revision=_NUMBER.unpack_from(numbers)[0],
+        head=head,
+        profile=profile or b"",
+        deadline=int(deadline) if deadline else None,
+    )
+    return FoundRecord(record=record, index=index, totals=decode_totals(numbers))

@@ -1,0 +1,369 @@
+"""The threads of a SQLite file: one writes, a few read.
+
+The writer commits together what has queued up, so that many callers share one fsync. While callers wait for the same
+fsync the CPU is idle, and while they work the disk is idle. Where callers take longer than the disk, the writer splits
+them into two halves: it acknowledges one half while the transaction of the other half goes to disk.
+
+A step first checks and then writes, so most errors leave nothing behind. If a step fails after it has written, the
+transaction is rolled back and the other steps run again without it; steps must tolerate that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import secrets
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable, Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from time import monotonic, perf_counter, sleep
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+
+from tenuto.errors import Unavailable
+from tenuto.stores.sqlite._errors import is_busy, is_full, store_error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Execute = Callable[..., sqlite3.Cursor]
+
+# Callers beyond this many wait before they queue, so that a stalled disk cannot fill the memory.
+_MAX_WAITING: Final = 10_000
+_MAX_BATCH: Final = 1000
+_CHANGES_KEPT: Final = 1000
+_PRUNE_EVERY: Final = 128
+# From so many jobs on it may be worth two fsyncs to have callers and disk work side by side.
+_WORTH_HALVING: Final = 16
+# Seconds that a quick disk takes for a commit.
+_QUICK_DISK: Final = 0.003
+# Seconds that results already on disk may wait for the next transaction to be on its way there.
+_MAX_ACK_DELAY: Final = 0.003
+
+
+quick: Final = bytearray
+"""Wraps a blob parameter of a statement that every turn runs: for `bytes` the driver spends a microsecond on looking
+for an adapter, for `bytearray` none."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """An open transaction as a step sees it: SQL, and the records that it changed, for other processes."""
+
+    execute: Execute
+    executemany: Execute
+    changed: list[bytes] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Job(Generic[T]):
+    """A step to run on a thread for the caller that awaits `future`; `alone` means outside any transaction.
+
+    `patient_until` (monotonic clock) is how long the caller waits for locks of other processes.
+    """
+
+    future: asyncio.Future[T]
+    step: Callable[..., T]
+    args: tuple[Any, ...]
+    patient_until: float = 0.0
+    alone: bool = False
+    result: T | None = None
+    failure: Exception | None = None
+
+    def fail(self, exc: Exception) -> None:
+        self.failure = store_error(exc) if isinstance(exc, sqlite3.Error) else exc
+
+
+def _set_results(jobs: Sequence[Job[Any]]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue  # The caller was cancelled meanwhile.
+        if job.failure is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.failure)
+
+
+def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], None] | None = None) -> T:
+    """Repeat a step while other processes hold its lock; call `meanwhile` after each refusal.
+
+    SQLite's own backoff goes up to 100 ms, which starves beside a process that commits without pause.
+    """
+    deadline = monotonic() + patience.total_seconds()
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as exc:
+            if not is_busy(exc) or monotonic() > deadline:
+                raise
+        if meanwhile is not None:
+            meanwhile()
+        sleep(random.uniform(0.0002, 0.003))
+
+
+class WriterThread:
+    """Group commit. A result is handed back after its commit, so acknowledged means on disk.
+
+    `brief` steps take well below a millisecond: finished callers may wait behind them.
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        patience: timedelta,
+        brief: Container[Callable[..., Any]] = (),
+        *,
+        check_file: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.id: Final = secrets.randbits(62)
+        self._db = db
+        self._check_file = check_file
+        self._patience = patience.total_seconds()
+        self._brief = brief
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[Job[Any]] = []
+        self._waiting = 0
+        self._room = asyncio.Event()
+        self._closing = False
+        self._queue: SimpleQueue[list[Job[Any]] | None] = SimpleQueue()
+        # Used by the writer thread only: jobs of the next transaction; finished jobs not yet acknowledged and their
+        # deadline; how long it last waited for callers, and for the disk.
+        self._ahead: list[Job[Any]] = []
+        self._settled: list[Job[Any]] = []
+        self._ack_by = 0.0
+        self._callers_took, self._disk_took = 0.0, math.inf
+        self._thread = threading.Thread(target=self._run_thread, name="tenuto-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    def run(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Run a step in the next transaction and return its result once that is committed.
+
+        A caller that is cancelled before its step began is left out; after that the step stands.
+        """
+        assert not kwargs, "steps take positional arguments"
+        job: Job[T] = Job(self._loop.create_future(), step, args, patient_until=monotonic() + self._patience)
+        return self._enqueue(job) if self._waiting < _MAX_WAITING else self._enqueue_when_room(job)
+
+    def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
+        """Run a step between two transactions, for what SQLite does outside of any; it gets `patience`."""
+        return self._enqueue(Job(self._loop.create_future(), step, (), alone=True))
+
+    def _enqueue(self, job: Job[T]) -> asyncio.Future[T]:
+        if self._closing:
+            raise Unavailable("session store", "is closed")
+        self._waiting += 1
+        # All jobs of one event loop iteration are handed over together.
+        if not self._gathered:
+            self._loop.call_soon(self._submit_batch)
+        self._gathered.append(job)
+        return job.future
+
+    async def _enqueue_when_room(self, job: Job[T]) -> T:
+        while self._waiting >= _MAX_WAITING:
+            self._room.clear()
+            await self._room.wait()
+        return await self._enqueue(job)
+
+    async def close(self) -> None:
+        """Finish what is queued and close the connection."""
+        if not self._closing:
+            self._closing = True
+            self._submit_batch()
+            self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _submit_batch(self) -> None:
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
+
+    def _complete_jobs(self, jobs: list[Job[Any]]) -> None:
+        _set_results(jobs)
+        self._waiting -= len(jobs)
+        self._room.set()
+
+    # Everything below runs on the writer thread.
+
+    def _run_thread(self) -> None:
+        last = False
+        while self._ahead or not last:
+            if self._ahead:
+                jobs, self._ahead = self._ahead, []
+            else:
+                jobs, last = self._collect_jobs()
+                # Halves help only where callers take longer than the disk; once split, batches stay split, hence
+                # the absolute bound on the disk's time.
+                quick_disk = self._disk_took <= min(self._callers_took, _QUICK_DISK)
+                if quick_disk and len(jobs) >= _WORTH_HALVING and self._waiting <= len(jobs):
+                    half = len(jobs) // 2
+                    jobs, self._ahead = jobs[:half], jobs[half:]
+            if not all(job.step in self._brief for job in jobs):
+                self._acknowledge()
+            self._run_batch([job for job in jobs if not job.alone])
+            for job in jobs:
+                if job.alone:
+                    self._acknowledge()
+                    self._run_outside(job)
+            if not self._ahead and self._queue.empty():
+                self._acknowledge()
+        self._acknowledge()
+        self._db.close()
+
+    def _collect_jobs(self) -> tuple[list[Job[Any]], bool]:
+        """Wait for a job, then take all that are queued; true if the queue is closed."""
+        began = perf_counter()
+        handed = self._queue.get()
+        self._callers_took = perf_counter() - began
+        jobs: list[Job[Any]] = []
+        with suppress(Empty):
+            while handed is not None:
+                jobs += handed
+                if len(jobs) >= _MAX_BATCH:
+                    break
+                handed = self._queue.get_nowait()
+        return jobs, handed is None
+
+    def _acknowledge(self) -> None:
+        """Wake the callers of the settled jobs, with one call into their event loop."""
+        if self._settled:
+            with suppress(RuntimeError):  # A closed loop has no waiting callers; committed steps stay committed.
+                self._loop.call_soon_threadsafe(self._complete_jobs, self._settled)
+            self._settled = []
+
+    def _run_batch(self, jobs: list[Job[Any]]) -> None:
+        """Set the outcome of each job: a result that is on disk, or a failure that stored nothing."""
+        left = [job for job in jobs if not job.future.cancelled()]
+        try:
+            self._check_file()
+            while (left := self._begin_transaction(left)) and (broken := self._run_and_commit(left)) is not None:
+                self._acknowledge()
+                left.remove(broken)
+                # The others may have been refused because of what is now rolled back: all run again.
+                for job in left:
+                    job.failure = None
+        except Exception as exc:
+            self._roll_back()
+            if isinstance(exc, sqlite3.Error) and is_full(exc):
+                # Moving the log into the file may leave room on a full disk for the deletions that help.
+                with suppress(sqlite3.Error):
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Refused jobs too: they may have been refused because of what is now rolled back.
+            for job in left:
+                job.fail(exc)
+        # Earlier jobs are acknowledged by now, unless nothing was committed here.
+        self._acknowledge()
+        self._settled, self._ack_by = jobs, perf_counter() + _MAX_ACK_DELAY
+
+    def _run_outside(self, job: Job[Any]) -> None:
+        if not job.future.cancelled():
+            try:
+                job.result = job.step(self._db, timedelta(seconds=self._patience))
+            except Exception as exc:
+                job.fail(exc)
+        self._settled.append(job)
+
+    def _begin_transaction(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Begin a transaction; returns the jobs whose callers still wait once the lock is free."""
+        while jobs:
+            patience = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
+            try:
+                insist(lambda: self._db.execute("BEGIN IMMEDIATE"), patience, meanwhile=self._acknowledge)
+                break
+            except sqlite3.OperationalError as exc:
+                if not is_busy(exc):
+                    raise
+                now = monotonic()
+                for job in jobs:
+                    if job.patient_until <= now:
+                        job.fail(exc)
+                jobs = [job for job in jobs if job.patient_until > now]
+        return jobs
+
+    def _run_and_commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
+        """Run the jobs and commit; returns a job that failed after writing, in which case nothing was stored."""
+        db = self._db
+        cursor = db.cursor()
+        txn = Transaction(cursor.execute, cursor.executemany)
+        for job in jobs:
+            if self._settled and perf_counter() > self._ack_by:
+                self._acknowledge()
+            noted, written = len(txn.changed), db.total_changes
+            try:
+                job.result = job.step(txn, *job.args)
+            except Exception as exc:
+                job.fail(exc)
+                if db.total_changes != written or not db.in_transaction:
+                    self._roll_back()
+                    return job
+                del txn.changed[noted:]
+        if txn.changed:  # For the caches of other processes, in the same transaction.
+            keys = b"".join(dict.fromkeys(txn.changed))
+            number = txn.execute("INSERT INTO change (writer, keys) VALUES (?, ?)", (self.id, keys)).lastrowid
+            if number is not None and number % _PRUNE_EVERY == 0:
+                txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
+        self._acknowledge()
+        began = perf_counter()
+        db.execute("COMMIT")
+        self._disk_took = perf_counter() - began
+        return None
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+
+class ReaderThreads:
+    """A few threads, each with its own connection, so that a read never waits for an fsync."""
+
+    def __init__(
+        self, connections: Sequence[sqlite3.Connection], *, check_file: Callable[[], None] = lambda: None
+    ) -> None:
+        self._check_file = check_file
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run_jobs, args=(db,), name=f"tenuto-sqlite-reader-{place}", daemon=True)
+            for place, db in enumerate(connections)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(
+        self, step: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]:
+        """Run a step that reads one snapshot of the file."""
+        assert not kwargs, "steps take positional arguments"
+        if self._closing:
+            raise Unavailable("session store", "is closed")
+        job: Job[T] = Job(self._loop.create_future(), step, args)
+        self._queue.put(job)
+        return job.future
+
+    async def close(self) -> None:
+        """Finish what is queued and close the connections."""
+        if not self._closing:
+            self._closing = True
+            for _ in self._threads:
+                self._queue.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _run_jobs(self, db: sqlite3.Connection) -> None:
+        while (job := self._queue.get()) is not None:
+            try:
+                self._check_file()
+                db.execute("BEGIN")
+                job.result = job.step(db, *job.args)
+            except Exception as exc:
+                job.fail(exc)
+            with suppress(sqlite3.Error):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+            with suppress(RuntimeError):  # A closed loop has no waiting callers.
+                self._loop.call_soon_threadsafe(_set_results, (job,))
+        db.close()
