@@ -1,14 +1,24 @@
-"""Stores for tests that change single methods of them."""
+"""Stores in memory, and such whose single methods a test changes."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from random import Random
+from typing import Any, Self
 
 from tenuto.ports import Clock, utc_now
-from tenuto.stores.memory._sessions import MemorySessions, MemoryTraces
-from tenuto.stores.memory._state import MemoryState
-from tenuto.stores.memory.record import MemoryTables
-from tenuto.stores.memory.store import MemoryUpkeep
+from tenuto.stores.engine import Engine, PlainCodecs
+from tenuto.stores.engine.engine import EngineSessions, EngineTraces
+from tenuto.stores.engine.state import EngineState
+from tenuto.stores.engine.upkeep import EngineUpkeep
+from tenuto.stores.memory import InMemoryRecords
+
+
+class MemoryStore(Engine):
+    """An engine over memory."""
+
+    def __init__(self, *, clock: Clock = utc_now) -> None:
+        self.memory = InMemoryRecords()
+        super().__init__(self.memory, clock=clock, chance=Random(1))
 
 
 class OwnPorts:
@@ -21,15 +31,16 @@ class OwnPorts:
     state = upkeep = sessions
 
 
-class FlatMemoryStore(OwnPorts, MemorySessions, MemoryState, MemoryUpkeep):
+class FlatMemoryStore(OwnPorts, EngineSessions, EngineState, EngineUpkeep):
     """Sessions, state and upkeep are this one object, so that a subclass overrides any of their methods."""
 
-    feed: Final = None
-
     def __init__(self, *, clock: Clock = utc_now) -> None:
-        self.tables = MemoryTables(clock)
-        super().__init__(self.tables)
-        self.traces = MemoryTraces(self.tables)
+        engine = MemoryStore(clock=clock)
+        codecs = PlainCodecs()
+        EngineSessions.__init__(self, engine.sessions.context, codecs)
+        EngineState.__init__(self, engine.records, codecs, Random(1))
+        EngineUpkeep.__init__(self, engine.records, engine.cache, codecs, clock, self)
+        self.traces = EngineTraces(self)
 
     async def close(self) -> None:
         return None

@@ -47,7 +47,7 @@ async def links() -> AsyncIterator[dict[str, LastingLink]]:
 async def store(
     backend: Backend, request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path, links: dict[str, LastingLink]
 ) -> AsyncIterator[Store]:
-    place = Place(clock=clock, folder=tmp_path, server=request.getfixturevalue, chain_length=links)
+    place = Place(clock=clock, folder=tmp_path, server=request.getfixturevalue, links=links)
     async with backend.open(place) as opened:
         yield opened
 

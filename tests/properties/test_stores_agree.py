@@ -353,7 +353,7 @@ def test_a_store_does_what_the_memory_store_does(
             folder = next(folders)
             folder.mkdir()
             self.backend = backend
-            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, chain_length=links)
+            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, links=links)
             self.runner = loop
             super().__init__()
 
