@@ -27,7 +27,8 @@ from tests.warm_start import open_program
 
 TURNS = int(os.environ.get("CHAOS_TURNS", "120"))
 SESSIONS = 6
-_MOST_REFUSED = 0.05
+# Each session may have one turn on its way when the store dies, and one when the process does.
+_UNKNOWN_OUTCOMES = 2 * SESSIONS
 
 
 class Worker:
@@ -81,6 +82,8 @@ class Talks:
         self.workers: list[Worker] = []
         self.acknowledged: dict[str, list[str]] = {}
         self.answers: Counter[str] = Counter()
+        self.refused: set[str] = set()
+        """The turns that were refused during the outage, however often each was sent."""
         self.is_away = self.is_over = False
         self._prefix = fresh("journal")
         self._stack = AsyncExitStack()
@@ -108,7 +111,10 @@ class Talks:
                     self.acknowledged.setdefault(session, []).append(key)
                     break
                 # A busy session is that of the attempt of a killed process, and no refusal for the outage.
-                self.answers[f"{'killed' if told is None else told['error']} {during}"] += 1
+                answer = f"{'killed' if told is None else told['error']} {during}"
+                self.answers[answer] += 1
+                if answer.startswith(("unavailable away", "circuit")):
+                    self.refused.add(key)
                 await asyncio.sleep(0.05)
 
     async def until_turns(self, count: int) -> None:
@@ -165,8 +171,5 @@ async def test_two_processes_outlive_their_store_and_one_of_them(tmp_path: Path)
             text for key in keys for text in (key, f"{key}!")
         ]
     assert [status and status["quarantined"] for status in statuses] == [0, 0]
-    refused = sum(
-        count for what, count in all_talks.answers.items() if what.startswith(("unavailable away", "circuit"))
-    )
     assert all_talks.answers["journaled True away"] > TURNS // 4
-    assert refused <= _MOST_REFUSED * all_talks.answers.total(), all_talks.answers
+    assert len(all_talks.refused) <= _UNKNOWN_OUTCOMES, all_talks.answers
