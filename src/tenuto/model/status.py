@@ -87,12 +87,16 @@ class BreakerStatus(View, frozen=True, kw_only=True):
 
 
 class JournalStatus(View, frozen=True, kw_only=True):
-    """Turns on disk that wait for the store, the age of the oldest, those that it refused, and those delivered."""
+    """Turns on disk that wait for the store, the age of the oldest, and those that it refused. `since` is when the
+    present outage began, null without one. Turns `replayed`, and turns and appends `refused` in an outage, are those of
+    this process since its start."""
 
     waiting: int
     oldest_seconds: float | None
     quarantined: int
     replayed: int
+    refused: int = 0
+    since: datetime | None = None
 
 
 class CacheStatus(View, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ _EXAMPLE: Final[JsonObject] = {
         "version": "Valkey 8.1.1",
     },
     "breaker": {"state": "closed", "rejected": 0},
-    "journal": {"waiting": 0, "oldest_seconds": None, "quarantined": 0, "replayed": 0},
+    "journal": {"waiting": 0, "oldest_seconds": None, "quarantined": 0, "replayed": 0, "refused": 0, "since": None},
     "cache": {
         "sessions": 812,
         "max_sessions": 10000,
