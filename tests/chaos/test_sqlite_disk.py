@@ -24,8 +24,8 @@ from tenuto.model import NewSession, Page, Retention
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
 from tenuto.stores.engine import Engine, sqlite_records
-from tenuto.stores.sqlite._threads import Transaction
 from tenuto.stores.sqlite._schema import APPLICATION_ID
+from tenuto.stores.sqlite._threads import Transaction
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.peek import sqlite_db, sqlite_writer

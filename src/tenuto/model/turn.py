@@ -227,12 +227,7 @@ class IdempotencyKey(Value, frozen=True, kw_only=True):
 KEYS_REMEMBERED = 1000
 
 
-class BeginTurn(
-    Value,
-    frozen=True,
-    kw_only=True,
-    rename={"user_messages": "words", "retention": "keeping", "idempotency_key": "once"},
-):
+class BeginTurn(Value, frozen=True, kw_only=True):
     """How a turn begins.
 
     With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.

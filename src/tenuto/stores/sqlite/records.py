@@ -24,7 +24,7 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
-from tenuto.stores.engine import sqlite_schema
+from tenuto.stores.sqlite import _schema
 from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tenuto.stores.sqlite._file import Synchronous, check_path, compact, file_check, open_file
@@ -70,7 +70,7 @@ class SqliteRecords:
         """
         file = check_path(path)
         writing, *reading = await asyncio.to_thread(
-            open_file, file, synchronous, readers, lock_timeout, read_only, schema=sqlite_schema
+            open_file, file, synchronous, readers, lock_timeout, read_only, schema=_schema
         )
         check = file_check(file)
         writer = WriterThread(writing, lock_timeout, check_file=check)

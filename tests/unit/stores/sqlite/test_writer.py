@@ -16,9 +16,8 @@ import pytest
 
 from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _database
-from tenuto.stores.sqlite._threads import WriterThread, insist
 from tenuto.stores.sqlite._file import open_file
-from tenuto.stores.sqlite._threads import Transaction
+from tenuto.stores.sqlite._threads import Transaction, WriterThread, insist
 from tests.patience import LONG
 from tests.peek import is_writing, set_disk_time, set_patience, sqlite_db
 
