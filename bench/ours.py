@@ -229,14 +229,14 @@ class UnkeyedStore(BareStore):
 
 async def open_engine(url: str) -> Engine:
     """The engine over the backend of the URL; SQLite with `synchronous=FULL`, which is the default."""
-    return await Engine(await open_records(prefixed(url)), chance=Random(1)).__aenter__()
+    return await Engine(await open_records(url), chance=Random(1)).__aenter__()
 
 
 async def open_bare(url: str) -> BareStore:
     """The engine alone, with sessions in use."""
-    return BareStore(await open_engine(url))
+    return BareStore(await open_engine(prefixed(url)))
 
 
 async def open_unkeyed(url: str) -> UnkeyedStore:
     """The same without idempotency keys."""
-    return UnkeyedStore(await open_engine(url))
+    return UnkeyedStore(await open_engine(prefixed(url)))
