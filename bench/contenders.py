@@ -105,12 +105,12 @@ _AGENTS: Final = {"sqlite": "open_sqlite", "redis": "open_redis", "postgres": "o
 _SITUATIONS: Final[dict[str, tuple[tuple[Side, str, str], ...]]] = {
     "warm": (
         ("store", ENGINE, "ours:open_bare"),
-        ("ours", DOOR, "ours:open_unsummarized"),
+        ("ours", DOOR, "ours:open_ours"),
         ("store", "the engine without keys", "ours:open_unkeyed"),
     ),
     "cold": (("store", ENGINE, "engine:open_engine_cold"), ("ours", DOOR, "engine:open_door_cold")),
-    "sealed": (("ours", SEALED, "engine:open_door_sealed"), ("ours", DOOR, "ours:open_unsummarized")),
-    "hot": (("store", ENGINE, "ours:open_bare"), ("ours", DOOR, "ours:open_unsummarized")),
+    "sealed": (("ours", SEALED, "engine:open_door_sealed"), ("ours", DOOR, "ours:open_ours")),
+    "hot": (("store", ENGINE, "ours:open_bare"), ("ours", DOOR, "ours:open_ours")),
 }
 
 

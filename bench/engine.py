@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from bench.contenders import Entry, engine_entries
 from bench.grounds import Ground
-from bench.ours import BareStore, Ours, open_bare, open_unsummarized, scope_of
+from bench.ours import BareStore, Ours, open_bare, open_ours, scope_of
 from bench.plan import MANY, Plan
 from bench.rounds import Results, Say, run_rounds
 from bench.tables import Table, milliseconds, per_second, times
@@ -64,13 +64,13 @@ async def open_engine_cold(url: str) -> Forgetful:
 
 async def open_door_cold(url: str) -> Forgetful:
     """`tenuto.open`, and each session must be loaded."""
-    ours = await open_unsummarized(url)
+    ours = await open_ours(url)
     return Forgetful(ours, cast(RecordCache, ours.app.stores.cache))
 
 
 async def open_door_sealed(url: str) -> Ours:
     """`tenuto.open`, encrypted at rest."""
-    return await open_unsummarized(url, encryption=True, privacy_key=b64encode(bytes(range(32))).decode())
+    return await open_ours(url, encryption=True, privacy_key=b64encode(bytes(range(32))).decode())
 
 
 def measure_engine(

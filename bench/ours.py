@@ -1,4 +1,4 @@
-"""tenuto as its users have it: `tenuto.open` with its defaults, and a model that answers at once."""
+"""`tenuto.open` with a model that answers at once, and the engine below it alone."""
 
 from __future__ import annotations
 
@@ -92,11 +92,8 @@ def _summary(system: PromptMessage, talk: PromptMessage) -> str:
 class Ours:
     """The public door. A cycle is `begin` and `finish` with an idempotency key; an ask is a whole turn."""
 
-    def __init__(
-        self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool, window: int | None
-    ) -> None:
+    def __init__(self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool) -> None:
         self.app = app
-        self._window = window
         self._stack = stack
         self._own_turns = own_turns
         self._counted = counted
@@ -128,7 +125,7 @@ class Ours:
     async def cycle(self, session: str, turn: Turn) -> int:
         key = f"key-{turn.number}"
         begun = await self.app.begin(
-            scope_of(session), turn.user, session_id=session, idempotency_key=key, window=self._window
+            scope_of(session), turn.user, session_id=session, idempotency_key=key, window=WINDOW
         )
         await self.app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
         return len(begun.window)
@@ -146,13 +143,16 @@ class Ours:
         await self._stack.aclose()
 
 
-async def open_ours(url: str) -> Ours:
-    """Defaults, except for the stored cap of 500 messages: histories of 10,000 are to stay that long."""
-    return await _open(url, own_turns=0, counted=True)
+async def open_ours(url: str, **settings: Any) -> Ours:
+    """No summaries, which asks have; a cycle has a window of 20 messages, which is what the others load.
+
+    Else defaults, except for the stored cap of 500 messages: histories of 10,000 are to stay that long.
+    """
+    return await _open(url, own_turns=0, counted=True, compress_at=0, **settings)
 
 
 async def open_asking(url: str) -> Ours:
-    """The same; a history ends with turns of its own, so that slices see the steady state."""
+    """All defaults but that cap; a history ends with turns of its own, so that slices see the steady state."""
     return await _open(url, own_turns=_OWN_TURNS, counted=True)
 
 
@@ -166,18 +166,13 @@ async def open_asking_forgetful(url: str) -> Ours:
     return await _open(url, own_turns=_OWN_TURNS, counted=True, memories=False)
 
 
-async def open_unsummarized(url: str, **settings: Any) -> Ours:
-    """As `open_ours`, with a window of 20 messages and no summaries: what a store's cost can be seen beside."""
-    return await _open(url, own_turns=0, counted=True, window=WINDOW, compress_at=0, **settings)
-
-
-async def _open(url: str, *, own_turns: int, counted: bool, window: int | None = None, **settings: Any) -> Ours:
+async def _open(url: str, *, own_turns: int, counted: bool, **settings: Any) -> Ours:
     stack = AsyncExitStack()
     model = InstantModel()
     app = await stack.enter_async_context(
         tenuto.open(prefixed(url), model=model.name, models={model.name: model}, max_messages=0, **settings)
     )
-    return Ours(app, stack, own_turns=own_turns, counted=counted, window=window)
+    return Ours(app, stack, own_turns=own_turns, counted=counted)
 
 
 class BareStore:
