@@ -682,6 +682,17 @@ class ExtraMissing(Unavailable):
         super().__init__(what, f"needs a package that is not installed: {self.install}")
 
 
+class AssistantMissing(Unavailable):
+    """The file of an assistant cannot be loaded; `cause` names file, line and what to do, for operators alone."""
+
+    code: ClassVar[str] = "assistant_missing"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self, name: str, cause: str) -> None:
+        super().__init__(f"assistant {name}", "cannot be loaded; its operator finds the cause in Health")
+        self.cause = cause
+
+
 class StoreUnavailable(Unavailable):
     """The store's server does not answer; the call may have been carried out."""
 

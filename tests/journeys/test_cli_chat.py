@@ -392,3 +392,21 @@ def test_traces_are_listed_and_shown(desk: Desk) -> None:
         hidden = desk.run("traces", "show", session, *stranger)
         assert (hidden.returncode, hidden.stderr) == (1, "trace_not_found: trace not found\n")
     assert desk.run("traces", "list", "--tenant", "other").stdout == "No traces.\n"
+
+
+def test_a_broken_file_of_an_assistant_ends_its_own_chat_alone(desk: Desk) -> None:
+    folder = desk.folder / "assistants"
+    folder.mkdir()
+    (folder / "own.py").write_text("x = 1\nimport no_such_graph\n")
+    (folder / "good.toml").write_text("system.en = 'You help.'")
+    desk.env |= {"TENUTO_ASSISTANTS": "assistants"}
+
+    answered = [desk.run("chat", "--assistant", name, "Hello").returncode for name in ("good", "goods")]
+    before = desk.ask("sessions", "list")["sessions"]
+    done = desk.run("chat", "--assistant", "own", "Hello")
+
+    cause = "own.py (No module named 'no_such_graph' at line 2) needs a package that is not installed; install the "
+    assert answered == [0, 0]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"assistant_missing: assistant own cannot be loaded: {cause}")
+    assert desk.ask("sessions", "list")["sessions"] == before

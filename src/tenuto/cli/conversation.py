@@ -128,7 +128,7 @@ class Conversation:
         """Look whether assistant, character and session are there.
 
         Raises:
-            TenutoError: one of them is not.
+            TenutoError: one of them is not, or the assistant takes no turns.
         """
         self._marks = Marks([own.name for own in self._app.redactor.policies.of(self._scope).patterns])
         session = self._aside.run(self._find_session)
@@ -156,6 +156,7 @@ class Conversation:
         self._assistant, self._persona = resolve_assistant(
             assistants, self._manner.assistant, self._manner.persona, last
         )
+        self._assistant.check_installed()
 
     # One question
 
