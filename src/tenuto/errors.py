@@ -682,6 +682,15 @@ class ExtraMissing(Unavailable):
         super().__init__(what, f"needs a package that is not installed: {self.install}")
 
 
+class AssistantFailed(TenutoError):
+    """Code of an assistant raised what is no `TenutoError`, which is the cause; the user message stays stored."""
+
+    code: ClassVar[str] = "assistant_failed"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the assistant {name} failed; its operator finds the cause in the trace")
+
+
 class AssistantMissing(Unavailable):
     """The file of an assistant cannot be loaded; `cause` names file, line and what to do, for operators alone."""
 
