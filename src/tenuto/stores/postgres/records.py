@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from struct import Struct
 from typing import Any, Final, Self, TypeAlias
 
 from tenuto.model import CompactionResult, Scope
 from tenuto.model.scope import site_scope
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
@@ -56,8 +54,6 @@ from tenuto.stores.postgres._turns import Turns
 Load: TypeAlias = tuple[bytes, int, int, int]
 """The key, how many messages, and beyond which message and page of keys."""
 
-# A key, and a revision.
-_CHANGE: Final = Struct(">16sq")
 _VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
 _COMMIT_HEADS: Final = (
@@ -89,7 +85,7 @@ class PostgresRecords:
 
     def __init__(self, link: Link, *, batches: int) -> None:
         self.link = link
-        self.feed = PostgresRecordFeed(link)
+        self.feed = PostgresFeed(link)
         opened = partial(Batches, width=batches, patience=link.patience)
         self._turns = Turns(link)
         self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
@@ -244,6 +240,19 @@ class PostgresRecords:
         warned = await self.link.work("VACUUM records, entries")
         return CompactionResult(cleared=False, remaining_reason=_UNVACUUMED if warned else _VACUUMED)
 
+    async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
+        row = await self.link.row(
+            "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS waits"
+        )
+        message, advice = f"fsync {row['fsync']}, synchronous_commit {row['waits']}", None
+        if row["fsync"] != "on":
+            advice = "a power failure may corrupt the whole database; set fsync on"
+        elif row["waits"] == "off":
+            advice = "a crash of the server may lose the last turns; set synchronous_commit on to keep them"
+        else:
+            message += ": every acknowledged turn is on disk"
+        return (DurabilityFinding(name="durability", message=message, advice=advice),)
+
     async def ping(self) -> None:
         await self.link.fetch("SELECT 1")
 
@@ -256,41 +265,6 @@ class PostgresRecords:
             await batches.close()
         await self._turns.close()
         await self.link.close()
-
-
-class PostgresRecordFeed:
-    """The `RecordFeed` port over LISTEN/NOTIFY.
-
-    It is caught up while the listening connection answered a ping lately and has no unread bytes.
-    """
-
-    def __init__(self, link: Link) -> None:
-        self._feed = PostgresFeed(link.connect, link.schema, parse_changes)
-
-    def caught_up(self) -> bool:
-        return self._feed.drain_invalidations()
-
-    @asynccontextmanager
-    async def watch(self, on_change: Callable[[bytes | None, int], None]) -> AsyncIterator[None]:
-        def tell(changes: Sequence[tuple[bytes, int]] | None) -> None:
-            for key, revision in ((None, 0),) if changes is None else changes:
-                on_change(key, revision)
-
-        async with self._feed.watch(tell):
-            yield
-
-
-def parse_changes(message: str) -> tuple[int | None, Sequence[tuple[bytes, int]]]:
-    """The number of a strict change, and keys with the revisions they were brought to.
-
-    Raises:
-        ValueError: it is none of our notifications.
-    """
-    strict, mark, digits = message.partition("!")
-    changes = b64decode(digits)
-    if not mark or len(changes) % _CHANGE.size:
-        raise ValueError("not a notification of ours")
-    return int(strict, 16) if strict else None, list(_CHANGE.iter_unpack(changes))
 
 
 def _load(key: bytes, tail: int, known: Known) -> Load:

@@ -106,7 +106,7 @@ $$;
 
 -- A listener confirms by a lock on the number of the last strict change that it has heard of; the lock ends with its
 -- connection. A new listener begins at the last number, with no change in between.
-CREATE FUNCTION vouch() RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION join_feed() RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
     heard int;
 BEGIN
@@ -118,7 +118,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION vouch_on(heard int, before int) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION confirm_feed(heard int, before int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_lock_shared(hashtext('tenuto listeners ' || current_schema()), heard);
     PERFORM pg_advisory_unlock_shared(hashtext('tenuto listeners ' || current_schema()), before);
