@@ -23,7 +23,6 @@ from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._feed import PostgresFeed
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._invalidation import InvalidationListener
@@ -46,14 +45,9 @@ async def postgres_rows(url: str, statement: str, *args: object) -> list[tuple[A
         await connection.close()
 
 
-def appends_under_way(store: PostgresStore) -> int:
-    """How many batches are on their way: a caller who gave up leaves no other trace of them."""
-    return len(store.sessions._append._under_way)
-
-
-async def ping_postgres(feed: PostgresFeed[Any], connection: Any) -> None:
+async def ping_postgres(feed: PostgresFeed, connection: Any) -> None:
     """One sign of life of a feed that has seen nothing: its rounds have no end that a test could wait for."""
-    await feed._ping_or_acknowledge(connection, 0)
+    await feed._ping_or_confirm(connection, 0)
 
 
 # SQLite
