@@ -39,9 +39,9 @@ async def postgres_rows(url: str, statement: str, *args: object) -> list[tuple[A
         await connection.close()
 
 
-async def ping_postgres(feed: PostgresFeed[Any], connection: Any) -> None:
+async def ping_postgres(feed: PostgresFeed, connection: Any) -> None:
     """One sign of life of a feed that has seen nothing: its rounds have no end that a test could wait for."""
-    await feed._ping_or_acknowledge(connection, 0)
+    await feed._ping_or_confirm(connection, 0)
 
 
 # SQLite

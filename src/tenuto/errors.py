@@ -728,6 +728,10 @@ class CircuitOpen(StoreUnavailable):
         self.retry_after = retry_after
 
 
+class StoreRejected(Unavailable):
+    """The store refused the request, as for a value out of range or a lock; nothing of it was stored."""
+
+
 class StoreFull(Unavailable):
     """The store is full; nothing of the request was stored."""
 
