@@ -25,10 +25,8 @@ from tenuto.stores.engine.journal import Journal
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._feed import PostgresFeed
-from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._tracking import ClientTracking
-from tenuto.stores.redis._window_cache import WindowCache
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._threads import WriterThread
 from tenuto.stores.sqlite.records import SqliteRecords
@@ -101,36 +99,6 @@ def sqlite_hot_heads(store: SqliteStore) -> tuple[int, int, int]:
 
 
 # Redis
-
-
-def redis_runner(store: RedisStore) -> Any:
-    """What runs the scripts and tells the time: to count calls, repeat one, or name a quarantined key."""
-    return store._asking
-
-
-def redis_owners(store: RedisStore) -> Any:
-    """The list of owners: to let another process come between its steps."""
-    return store._owners
-
-
-def redis_window(store: RedisStore, key: bytes, limit: int | None = None) -> Any:
-    """What is cached of a session's window; no answer of the store shows whether it came from there."""
-    return store.sessions._windows.get(key) if limit is None else store.sessions._windows.get(key, limit)
-
-
-def cached_bytes(windows: WindowCache) -> int:
-    """How large the cached windows are by the cache's count, which only its limit of many megabytes shows."""
-    return windows._size
-
-
-async def redis_quarantine(store: RedisStore, key: bytes, why: str) -> None:
-    """Set a session aside as a process does whose verdict comes late."""
-    await store._sweeping.quarantine(key, why)
-
-
-async def redis_leave_space(store: RedisStore, space: bytes) -> None:
-    """Take a space off the list as a process does that has found it empty a moment ago."""
-    await store._spaces._leave(space)
 
 
 def redis_listeners(tracking: ClientTracking) -> list[InvalidationListener]:

@@ -14,7 +14,7 @@ slot. The indexes lie in slots of their own.
     <prefix>:sites            zset    the sites, in order
     <prefix>:due:<n>          zset    records with a deadline, by that or by an earlier one
     <prefix>:all:<n>          zset    all records, by key
-    <prefix>:l                zset    only in data from before the first release
+    <prefix>:l, :n:{...}      zset    sites, and names of API keys, in data from before the first release
 
 Fields of a record: n revision and sums, h head, p profile, d deadline, i columns; m5, t1, k0 ... entries by part and
 number, and r the first and last number of each part. While the places of a removed record in the indexes are being
@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Final
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.scope import KEY_BYTES
+from tenuto.model.scope import KEY_BYTES, SYSTEM, state_key
 from tenuto.model.stored import KEY_GROUP
 
 PARTS: Final = 16
@@ -45,7 +45,8 @@ class RecordKeys:
         self.records = start + b":r:{"
         self.asides = start + b":asides"
         self.sites = start + b":sites"
-        self.unreleased = start + b":l"
+        api_keys = state_key(SYSTEM, "api-keys").hex().encode()
+        self.unreleased = (start + b":l", b"%b:n:{%b}" % (start, api_keys))
         self.due = tuple(b"%b:due:%d" % (start, part) for part in range(PARTS))
         self.all = tuple(b"%b:all:%d" % (start, part) for part in range(PARTS))
 

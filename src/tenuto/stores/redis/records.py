@@ -95,7 +95,7 @@ class RedisRecords:
 
     async def prepare(self) -> None:
         await self.ping()
-        if await _translated(self.link.call("EXISTS", self.keys.unreleased, key=self.keys.unreleased)):
+        if any(await asyncio.gather(*(self._servers.call("EXISTS", name) for name in self.keys.unreleased))):
             raise Unavailable("session store", _UNRELEASED)
 
     # One record
