@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting, StoreFull, Unavailable
 from tenuto.model import SessionQuery
@@ -24,6 +25,7 @@ from tenuto.model.stored import (
 )
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._keys import RecordKeys, value_place
+from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
 from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
@@ -77,15 +79,15 @@ async def test_two_prefixes_are_two_installations(valkey: RedisServer, records: 
 
 async def test_a_turn_is_two_calls_and_no_request_searches_keys(valkey: RedisServer) -> None:
     async with redis_engine(f"{valkey.url}?prefix={fresh('unit')}") as engine:
-        for title in ("warm", "counted"):
-            valkey.call("CONFIG", "RESETSTAT")
-            await talk(engine, ANN, title, "one", "two")
-            turn = valkey.info("commandstats")
-            await engine.sessions.list(ANN, SessionQuery(title="u"))
-            await engine.sessions.delete(ANN, title)
+        await talk(engine, ANN, "warm", "one", "two")
+        valkey.call("CONFIG", "RESETSTAT")
+        await talk(engine, ANN, "s", "one", "two")
+        turn = valkey.info("commandstats")
+        await engine.sessions.list(ANN, SessionQuery(title="u"))
+        await engine.sessions.delete(ANN, "s")
 
-        assert turn["cmdstat_evalsha"]["calls"] == 2
-        assert not valkey.info("commandstats").keys() & {"cmdstat_keys", "cmdstat_scan", "cmdstat_eval"}
+    assert turn["cmdstat_evalsha"]["calls"] == 2
+    assert not valkey.info("commandstats").keys() & {"cmdstat_keys", "cmdstat_scan", "cmdstat_eval"}
 
 
 # The feed
@@ -293,3 +295,36 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
     assert await records.load(target, 9) is None
     assert await records.list(NEWEST) == ()
     await records.close()
+
+
+async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCluster) -> None:
+    """Of every index, those of records that stand; a removed one's stay away."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    assert isinstance(records, ClusterRecords)
+    value = columns(kind=Kind.VALUE, drawer=b"d" * 16, name="key")
+    gone, aside = b"gone" * 4, b"side" * 4
+    await records.commit([change(A, 0, 1, deadline=9)])
+    await records.commit([change(B, 0, 1, index=value)])
+    await asyncio.gather(*(records.commit([change(key, 0, 1)]) for key in (gone, aside)))
+    await records.commit([RecordChange(key=gone, if_revision=1, action=Action.REMOVE)])
+    await records.commit([RecordChange(key=aside, if_revision=1, action=Action.SET_ASIDE)])
+    await records.repair.ensure()
+    before = await indexes(records)
+    for name in (*before, records.keys.repaired):
+        await records.link.call("DEL", name, key=name)
+
+    assert await records.list(NEWEST) == ()
+    assert len(await records.list(replace(NEWEST, order=IndexOrder.OLDEST, owner=owner_key(ANN)))) == 1
+    assert await indexes(records) == before
+    assert len(before) == 8, "one of each kind"
+    await records.close()
+
+
+async def indexes(records: RedisRecords) -> dict[bytes, list[bytes]]:
+    """What is in the indexes."""
+    link, found = records.link, dict[bytes, list[bytes]]()
+    for server in await link.primaries():
+        for name in await link.call_node(server, "KEYS", f"{records.prefix}:*"):
+            if await link.call("TYPE", name, key=name) == b"zset":
+                found[name] = await link.call("ZRANGE", name, 0, -1, "WITHSCORES", key=name)
+    return found
