@@ -60,7 +60,7 @@ def is_current(db: sqlite3.Connection) -> bool:
     return version == FORMAT
 
 
-def create(db: sqlite3.Connection) -> None:
+def create_tables(db: sqlite3.Connection) -> None:
     """Create the tables, in the transaction of the caller."""
     for statement in _STATEMENTS:
         db.execute(statement)

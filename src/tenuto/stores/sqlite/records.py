@@ -24,7 +24,6 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
-from tenuto.stores.engine import sqlite_schema
 from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tenuto.stores.sqlite._file import Synchronous, check_path, compact, file_check, open_file
@@ -69,9 +68,7 @@ class SqliteRecords:
             Unavailable: the file cannot be opened now.
         """
         file = check_path(path)
-        writing, *reading = await asyncio.to_thread(
-            open_file, file, synchronous, readers, lock_timeout, read_only, schema=sqlite_schema
-        )
+        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, lock_timeout, read_only)
         check = file_check(file)
         writer = WriterThread(writing, lock_timeout, check_file=check)
         return cls(file, writer, ReaderThreads(reading, check_file=check), SqliteRecordFeed(file))
