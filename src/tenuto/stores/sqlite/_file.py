@@ -16,7 +16,7 @@ from typing import Final, Literal
 from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, StoreReplaced, TenutoError, Unavailable
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import create_tables, is_current
-from tenuto.stores.sqlite._threads import insist
+from tenuto.stores.sqlite._threads import wait_for_lock
 
 Synchronous = Literal["full", "normal"]
 
@@ -143,12 +143,12 @@ def _is_writable(path: Path) -> bool:
 
 
 def _upgrade(db: sqlite3.Connection, patience: timedelta) -> None:
-    current = insist(lambda: _check_current(db), patience)
+    current = wait_for_lock(lambda: _check_current(db), patience)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     # Two processes that open a new file at once meet here, and SQLite does not wait on this switch by itself.
-    insist(lambda: db.execute("PRAGMA journal_mode = WAL"), patience)
-    insist(lambda: db.execute("BEGIN IMMEDIATE"), patience)
+    wait_for_lock(lambda: db.execute("PRAGMA journal_mode = WAL"), patience)
+    wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), patience)
     if not is_current(db):
         create_tables(db)
     db.execute("COMMIT")
@@ -168,7 +168,7 @@ def _configure(db: sqlite3.Connection, synchronous: Synchronous) -> None:
     db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
     db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    # From now on `insist` waits for locks, with shorter pauses than SQLite's.
+    # From now on `wait_for_lock` waits for locks, with shorter pauses than SQLite's.
     db.execute("PRAGMA busy_timeout = 0")
 
 
@@ -185,7 +185,7 @@ def compact(db: sqlite3.Connection, patience: timedelta) -> None:
     Raises:
         Unavailable: another process reads an older state for longer than `patience`, so the log cannot be emptied.
     """
-    insist(lambda: db.execute("VACUUM"), patience)
+    wait_for_lock(lambda: db.execute("VACUUM"), patience)
     deadline = time.monotonic() + patience.total_seconds()
     while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
         if time.monotonic() > deadline:
