@@ -29,9 +29,8 @@ from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._window_cache import WindowCache
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.sqlite import SqliteRecords
 from tenuto.stores.sqlite._threads import WriterThread
-from tenuto.stores.sqlite.records import SqliteRecords
 from tenuto.upkeep import Upkeep
 
 # Postgres
@@ -59,29 +58,22 @@ async def ping_postgres(feed: PostgresFeed[Any], connection: Any) -> None:
 # SQLite
 
 
-def sqlite_rows(store: SqliteStore, sql: str) -> list[Any]:
+def sqlite_rows(store: Engine, sql: str) -> list[Any]:
     """What another connection finds, or does."""
-    with closing(sqlite3.connect(store.path)) as db, db:
+    assert isinstance(store.records, SqliteRecords)
+    with closing(sqlite3.connect(store.records.path)) as db, db:
         return db.execute(sql).fetchall()
 
 
-def sqlite_writer(store: SqliteStore | Engine) -> Any:
+def sqlite_writer(store: Engine) -> WriterThread:
     """The thread that writes: what a full disk does to its connection cannot be set from another one."""
-    if isinstance(store, SqliteStore):
-        return store._database.writer
     assert isinstance(store.records, SqliteRecords)
     return store.records._writer
 
 
-def sqlite_db(of: SqliteStore | Engine | WriterThread) -> sqlite3.Connection:
+def sqlite_db(store: Engine) -> sqlite3.Connection:
     """The writer's connection: its pragmas, and the statements that it runs."""
-    db: sqlite3.Connection = (of if isinstance(of, WriterThread) else sqlite_writer(of))._db
-    return db
-
-
-def set_disk_time(writer: WriterThread, seconds: float) -> None:
-    """Have the disk taken so long the last time: how quick the machine's is decides otherwise."""
-    writer._disk_took = seconds
+    return sqlite_writer(store)._db
 
 
 def set_patience(writer: WriterThread, seconds: float) -> None:
@@ -92,12 +84,6 @@ def set_patience(writer: WriterThread, seconds: float) -> None:
 def is_writing(writer: WriterThread) -> bool:
     """Whether the thread lives: it is gone when closing has ended, which no answer tells."""
     return writer._thread.is_alive()
-
-
-def sqlite_hot_heads(store: SqliteStore) -> tuple[int, int, int]:
-    """How many heads are cached, how large they are by the cache's count, and how large they are."""
-    hot = store._database.writer._hot
-    return len(hot._heads), hot._size, sum(size for _, size in hot._heads.values())
 
 
 # Redis
