@@ -377,10 +377,10 @@ class EngineTraces:
             page = await paging
             if page.revision == record.revision:
                 try:
-                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
+                    return codec.decode_traces(page.entries, session_id)
                 except DecryptionFailed:
                     codec = await sessions.codec(scope, refresh=True)
-                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
+                    return codec.decode_traces(page.entries, session_id)
             if page.revision == 0:
                 raise SessionNotFound(session_id)
             # What the page tells of may reach the feed later.
