@@ -164,7 +164,7 @@ def _check_current(db: sqlite3.Connection) -> bool:
 
 
 def _configure(db: sqlite3.Connection, synchronous: Synchronous) -> None:
-    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA synchronous = {'NORMAL' if synchronous == 'normal' else 'FULL'}")
     db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
     db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

@@ -8,6 +8,7 @@ from asyncio import Future
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from tenuto.model import CompactionResult, Scope
 from tenuto.model.stored import (
@@ -28,6 +29,8 @@ from tenuto.stores.sqlite._file import Synchronous, check_path, compact, file_ch
 from tenuto.stores.sqlite._gathered import Gathered
 from tenuto.stores.sqlite._reads import list_records, list_sites, load_records, read_page, scan_records, sum_totals
 from tenuto.stores.sqlite._threads import ReaderThreads, WriterThread
+
+_READERS: Final = 2
 
 
 class SqliteRecords:
@@ -50,7 +53,6 @@ class SqliteRecords:
         path: str | Path,
         *,
         synchronous: Synchronous = "full",
-        readers: int = 2,
         lock_timeout: timedelta = timedelta(seconds=5),
         read_only: bool = False,
     ) -> SqliteRecords:
@@ -60,11 +62,11 @@ class SqliteRecords:
         `read_only` a file in a read-only folder can be opened, too.
 
         Raises:
-            InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
+            InvalidSetting: there can be no such file, or it is not ours to read.
             Unavailable: the file cannot be opened now.
         """
         file = check_path(path)
-        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, lock_timeout, read_only)
+        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, _READERS, lock_timeout, read_only)
         check = file_check(file)
         writer = WriterThread(writing, lock_timeout, check_file=check)
         return cls(file, writer, ReaderThreads(reading, check_file=check), SqliteRecordFeed(file))
