@@ -68,10 +68,9 @@ class CommitSteps:
         for row, change in zip(rows, changes, strict=True):
             self._apply(txn.execute, row[0], change, puts)
             _put_all(txn, puts)
-            told = change.revision if change.action is Action.WRITE else 0
             if change.replaces:
                 txn.changed.append(change.key + bytes(8))
-            txn.changed.append(change.key + told.to_bytes(8, "big"))
+            txn.changed.append(change.key + change.revision.to_bytes(8, "big"))
         return None
 
     def _advance(self, txn: Transaction, change: RecordChange, puts: list[_Entry]) -> bool:
