@@ -267,11 +267,8 @@ class Lane:
                 else:
                     self._set_aside(standing.revision)
                 return
-            except UnknownFormat:
-                self._fail(Unavailable("session", "was written by a newer release"))
-                return
-            except Undecodable:
-                self._set_aside(standing.revision)
+            except Undecodable as failure:
+                self._refuse_record(failure, standing.revision)
                 return
             except DecryptionFailed as failure:
                 self._fail(failure)
@@ -324,10 +321,15 @@ class Lane:
             self._load(base)
             return
         if isinstance(missing, MessagesMissing):
-            record = with_messages(base, missing.span, self.codec.decode_messages(page.entries, base.profile))
+            try:
+                messages = self.codec.decode_messages(page.entries, base.profile)
+            except Undecodable as damage:
+                self._refuse_record(damage, page.revision)
+                return
+            record = with_messages(base, missing.span, messages)
         else:
             wanted = [entry for entry in page.entries if entry.number in missing.numbers]
-            traces = tuple([self.codec.decode_trace(entry, self._session_id) for entry in wanted])
+            traces = self.codec.decode_traces(wanted, self._session_id)
             record = replace(base, fetched=replace(base.fetched, trace_numbers=missing.numbers, traces=traces))
         # The page was of this revision, so the head is confirmed with it.
         self._attempt(record, is_fresh=True)
@@ -397,6 +399,12 @@ class Lane:
         self._retries += 1
         if self._retries > _MOST_RETRIES:
             raise StoreUnavailable(why="keeps being changed by other writers")
+
+    def _refuse_record(self, failure: Undecodable, revision: int) -> None:
+        if isinstance(failure, UnknownFormat):
+            self._fail(Unavailable("session", "was written by a newer release"))
+        else:
+            self._set_aside(revision)
 
     def _set_aside(self, revision: int) -> None:
         """Keep a record that cannot be decoded apart, and free its id."""
