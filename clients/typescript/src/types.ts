@@ -178,6 +178,13 @@ export interface BoardHistory {
   changes: BoardChangeView[];
 }
 
+/** The `call` event: a tool of the caller that the model calls. */
+export interface CallView {
+  id: string;
+  name: string;
+  arguments: Record<string, unknown>;
+}
+
 /** Changes to a memory; fields that are left out keep their values. */
 export interface ChangeMemory {
   text?: string | null;
@@ -213,13 +220,6 @@ export interface ChatBody {
   edit?: number | null;
   language?: Language | null;
   profile?: Record<string, unknown>;
-}
-
-/** What a turn or a model call cost. */
-export interface ChatUsageView {
-  input_tokens: number;
-  output_tokens: number;
-  cost_usd: string;
 }
 
 /** The result that a remote agent made of its step. */
@@ -284,6 +284,9 @@ export interface EntryView {
   role?: Role | null;
   speaker?: string | null;
 }
+
+/** What happened. */
+export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";
 
 /** Why a remote agent could not do its step: a code of its own, in small letters and underscores. `attempt` is `attempts` of the step as the agent read it: with it, the request can be repeated safely. */
 export interface FailStep {
@@ -483,7 +486,7 @@ export interface OpenTask {
 /** How a condition compares. An absent key is unequal to every value and fulfils no other comparison. */
 export type Operator = "!=" | "<" | "<=" | "==" | ">" | ">=" | "absent" | "exists" | "in";
 
-/** A piece of a message. `text`, `tool_call` and `tool_result` are ours; others are kept unchanged. */
+/** A part of a message: `text`, `tool_call`, `tool_result`, or another type, which is kept unchanged. */
 export interface Part {
   type: string;
   [field: string]: unknown;
@@ -541,7 +544,7 @@ export interface ReplyView {
   created: boolean;
   replayed: boolean;
   stopped: boolean;
-  usage: ChatUsageView;
+  usage: UsageView;
   data: Record<string, unknown>;
   context: ContextView | null;
   steps: Record<string, number>;
@@ -596,6 +599,13 @@ export interface SearchMemories {
   persona?: string | null;
   superseded?: boolean;
   mmr_lambda?: number;
+}
+
+/** The `session` event; `changed` is empty where it is not known what another process changed. */
+export interface SessionChange {
+  session_id: string;
+  kind: EventKind;
+  changed?: string[];
 }
 
 /** A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer. */
@@ -669,7 +679,7 @@ export interface SpanView {
   name: string;
   start: number;
   milliseconds: number;
-  usage: ChatUsageView | null;
+  usage: UsageView | null;
 }
 
 /** How much the caller has. */
@@ -682,6 +692,15 @@ export interface StatsView {
 
 /** The status of a conversation. */
 export type Status = "active" | "archived" | "inactive";
+
+/** The `step` event, at the beginning and at the end of each step of an assistant that works in steps. */
+export interface StepEventView {
+  id: string;
+  state: "done" | "failed" | "started";
+  titles: Record<string, string>;
+  milliseconds?: number | null;
+  error?: string | null;
+}
 
 /** A step as submitted: with an `agent`, or with `human_input`, a question to a person. Times are seconds. */
 export interface StepFields {
@@ -801,9 +820,22 @@ export interface TaskView {
   version: number;
 }
 
+/** The `delta` event: the next characters of the answer. */
+export interface TextDeltaView {
+  text: string;
+}
+
 /** What happened to a task, in order of time. */
 export interface Timeline {
   events: TaskEventView[];
+}
+
+/** The `tool` event, at the start and at the end of each call. */
+export interface ToolEventView {
+  name: string;
+  state: "done" | "failed" | "started";
+  milliseconds?: number;
+  error?: string | null;
 }
 
 /** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what a tool raised that failed. */
@@ -823,7 +855,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -841,7 +873,7 @@ export interface TraceView {
   error_message: string;
   reason: FailureReason | null;
   stopped: boolean;
-  usage: ChatUsageView;
+  usage: UsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;
   tools?: ToolRunView[];
@@ -857,6 +889,13 @@ export interface TruncateSession {
   keep_seqs?: number[];
 }
 
+/** The `turn` event: an answer is being made that `GET /v1/sessions/{id}/stream` joins. */
+export interface TurnBegun {
+  session_id: string;
+  turn: number;
+  trace_id: string;
+}
+
 /** Changes to a session's head at the end of a turn; fields that are left out keep their values. */
 export interface TurnChanges {
   title?: string;
@@ -865,6 +904,14 @@ export interface TurnChanges {
   context?: Record<string, unknown>;
   attributes?: Record<string, unknown>;
   metadata?: Record<string, unknown>;
+}
+
+/** The `start` event; `trace_id` is null if nothing of the turn is stored. */
+export interface TurnStartedView {
+  session_id: string;
+  trace_id: string | null;
+  turn: number;
+  created: boolean;
 }
 
 /** The state of a turn when it was requested: begun now, begun before and unfinished, or finished before. */
@@ -889,6 +936,13 @@ export interface TurnView {
 export interface UsageBody {
   tokens?: number;
   cost_usd?: string | number;
+}
+
+/** What a turn or a model call cost. */
+export interface UsageView {
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: string;
 }
 
 /** The new value of a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that of the agent's lock, and an `if_version` of 0 requires that the key has no value yet. */
