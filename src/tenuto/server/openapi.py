@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from tenuto.model.plan import PlanFields
 from tenuto.model.values import JsonObject
 from tenuto.server import requests
-from tenuto.server.problems import MEDIA_TYPE, Problem
+from tenuto.server.problems import ERROR_CODES, MEDIA_TYPE, Problem
 from tenuto.server.schemas import component_schemas, query_parameters, schema_ref
 from tenuto.sessions.views import NewMessage
 from tenuto.tasks.timeline import EVENT_ID
@@ -320,7 +320,7 @@ def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
 def _problem(status: int) -> JsonObject:
     names = [*(() if status in _WITHOUT_ID else ("X-Request-ID",)), *_HEADERS_BY_STATUS.get(status, ())]
     return {
-        "description": _REASONS[status],
+        "description": f"{_REASONS[status]} Codes: {', '.join(f'`{code}`' for code in ERROR_CODES[status])}.",
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
         "content": {MEDIA_TYPE: {"schema": schema_ref(Problem)}},
     }

@@ -16,11 +16,14 @@ import msgspec
 
 from tenuto.model.values import JsonObject
 from tenuto.server import requests
+from tenuto.server.problems import ERROR_CODES
 
 _REF: Final = "#/components/schemas/{name}"
-# Fields of the sender stand beside ours.
-_OPEN: Final = ("NewMessage", "MessageView", "Part")
+# Fields of the sender stand beside ours, and facts beside a problem.
+_OPEN: Final = ("NewMessage", "MessageView", "Part", "Problem")
 
+# msgspec says of times only that they are strings. Beside these, their names end with `_at`.
+_TIMES: Final = ("at", "timestamp", "lease_until", "since", "until", "valid_until")
 # A message has words; an object with `messages` is read as a batch.
 _HAS_WORDS: Final[JsonObject] = {
     "if": {
@@ -42,6 +45,12 @@ _PART: Final[JsonObject] = {
     "if": {"properties": {"type": {"const": "text"}}},
     "then": {"required": ["text"], "properties": {"text": {"type": "string", "pattern": "^[^\\u0000]*$"}}},
 }
+_ERROR_CODE: Final[JsonObject] = {
+    "title": "ErrorCode",
+    "description": "What went wrong. Codes are stable; later versions may add some.",
+    "type": "string",
+    "enum": sorted({code for codes in ERROR_CODES.values() for code in codes}),
+}
 # A message, or the request for another answer to the last one; to go back, one names the session.
 _MESSAGE_OR_ANOTHER_ANSWER: Final[JsonObject] = {
     "if": {"required": ["regenerate"], "properties": {"regenerate": {"const": True}}},
@@ -50,8 +59,8 @@ _MESSAGE_OR_ANOTHER_ANSWER: Final[JsonObject] = {
         "properties": {"message": {"const": ""}, "edit": {"type": "null"}, "session_id": {"type": "string"}},
     },
     "else": {
-        "required": ["message"],
-        # Said by `not`, since some tools take the `properties` of a branch for all that the object may have.
+        # Said by `not`, since some tools take the `properties` of a branch for all that the object may have. A message
+        # that is absent is refused by it as well.
         "not": {"properties": {"message": {"not": {"pattern": requests.SAID}}}},
         "if": {"required": ["edit"], "properties": {"edit": {"type": "integer"}}},
         "then": {"required": ["session_id"], "properties": {"session_id": {"type": "string"}}},
@@ -102,7 +111,7 @@ def describe_field(kind: str, name: str) -> str:
 def component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     """The schemas of all types, by name."""
     schemas: JsonObject = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
-    schemas["Part"] = _PART
+    schemas |= {"Part": _PART, "ErrorCode": _ERROR_CODE}
     for name, schema in schemas.items():
         for field, part in schema.get("properties", {}).items():
             schema["properties"][field] = _describe(name, field, part)
@@ -111,6 +120,10 @@ def component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
         schemas[name] = _plain(schema)
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
+    schemas["Problem"]["properties"]["code"] = {
+        "$ref": _REF.format(name="ErrorCode"),
+        "description": describe_field("Problem", "code"),
+    }
     schemas["NewMessage"] |= _HAS_WORDS
     schemas["ChatBody"] |= _MESSAGE_OR_ANOTHER_ANSWER
     schemas["ChangeTask"] |= {
@@ -127,6 +140,10 @@ def _describe(kind: str, field: str, schema: JsonObject) -> JsonObject:
     about = schema.pop("description", "") or _described_inside(schema) or describe_field(kind, field)
     if default not in (None, False, "", [], {}) and not isinstance(default, dict):
         about = f"{about} Default: `{msgspec.json.encode(default).decode()}`.".strip()
+    if field.endswith("_at") or field in _TIMES:
+        for kind in (schema, *schema.get("anyOf", ())):
+            if kind.get("type") == "string":
+                kind["format"] = "date-time"
     return {"description": about, **schema} if about else schema
 
 

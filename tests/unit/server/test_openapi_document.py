@@ -6,12 +6,15 @@ Each rule names what breaks without it: openapi-python-client, openapi-typescrip
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from tenuto.server import create_app
+from tenuto.server import create_app, requests, schemas
 from tenuto.server.openapi import document
 from tenuto.settings import Settings
 
@@ -21,6 +24,12 @@ OPERATIONS = {
     f"{method.upper()} {path}": operation
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
+}
+
+QUERIES = {
+    name: set(kind.__struct_fields__)
+    for name, kind in vars(requests).items()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 }
 
 
@@ -112,3 +121,26 @@ def test_an_operation_has_a_short_summary_and_a_failure(name: str) -> None:
     assert not operation["summary"].endswith(".")
     assert operation["description"].endswith((".", "`"))
     assert any(status.startswith("4") for status in operation["responses"])
+
+
+def test_every_field_and_parameter_is_described() -> None:
+    fields = [
+        (f"{name}.{field}", part) for name in SCHEMAS for field, part in SCHEMAS[name].get("properties", {}).items()
+    ]
+    named = [
+        (f"{name} {each['name']}", each)
+        for name in OPERATIONS
+        for each in OPERATIONS[name]["parameters"]
+        if "name" in each
+    ]
+    assert [place for place, part in [*fields, *named] if not part.get("description")] == []
+
+
+def test_every_description_of_a_field_is_used() -> None:
+    told = tomllib.loads(Path(schemas.__file__).with_name("fields.toml").read_text())
+    kinds = {**{name: set(schema.get("properties", ())) for name, schema in SCHEMAS.items()}, **QUERIES}
+    every = {field for fields in kinds.values() for field in fields}
+    assert [
+        f"{kind}.{field}" for kind in told.keys() - {"any"} for field in told[kind] if field not in kinds[kind]
+    ] == []
+    assert [field for field in told["any"] if field not in every] == []
