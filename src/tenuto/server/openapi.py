@@ -38,6 +38,10 @@ requests from its own machine only, without a credential. A caller that may act 
 
 Unknown fields of bodies and unknown query parameters are refused. Errors are `application/problem+json` with a stable \
 `code`. Each GET answers HEAD as well. Large JSON is compressed on request; `If-None-Match` saves an unchanged answer.
+
+Not listed are the console at `/` and its files below `/console/`, this document at `/openapi.json`, its page at \
+`/docs`, and deliveries of chat platforms at `/lark/events` and `/webhook/{name}/messages`, which exist where an app \
+is configured.
 """
 _TAGS: Final = {
     "chat": "Talk to assistants and look at what they did.",
@@ -54,9 +58,8 @@ _TAGS: Final = {
     "goods": "The shopping assistant.",
     "web streams": "Chat for the AI SDK and for AG-UI.",
     "openai": "The API of OpenAI: sessions as conversations, turns as responses, assistants as models.",
-    "mcp": "Tools for clients of the Model Context Protocol.",
-    "a2a": "Assistants as agents of the A2A protocol.",
-    "channels": "Deliveries of chat platforms.",
+    "mcp": "Tools for clients of the Model Context Protocol; with the extra `mcp`.",
+    "a2a": "Assistants as agents of the A2A protocol; with the extra `a2a`.",
     "health": "Liveness, readiness, status and metrics.",
 }
 _REASONS: Final = {
@@ -85,6 +88,11 @@ _RESPONSE_HEADERS: Final = {
     "Retry-After": "Seconds after which the request may succeed.",
     "WWW-Authenticate": "The scheme of the credential.",
 }
+_PROTOCOL_ERROR: Final[JsonObject] = {
+    "description": "An error in the form of the protocol. On routes of OpenAI: `message`, `type`, `param` and `code`.",
+    "headers": {"X-Request-ID": {"$ref": "#/components/headers/X-Request-ID"}},
+    "content": {"application/json": {"schema": {"type": "object", "additionalProperties": True}}},
+}
 _HEADERS_BY_STATUS: Final = {
     401: ("WWW-Authenticate",),
     409: ("Retry-After",),
@@ -95,6 +103,7 @@ _HEADERS_BY_STATUS: Final = {
 # The end of a sentence: no abbreviation has a capital letter after it.
 _SENTENCE: Final = re.compile(r"(?<=[.;:]) (?=[A-Z`\d])|; ")
 _TEXT: Final[JsonObject] = {"type": "string", "minLength": 1}
+_FREE: Final[JsonObject] = {"type": "object", "additionalProperties": True}
 _ANY_TEXT: Final[JsonObject] = {"type": "string"}
 _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     (
@@ -115,12 +124,14 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     ("Tenuto-Agent", "The agent that makes the request, if the body does not name it.", _TEXT),
     ("If-None-Match", "`*` if the entry must not exist yet.", {"type": "string", "enum": ["*"]}),
     ("Last-Event-ID", "The last event received.", {"type": "string", "pattern": f"^{EVENT_ID}$"}),
+    ("Tenuto-Session", "The session that the request is a turn of.", _TEXT),
     (
         "If-Match",
         "The version that the change applies to.",
         {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'},
     ),
 )
+_FOR_A_SCOPE: Final = ("/v1/", "/goods/", "/a2a/", "/mcp")
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
 _PARTS_OF_PATHS: Final = {
     "assistant": "The assistant's name.",
@@ -135,6 +146,12 @@ _PARTS_OF_PATHS: Final = {
     "step": "The id of a step of the task's plan.",
     "key": "The key on the board or among the notes, percent-encoded if it contains special characters.",
     "agent": "The agent's name, percent-encoded if it contains special characters.",
+    "conversation_id": "The session's id.",
+    "item_id": "The id of an item of the conversation.",
+    "response_id": "The id of the response.",
+    "model": "The name of an assistant.",
+    "id": "The id of a task of A2A.",
+    "push_id": "The id of a webhook.",
 }
 
 
@@ -246,6 +263,35 @@ def describe(
     return Operation(operation, tuple(kind for kind in kinds if kind is not None))
 
 
+def describe_protocol(
+    protocol: str,
+    *,
+    body: JsonObject | None = None,
+    query: type[Any] | None = None,
+    headers: tuple[str, ...] = (),
+    streams: bool = False,
+    public: bool = False,
+) -> Operation:
+    """A route of another protocol: its own document describes bodies and answers. `body` is an example of one."""
+    about = f"As {protocol} has it."
+    good: JsonObject = {"application/json": {"schema": {**_FREE, "description": about}}}
+    if streams:
+        good |= EventStream(f"Server-sent events, as {protocol} has them.", example="data: {}\n\n").content()
+    operation: JsonObject = {
+        "parameters": [*(query_parameters(query) if query is not None else ()), *_header_refs(headers)],
+        "responses": {
+            "200": {"description": about, "headers": _good_headers(None, 200), "content": good},
+            **{status: {"$ref": "#/components/responses/ProtocolError"} for status in ("4XX", "5XX")},
+        },
+    }
+    if body is not None:
+        content = {"schema": {**_FREE, "description": about}, "example": body}
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+    if public:
+        operation["security"] = []
+    return Operation(operation)
+
+
 def _json_content(answer: type[Any], example: JsonObject | None) -> JsonObject:
     return {"schema": schema_ref(answer), **({} if example is None else {"example": example})}
 
@@ -300,7 +346,10 @@ def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
         "paths": paths,
         "components": {
             "schemas": component_schemas(list(kinds)),
-            "responses": {f"Problem{status}": _problem(status) for status in _REASONS},
+            "responses": {
+                **{f"Problem{status}": _problem(status) for status in _REASONS},
+                "ProtocolError": _PROTOCOL_ERROR,
+            },
             "parameters": {
                 name: {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
                 for name, about, schema in _HEADERS
@@ -331,7 +380,7 @@ def _build_operation(route: ApiRoute, operation: Operation) -> JsonObject:
         {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
         for name in route.param_convertors
     ]
-    named = _header_refs(_WHO) if route.path.startswith(("/v1/", "/goods/")) else []
+    named = _header_refs(_WHO) if route.path.startswith(_FOR_A_SCOPE) else []
     about = inspect.getdoc(route.endpoint) or ""
     return {
         "tags": [route.tag],

@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from starlette.routing import Route
 
 from tenuto.server import create_app, requests, schemas
+from tenuto.server.openai import conversations, responses
 from tenuto.server.openapi import document
 from tenuto.settings import Settings
 
@@ -28,7 +30,8 @@ OPERATIONS = {
 
 QUERIES = {
     name: set(kind.__struct_fields__)
-    for name, kind in vars(requests).items()
+    for module in (requests, conversations, responses)
+    for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 }
 
@@ -144,3 +147,16 @@ def test_every_description_of_a_field_is_used() -> None:
         f"{kind}.{field}" for kind in told.keys() - {"any"} for field in told[kind] if field not in kinds[kind]
     ] == []
     assert [field for field in told["any"] if field not in every] == []
+
+
+def test_every_route_that_is_served_is_in_the_document_or_named_by_it() -> None:
+    about = DOCUMENT["info"]["description"]
+    app = create_app(Settings(store="memory://", lark_app_id="cli_1", lark_app_secret="s", lark_verification_token="t"))
+    served = {
+        (method, route.path) for route in app.routes if isinstance(route, Route) for method in route.methods or ()
+    }
+    served = {(method, path.replace("{name:path}", "")) for method, path in served if method != "HEAD"}
+    described = {tuple(name.split()) for name in OPERATIONS}
+
+    assert len(served) > 120
+    assert [path for method, path in served - described if f"`{path}`" not in about] == []
