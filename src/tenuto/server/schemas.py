@@ -141,7 +141,7 @@ def _describe(kind: str, field: str, schema: JsonObject) -> JsonObject:
     if default not in (None, False, "", [], {}) and not isinstance(default, dict):
         about = f"{about} Default: `{msgspec.json.encode(default).decode()}`.".strip()
     if field.endswith("_at") or field in _TIMES:
-        kinds: list[JsonObject] = [schema, *schema.get("anyOf", ())]
+        kinds: list[Any] = [schema, *schema.get("anyOf", ())]
         for kind in kinds:
             if kind.get("type") == "string":
                 kind["format"] = "date-time"
