@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 from importlib.metadata import version
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from msgspec.structs import fields
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tenuto.model.plan import PlanFields
 from tenuto.model.values import JsonObject
 from tenuto.server import requests
 from tenuto.server.problems import ERROR_CODES, MEDIA_TYPE, Problem
+from tenuto.server.routing import ApiRoute, Endpoint
 from tenuto.server.schemas import component_schemas, query_parameters, schema_ref
 from tenuto.sessions.views import NewMessage
 from tenuto.tasks.timeline import EVENT_ID
 
-_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _ABOUT: Final = """Conversation state for LLM agents: sessions, messages, memories, traces and tasks.
 
 A session is visible to its owner only: an absent, expired, deleted or foreign one gives the same 404. Routes below \
@@ -128,7 +124,7 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     (
         "If-Match",
         "The version that the change applies to.",
-        {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'},
+        {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}(-[0-9a-f]{16})?")$'},
     ),
 )
 _FOR_A_SCOPE: Final = ("/v1/", "/goods/", "/a2a/", "/mcp")
@@ -157,10 +153,11 @@ _PARTS_OF_PATHS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the document says of a route, and the types it refers to."""
+    """What the document says of a route, and the types it refers to; whether a query with other names is refused."""
 
     content: JsonObject
     kinds: tuple[type[Any], ...] = ()
+    without_query: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,21 +178,6 @@ class EventStream:
         return {"text/event-stream": {"schema": schema, "example": self.example}}
 
 
-class ApiRoute(Route):
-    """A route of one method, without the HEAD that Starlette would answer with all of a GET."""
-
-    def __init__(self, method: str, path: str, endpoint: _Endpoint, tag: str, operation: Operation | None) -> None:
-        super().__init__(path, endpoint, methods=[method])
-        self.methods = {method}
-        self.method = method
-        self.tag = tag
-        self.operation = operation
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self  # For the metrics, which count by route.
-        await super().handle(scope, receive, send)
-
-
 class Router:
     """A group of routes under one tag. Routes without an operation are not in the document."""
 
@@ -204,10 +186,10 @@ class Router:
         self._tag = tag
         self._prefix = prefix
 
-    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[_Endpoint], _Endpoint]:
+    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[Endpoint], Endpoint]:
         """Add the decorated function as a route; in the document it has the function's name and docstring."""
 
-        def register(endpoint: _Endpoint) -> _Endpoint:
+        def register(endpoint: Endpoint) -> Endpoint:
             self.routes.append(ApiRoute(method, self._prefix + path, endpoint, self._tag, operation))
             return endpoint
 
@@ -260,7 +242,7 @@ def describe(
     if public:
         operation["security"] = []
     kinds = (answer, body, *(stream.events if stream is not None else ()))
-    return Operation(operation, tuple(kind for kind in kinds if kind is not None))
+    return Operation(operation, tuple(kind for kind in kinds if kind is not None), query is None and not public)
 
 
 def describe_protocol(

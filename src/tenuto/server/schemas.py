@@ -141,8 +141,8 @@ def _describe(kind: str, field: str, schema: JsonObject) -> JsonObject:
     if default not in (None, False, "", [], {}) and not isinstance(default, dict):
         about = f"{about} Default: `{msgspec.json.encode(default).decode()}`.".strip()
     if field.endswith("_at") or field in _TIMES:
-        kinds: list[Any] = [schema, *schema.get("anyOf", ())]
-        for kind in kinds:
+        choices: list[JsonObject] = schema.get("anyOf", [])
+        for kind in [schema, *choices]:
             if kind.get("type") == "string":
                 kind["format"] = "date-time"
     return {"description": about, **schema} if about else schema
