@@ -142,9 +142,9 @@ def _describe(kind: str, field: str, schema: JsonObject) -> JsonObject:
         about = f"{about} Default: `{msgspec.json.encode(default).decode()}`.".strip()
     if field.endswith("_at") or field in _TIMES:
         choices: list[JsonObject] = schema.get("anyOf", [])
-        for kind in [schema, *choices]:
-            if kind.get("type") == "string":
-                kind["format"] = "date-time"
+        for choice in [schema, *choices]:
+            if choice.get("type") == "string":
+                choice["format"] = "date-time"
     return {"description": about, **schema} if about else schema
 
 
