@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import EnumType
 from hashlib import blake2b
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 import msgspec
 from msgspec.structs import replace
@@ -151,7 +151,8 @@ def parse_query(request: Request, kind: type[_Body]) -> _Body:
     Raises:
         Invalid: a parameter does not fit or is unknown; the error names it.
     """
-    given = dict(request.query_params) if request.scope["query_string"] else {}
+    query: bytes = request.scope["query_string"]
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
     refuse_unknown_parameters(given, kind.__struct_fields__)  # type: ignore[attr-defined]
     try:
         return msgspec.convert(given, kind, strict=False)

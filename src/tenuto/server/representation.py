@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -25,33 +26,37 @@ _JSON: Final = b"application/json"
 async def represent(request: Request, response: Response) -> Response:
     """The response as this client gets it. Answers that are no JSON stay as they are."""
     headers = response.raw_headers
-    if not any(name == b"content-type" and value == _JSON for name, value in headers):
+    if (b"content-type", _JSON) not in headers:
         return response
     body = bytes(response.body)
-    if request.method in _READS and response.status_code == 200:
-        tag = _tag(response, body)
+    if response.status_code == 200 and request.method in _READS:
+        tag = _tag(headers, body)
         wanted = request.headers.get("if-none-match")
         if wanted is not None and _is_among(tag, wanted):
             return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept-Encoding"})
-        response.headers["ETag"] = tag
+        headers[:] = [each for each in headers if each[0] != b"etag"]
+        headers.append((b"etag", tag.encode()))
     if len(body) < _COMPRESSED_FROM:
         return response
-    response.headers["Vary"] = "Accept-Encoding"
+    headers.append((b"vary", b"Accept-Encoding"))
     if accepts_gzip(request):
         if len(body) <= _COMPRESSED_AT_ONCE:
-            response.body = gzip.compress(body, _LEVEL, mtime=0)
+            packed = gzip.compress(body, _LEVEL, mtime=0)
         else:
-            response.body = await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
-        response.headers["Content-Encoding"] = "gzip"
-        response.headers["Content-Length"] = str(len(response.body))
+            packed = await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
+        headers[:] = [each for each in headers if each[0] != b"content-length"]
+        headers += [(b"content-length", b"%d" % len(packed)), (b"content-encoding", b"gzip")]
+        response.body = packed
     return response
 
 
-def _tag(response: Response, body: bytes) -> str:
+def _tag(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> str:
     """The ETag of an answer. A version alone says too little: what stands beside the record changes without it."""
     digest = blake2b(body, digest_size=8).hexdigest()
-    version = response.headers.get("etag")
-    return f'W/"{digest}"' if version is None else f'{version[:-1]}-{digest}"'
+    for name, value in headers:
+        if name == b"etag":
+            return f'{value[:-1].decode()}-{digest}"'
+    return f'W/"{digest}"'
 
 
 def _is_among(tag: str, wanted: str) -> bool:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tenuto.server.openapi import Operation
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-_ANY_LENGTH: Final = -1
+# How long a path is whose last parameter may hold slashes.
+_ANY: Final = -1
 
 
 class ApiRoute(Route):
@@ -86,10 +87,9 @@ class IndexedRouter(Router):
             return
         allowed: set[str] = set()
         path: str = scope["path"]
-        segments = path.split("/", 3)
-        length = path.count("/")
-        prefixes = ("/".join(segments[1:3]), segments[1] if len(segments) > 1 else "", "")
-        for key in [*((prefix, length) for prefix in prefixes), *((prefix, _ANY_LENGTH) for prefix in prefixes)]:
+        _, first, *rest = path.split("/", 3) if path.startswith("/") else ("", "")
+        both, length = f"{first}/{rest[0]}" if rest else first, path.count("/")
+        for key in ((both, length), (first, length), ("", length), (both, _ANY), (first, _ANY), ("", _ANY)):
             for route in self._by_address.get(key, ()):
                 match, found = route.matches(scope)
                 if match is Match.NONE:
@@ -113,4 +113,4 @@ def _address(route: Route) -> tuple[str, int]:
         if "{" in segment:
             break
         first.append(segment)
-    return "/".join(first), _ANY_LENGTH if ":path}" in route.path else route.path.count("/")
+    return "/".join(first), _ANY if ":path}" in route.path else route.path.count("/")
