@@ -111,7 +111,7 @@ def end_after_one_round(upkeep: Upkeep) -> None:
 
 def patient_gate(chat: Chat) -> None:
     """Have the gate wait for its embedder for a minute: how long a busy machine takes is not what is tested."""
-    embedder = chat._opener._embedder
+    embedder = chat._deps.embedder
     assert embedder is not None
     embedder._patience = 60
 

@@ -254,6 +254,8 @@ class Completion:
     calls: list[ToolCall] = field(default_factory=list)
     # Whether `text` is the arguments of a call, in a form that the caller demands.
     is_formed: bool = False
+    # Whether the turn was stopped: `text` is what had been said until then.
+    stopped: bool = False
     # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
     tool_messages: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
