@@ -179,9 +179,9 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         timeout=deps.limits.model_timeout,
         # A result is sent to the model, and stored.
         before_cut=lambda text: deps.redaction.before_cut(context.scope, text, (Sink.MODEL, Sink.MESSAGE)),
-        prompt=prompt.manifest.total,
+        prompt_tokens=prompt.manifest.total,
         room=prompt.manifest.prompt_limit - prompt.manifest.total,
-        answer=work.completion,
+        completion=work.completion,
     )
     await loop.run(
         ModelRequest(

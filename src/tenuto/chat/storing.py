@@ -42,11 +42,11 @@ from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind
 from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
-from tenuto.model.values import JsonObject, to_text
+from tenuto.model.values import JsonObject, replace_valid, to_text
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
 from tenuto.sessions.cancellation import complete_despite_cancel
-from tenuto.sessions.limits import check_messages
+from tenuto.sessions.limits import check_message_sizes
 from tenuto.sessions.titles import claim_title
 
 # Characters of a question, an answer or a tool's output that a trace keeps.
@@ -224,7 +224,7 @@ async def _finish_answered(deps: ChatDeps, work: Answering, turn: OpenTurn, trac
 
 async def _replace_answer(deps: ChatDeps, work: Answering, turn: OpenTurn, request: FinishTurn) -> AppendResult:
     """Finish and replace the old answer, which stays if the new one cannot be stored."""
-    check_messages(request.reply, work.context.assistant.policies.sessions)
+    check_message_sizes(request.reply, work.context.assistant.policies.sessions)
 
     async def replace_and_finish() -> AppendResult:
         session = await remove_old_answer(deps.sessions, turn)
@@ -252,7 +252,7 @@ async def _finish(
         if request.changes is None:
             raise
         _log.warning("session metadata over max_head_bytes; turn metadata dropped")
-        result = await deps.sessions.finish(turn, replace(request, changes=None), policy)
+        result = await deps.sessions.finish(turn, replace_valid(request, changes=None), policy)
     if result.journaled:
         work.degraded["journal"] = None
     return result
@@ -262,7 +262,7 @@ def _release_later(deps: ChatDeps, work: Answering, turn: OpenTurn, request: Fin
     """Release the lease once the store is back; if this process dies before, the lease expires."""
     if isinstance(error, StoreFull):
         # A full store has no space for a trace, but can release the lease.
-        request = replace(request, changes=None, trace=None)
+        request = replace_valid(request, changes=None, trace=None)
     deps.afterwards.release(turn, request, work.context.assistant.policies.sessions)
 
 
@@ -449,7 +449,7 @@ async def _notify_observers(deps: ChatDeps, work: Answering, trace: Trace, store
     if stored_trace is None:
         with work.steps.step("trace"):
             stored_trace = await work.records.redact_trace(work.context.scope, trace)
-    shown = replace(stored_trace, steps=work.steps.taken, degraded=tuple(work.degraded))
+    shown = replace_valid(stored_trace, steps=work.steps.taken, degraded=tuple(work.degraded))
     for observer in deps.observers:
         observer(shown)
 

@@ -56,7 +56,7 @@ from tenuto.model.values import JsonObject, check_type
 from tenuto.ports import Facts
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
-from tenuto.sessions.limits import check_message_sizes, check_messages, check_metadata_size, check_text_size
+from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
 from tenuto.sessions.titles import with_fallback_title
 
 # The part of its budget that a prompt may fill before it is compressed, whatever a request says.
@@ -265,7 +265,7 @@ async def _begin_in_store(deps: ChatDeps, chosen: Chosen) -> Begun:
     may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     if may_be_new or request.regenerate or request.edit is not None:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
-        check_messages(messages, policy)
+        check_message_sizes(messages, policy)
     if deps.spending.active and request.idempotency_key is None:
         # With a key the reply may be stored already, and a replay costs nothing.
         await deps.spending.check(scope, lambda: _find_session(deps, scope, request.session_id))

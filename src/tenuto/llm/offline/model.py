@@ -52,6 +52,7 @@ _GRAPHEME: Final = regex.compile(r"\X")
 # A streamed piece is a word, or so many characters where words have no blanks between them.
 _PIECE: Final = 3
 _LONGEST: Final = 24
+_ASCII_PIECE: Final = re.compile(rf"\S{{0,{_LONGEST - 1}}}\s|\S{{1,{_LONGEST}}}")
 # How many characters are read: of the conversation its newest, of one message its first.
 _CONVERSATION: Final = 40_000
 _MESSAGE: Final = 8_000
@@ -143,6 +144,10 @@ def _render(result: ToolResult, turn: ToolContext, tools: Sequence[Tool]) -> str
 
 def pieces(text: str) -> Iterator[str]:
     """A text in the small pieces it is streamed in; none of them splits a grapheme."""
+    if text.isascii() and "\r" not in text:
+        # Each character is a grapheme.
+        yield from _ASCII_PIECE.findall(text)
+        return
     piece: list[str] = []
     for grapheme in _GRAPHEME.findall(text):
         piece.append(grapheme)
