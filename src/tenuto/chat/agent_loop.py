@@ -245,6 +245,8 @@ class Completion:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nanos: int = 0
+    # Our count of the answer as it is stored, which is the output where a model reports none.
+    stored_tokens: int = 0
     offline: bool = False
     used_fallback: bool = False
     fallback_reason: FailureReason | None = None

@@ -12,7 +12,6 @@ import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -63,7 +62,6 @@ class Answering:
     counter: TokenCounter
     record_types: frozenset[str]
     records: TurnRedaction
-    began_at: datetime
     steps: StepTimer
     sink: EventSink
     toolbox: Toolbox
@@ -89,7 +87,6 @@ class Answering:
             counter=counter_for(model.name),
             record_types=types,
             records=deps.redaction.for_records(types),
-            began_at=deps.clock(),
             steps=steps,
             sink=sink,
             toolbox=Toolbox(
@@ -169,7 +166,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
     loop = AgentLoop(
         model=work.model,
         tools=offers.own,
-        callers_tools=offers.callers_names,
+        callers_tools=frozenset([spec.name for spec in offers.callers]),
         answer_tool=request.answer_tool,
         toolbox=work.toolbox,
         counter=work.counter,
@@ -186,7 +183,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
     await loop.run(
         ModelRequest(
             messages=messages,
-            tools=offers.specs,
+            tools=(*[tool.spec for tool in offers.own], *offers.callers),
             requires_call=offers.required,
             reply_tokens=policy.reply_tokens,
             cacheable_messages=cacheable,
@@ -237,16 +234,6 @@ class OfferedTools:
             return cls([tool for tool in own if tool.spec.name not in names], request.tools)
         chosen = [spec for spec in request.tools if request.tool_choice in (REQUIRED, spec.name)]
         return cls((), tuple(chosen), required=True)
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as they are described to the model."""
-        return (*[tool.spec for tool in self.own], *self.callers)
-
-    @property
-    def callers_names(self) -> frozenset[str]:
-        """The names of the caller's tools."""
-        return frozenset([spec.name for spec in self.callers])
 
 
 def prompt_policy(request: ChatRequest, assistant: Assistant, offers: OfferedTools, question: str) -> PromptPolicy:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter as Counts
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -71,11 +72,7 @@ async def store(deps: ChatDeps, work: Answering) -> Stored:
         VersionConflict: messages were appended that the caller of a regeneration has not seen.
         TooLarge: the answer is above the size limit.
     """
-    with work.steps.step("trace"):
-        _complete_answer(work)
-        texts = await _shorten_texts(work, work.completion.text)
-    _mark_degraded(deps, work)
-    trace = _build_trace(work, texts)
+    trace = await _make_trace(deps, work)
     turn = work.context.turn
     if turn is None:
         return Stored(trace)
@@ -132,9 +129,7 @@ async def abandon(deps: ChatDeps, work: Answering, error: BaseException) -> None
     if isinstance(error, asyncio.CancelledError) and work.sink.delivered_text is not None:
         # The model may be ahead of its reader: only delivered text counts.
         text = work.sink.delivered_text
-    with work.steps.step("trace"):
-        texts = await _shorten_texts(work, text, error)
-    trace = _build_trace(work, texts, error)
+    trace = await _make_trace(deps, work, text, error)
     # The user message stays, so a later retry must find the assistant it was addressed to.
     metadata = _assistant_metadata(work, turn.session)
     changes = Changes(metadata=metadata) if metadata else None
@@ -182,27 +177,21 @@ async def replay(deps: ChatDeps, turn: OpenTurn, trace_id: str) -> Reply:
 
 def _complete_answer(work: Answering) -> None:
     """The answer as it is stored: changed by the assistant's own code, and with counts where a model reports none."""
-    completion, assistant = work.completion, work.context.assistant
+    completion, assistant, results = work.completion, work.context.assistant, work.toolbox.results
     is_spoken = not completion.calls and not completion.is_formed and not completion.stopped
     if assistant.postprocess is not None and is_spoken:
-        results = tuple(work.toolbox.results)
-        completion.text = assistant.postprocess(completion.text, results, work.context.tool_context)
+        completion.text = assistant.postprocess(completion.text, tuple(results), work.context.tool_context)
     if not completion.input_tokens and work.prompt is not None:
         completion.input_tokens = work.prompt.manifest.total
-    completion.output_tokens = completion.output_tokens or work.counter.count_parts(completion.parts)
-
-
-def _mark_degraded(deps: ChatDeps, work: Answering) -> None:
-    completion, results = work.completion, work.toolbox.results
-    if completion.used_fallback:
-        work.degraded["fallback_model"] = None
-    if any(result.error for result in results):
-        work.degraded["tools"] = None
-    by_model = not completion.offline and not completion.calls
-    if work.context.assistant.looks_up and by_model and all(result.error for result in results):
-        work.degraded["lookup"] = None
-    if deps.redaction.degraded:
-        work.degraded["detector"] = None
+    completion.stored_tokens = work.counter.count_parts(completion.parts)
+    completion.output_tokens = completion.output_tokens or completion.stored_tokens
+    looked_up = assistant.looks_up and not completion.offline and not completion.calls
+    missing = {
+        "fallback_model": completion.used_fallback,
+        "tools": any(result.error for result in results),
+        "lookup": looked_up and all(result.error for result in results),
+    }
+    work.mark_degraded(name for name, is_missing in missing.items() if is_missing)
 
 
 # The end of the turn in the store
@@ -210,9 +199,10 @@ def _mark_degraded(deps: ChatDeps, work: Answering) -> None:
 
 async def _finish_answered(deps: ChatDeps, work: Answering, turn: OpenTurn, trace: Trace) -> tuple[AppendResult, bool]:
     """Finish the turn with its answer; also whether the turn claims the title."""
-    claim = await _claim_title(deps, work, turn.session)
+    now = deps.clock()
+    claim = await _claim_title(deps, work, turn.session, now)
     request = FinishTurn(
-        reply=_reply_drafts(deps, work, trace),
+        reply=_reply_drafts(work, trace, now),
         usage=work.completion.usage,
         changes=_session_changes(work, turn, claim),
         trace=trace,
@@ -266,7 +256,7 @@ def _release_later(deps: ChatDeps, work: Answering, turn: OpenTurn, request: Fin
     deps.afterwards.release(turn, request, work.context.assistant.policies.sessions)
 
 
-def _reply_drafts(deps: ChatDeps, work: Answering, trace: Trace) -> tuple[Draft, ...]:
+def _reply_drafts(work: Answering, trace: Trace, now: datetime) -> tuple[Draft, ...]:
     """The reply as it is stored: calls with their results, then the answer."""
     context, completion = work.context, work.completion
     assistant, request = context.assistant, context.request
@@ -281,9 +271,10 @@ def _reply_drafts(deps: ChatDeps, work: Answering, trace: Trace) -> tuple[Draft,
         metadata["data"] = work.toolbox.data
     if request.idempotency_key is not None:
         metadata[ONCE] = mark_of(request.idempotency_key)
-    final = (Role.ASSISTANT, completion.parts, metadata | redaction_metadata(completion.redacted))
-    now = deps.clock()
-    *exchanges, last = [
+    metadata |= redaction_metadata(completion.redacted)
+    exchanges = [(*one, work.counter.count_parts(one[1])) for one in completion.tool_messages]
+    final = (Role.ASSISTANT, completion.parts, metadata, completion.stored_tokens)
+    *before, last = [
         Draft(
             id=fresh_id(),
             role=role,
@@ -291,14 +282,14 @@ def _reply_drafts(deps: ChatDeps, work: Answering, trace: Trace) -> tuple[Draft,
             parts=parts,
             speaker=context.scope.persona or assistant.name,
             persona=context.scope.persona,
-            tokens=work.counter.count_parts(parts),
+            tokens=tokens,
             metadata=message_metadata,
         )
-        for role, parts, message_metadata in (*completion.tool_messages, final)
+        for role, parts, message_metadata, tokens in (*exchanges, final)
     ]
     if state := {**context.tool_context.state, **work.toolbox.state}:
         last = with_tool_state(last, assistant.name, state, assistant.policies.sessions.max_message_bytes)
-    return (*exchanges, last)
+    return (*before, last)
 
 
 def _session_changes(work: Answering, turn: OpenTurn, claim: Changes | None) -> Changes | None:
@@ -322,7 +313,7 @@ def _assistant_metadata(work: Answering, session: Session) -> JsonObject:
     return metadata
 
 
-async def _claim_title(deps: ChatDeps, work: Answering, session: Session) -> Changes | None:
+async def _claim_title(deps: ChatDeps, work: Answering, session: Session, now: datetime) -> Changes | None:
     """The changes of a turn that claims the title."""
     tool_context = work.context.tool_context
     if not tool_context.question:
@@ -333,7 +324,7 @@ async def _claim_title(deps: ChatDeps, work: Answering, session: Session) -> Cha
         session,
         question,
         tool_context.language,
-        deps.clock(),
+        now,
         limit=work.context.assistant.policies.sessions.fallback_title_characters,
         model=deps.titles_by_model,
     )
@@ -353,16 +344,6 @@ async def _count_usage(deps: ChatDeps, work: Answering, turns: int) -> None:
 
 
 # The trace, and the reply that is made of it
-
-
-class _TraceTexts(NamedTuple):
-    """The texts of a trace, and counts of redacted values."""
-
-    request: str
-    answer: str
-    tools: tuple[ToolRun, ...]
-    error_message: str
-    redacted: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -386,19 +367,6 @@ class _TraceShortener:
         return run if len(output) <= _TRACED else replace(run, output=await self.shorten(output))
 
 
-async def _shorten_texts(work: Answering, text: str, error: BaseException | None = None) -> _TraceTexts:
-    """The texts of the turn, shortened for its trace."""
-    shortener = _TraceShortener(work.records, work.context.scope, dict(work.completion.redacted))
-    error_message = work.completion.fallback_message if error is None else _error_message(error)
-    return _TraceTexts(
-        request=await shortener.shorten(work.context.tool_context.question),
-        answer=await shortener.shorten(text),
-        tools=tuple([await shortener.shorten_run(run) for run in work.toolbox.runs]),
-        error_message=await shortener.shorten(error_message),
-        redacted=shortener.redacted,
-    )
-
-
 def _error_message(error: BaseException) -> str:
     """What ended a turn, in words: ours have no user text, and those of others pass the privacy policy of the trace."""
     if isinstance(error, asyncio.CancelledError):
@@ -408,24 +376,37 @@ def _error_message(error: BaseException) -> str:
     return str(error) if isinstance(error, TenutoError) else explain_exception(error)
 
 
-def _build_trace(work: Answering, texts: _TraceTexts, error: BaseException | None = None) -> Trace:
+async def _make_trace(
+    deps: ChatDeps, work: Answering, text: str | None = None, error: BaseException | None = None
+) -> Trace:
+    """The trace of the answered turn; or, with the `text` that was delivered, of one that an error ended."""
     context, completion = work.context, work.completion
-    code = None if error is None else reply_error_code(error)
+    with work.steps.step("trace"):
+        if error is None:
+            _complete_answer(work)
+        code = None if error is None else reply_error_code(error)
+        shortener = _TraceShortener(work.records, context.scope, dict(completion.redacted))
+        request = await shortener.shorten(context.tool_context.question)
+        answer = await shortener.shorten(completion.text if text is None else text)
+        tools = tuple([await shortener.shorten_run(run) for run in work.toolbox.runs])
+        error_message = await shortener.shorten(completion.fallback_message if error is None else _error_message(error))
+    if error is None and deps.redaction.degraded:
+        work.degraded["detector"] = None
     return Trace(
         id=context.trace_id,
         session_id=context.session_id,
         turn_id=context.turn.id if context.turn is not None else "",
         number=context.number,
-        began_at=work.began_at,
+        began_at=context.tool_context.now,
         assistant=context.assistant.name,
         persona=context.scope.persona,
         speaker=context.scope.user,
-        request=texts.request,
-        answer=texts.answer,
+        request=request,
+        answer=answer,
         model=completion.model or work.model.name,
         offline=completion.offline,
         manifest=work.prompt.manifest if work.prompt is not None else None,
-        tools=texts.tools,
+        tools=tools,
         steps=dict(work.steps.taken),
         spans=tuple(work.steps.spans),
         input_tokens=completion.input_tokens,
@@ -433,11 +414,11 @@ def _build_trace(work: Answering, texts: _TraceTexts, error: BaseException | Non
         cost_nanos=completion.cost_nanos,
         degraded=tuple(work.degraded),
         error=code,
-        error_message=texts.error_message,
+        error_message=error_message,
         reason=completion.fallback_reason if error is None else failure_reason(error),
         stopped=completion.stopped or code == TurnStopped.code,
         data=work.toolbox.data,
-        redacted=texts.redacted,
+        redacted=shortener.redacted,
         digest_key=work.digest_key if work.prompt is not None else "",
     )
 
