@@ -170,9 +170,11 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         _show_some(report.left)
     if report.unreadable:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
-    if report.writers:
-        servers = pluralize(report.writers, "server")
-        typer.echo(f"{servers} may be writing to the source: stop them and run this again before you switch.")
+    if report.changed:
+        records = pluralize(report.changed, "record")
+        typer.echo(
+            f"Servers changed {records} of the source: stop them and run this again before you switch."
+        )
     if report.unfinished_tasks:
         tasks = pluralize(report.unfinished_tasks, "task")
         typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one on the new store.")
