@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import asyncpg
 import pytest
 
 from tenuto.errors import StateCorrupt
 from tenuto.model import Scope, StateLocation
-from tenuto.model.scope import owner_key, site_key, state_key
+from tenuto.model.scope import owner_key, site_key
 from tenuto.ports import Store
-from tenuto.stores.encoding import digest_id
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, MIGRATIONS
 from tests.peek import postgres_rows
@@ -99,76 +95,6 @@ async def test_names_that_are_scribbled_over_are_left_out_and_hide_no_others(
             db.execute(f"UPDATE state SET {scribble} WHERE space = ?", (site_key(ACME),))
         assert await store.state.list_state_locations(ACME) == ()
         assert await store.upkeep.list_sites(limit=1) == (Scope(tenant="evil"),)
-
-
-@pytest.mark.parametrize("scribble", ["{", '{"tenant":""}', None, '{"tenant":"evil","user":"eve"}'])
-async def test_names_that_are_scribbled_over_are_left_out_of_tables(
-    database: PostgresDatabase, scribble: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    scribbling = "UPDATE tenuto.state SET scope = $1 WHERE owner = ANY($2)"
-    async with postgres_store(database.app_url) as store:
-        names = await five_keep(store)
-        owners = [owner_key(name.scope) for name in names]
-        await postgres_rows(database.admin_url, scribbling, scribble, owners[:2])
-
-        await passed_over(store, names, caplog)
-
-        await postgres_rows(database.admin_url, scribbling, scribble, owners)
-        assert await store.state.list_state_locations(ACME) == ()
-        assert await store.upkeep.list_sites(limit=1) == (Scope(tenant="evil"),)
-
-
-@asynccontextmanager
-async def _connected(database: PostgresDatabase) -> AsyncIterator[asyncpg.Connection[Any]]:
-    """Another connection of the application's role."""
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-async def test_processes_from_before_there_were_names_go_on_writing(database: PostgresDatabase) -> None:
-    place = (site_key(ANN), owner_key(ANN), state_key(ANN, "prefs"), digest_id("tone"), "tone")
-    write = "SELECT written FROM write_state($1, $2, $3, $4, $5, $6, $7)"
-    async with postgres_store(database.app_url) as store, _connected(database) as connection:
-        await connection.execute("SET search_path = tenuto")
-        versions = [await connection.fetchval(write, *place, b'"warm"', None) for _ in range(2)]
-        unnamed = await store.state.list_state_locations(ACME)
-        await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=2)
-        named = await store.state.list_state_locations(ACME)
-        versions.append(await connection.fetchval(write, *place, b'"warm"', None))
-
-        assert (versions, unnamed) == ([1, 2, 4], ())
-        assert (
-            named
-            == await store.state.list_state_locations(ACME)
-            == (StateLocation(scope=ANN, namespace="prefs", key="tone"),)
-        )
-
-
-async def test_a_page_of_names_is_read_from_the_index_alone_as_far_as_it_goes(database: PostgresDatabase) -> None:
-    """As the role that stands before the walls: a rule that hid the index would read the whole table."""
-    async with postgres_store(database.app_url) as store, _connected(database) as connection:
-        for number in range(50):
-            await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
-        async with connection.transaction():
-            await connection.execute("SET LOCAL enable_seqscan = off")
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
-            plan = await connection.fetch(
-                "EXPLAIN SELECT scope, namespace, key FROM tenuto.state WHERE space = $1 "
-                "AND (owner, drawer, name) > ($2, $2, $2) AND owner <= $3 AND namespace IS NOT NULL "
-                "ORDER BY owner, drawer, name LIMIT 10",
-                site_key(ACME),
-                b"",
-                b"\xff" * 17,
-            )
-
-    told = "\n".join(row[0] for row in plan)
-    assert "Index Scan using state_of_space" in told
-    assert "Index Cond" in told
-    assert "ROW(owner, drawer, name) > ROW(" in told.partition("Index Cond")[2].partition("\n")[0]
-    assert "Sort" not in told
 
 
 @pytest.mark.parametrize("scribble", [b"{", b"\xff", b""])

@@ -535,16 +535,17 @@ END
 $$;
 
 -- The scope of one record of each space behind one, in order of their keys: each is one step in an index.
-CREATE FUNCTION list_scopes(behind bytea, size bigint) RETURNS SETOF bytea LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION list_scopes(behind bytea, size bigint) RETURNS TABLE (space bytea, scope bytea)
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     entered text := set_config('tenuto.space', 'upkeep', true);
-    a_scope bytea;
 BEGIN
     FOR nth IN 1..size LOOP
-        SELECT space, scope INTO behind, a_scope FROM records
-         WHERE space > behind AND scope IS NOT NULL AND key IS NOT NULL ORDER BY space LIMIT 1;
+        SELECT its.space, its.scope INTO behind, scope FROM records AS its
+         WHERE its.space > behind AND its.scope IS NOT NULL AND its.key IS NOT NULL ORDER BY its.space LIMIT 1;
         EXIT WHEN NOT FOUND;
-        RETURN NEXT a_scope;
+        space := behind;
+        RETURN NEXT;
     END LOOP;
     entered := enter(NULL);
 END
