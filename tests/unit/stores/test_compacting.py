@@ -5,74 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import closing
-from datetime import timedelta
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import pytest
 
-from tenuto.errors import Unavailable
 from tenuto.model import CompactionResult
-from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore, _compaction
-from tenuto.stores.sqlite import SqliteStore
-from tests.samples import ANN, batch, talk, texts
-from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
-from tests.shared_stores import postgres_store, redis_store
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    """One that soon loses its patience."""
-    async with await SqliteStore.open(tmp_path / "sessions.db", lock_timeout=timedelta(milliseconds=50)) as store:
-        yield store
-
-
-async def test_somebody_who_reads_an_older_state_keeps_the_log_from_being_emptied(store: SqliteStore) -> None:
-    await talk(store, ANN, "s", "hello", "hi")
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM message").fetchone()
-        await store.sessions.delete(ANN, "s")
-        with pytest.raises(Unavailable, match="compacted again"):
-            await store.upkeep.compact()
-        await talk(store, ANN, "t", "life", "goes on")
-        reader.execute("ROLLBACK")
-
-        await store.upkeep.compact()
-
-    assert store.path.with_name("sessions.db-wal").stat().st_size == 0
-    assert await texts(store, ANN, "t") == ["life", "goes on"]
-
-
-async def test_somebody_who_writes_for_long_is_waited_for_as_anywhere(store: SqliteStore) -> None:
-    await talk(store, ANN, "s", "hello", "hi")
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Unavailable):
-            await store.upkeep.compact()
-        writer.execute("ROLLBACK")
-
-    await store.upkeep.compact()
-
-    assert await texts(store, ANN, "s") == ["hello", "hi"]
-
-
-async def test_turns_before_and_behind_a_compaction_are_all_kept(tmp_path: Path) -> None:
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
-        await store.sessions.append(ANN, "s", batch("first"))
-
-        await asyncio.gather(
-            *(store.sessions.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
-            store.upkeep.compact(),
-            *(store.sessions.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
-        )
-
-        assert len(await texts(store, ANN, "s")) == 41
+from tests.samples import ANN, talk
+from tests.servers import RedisServer, start_redis
+from tests.shared_stores import redis_store
 
 
 async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,40 +90,3 @@ async def test_a_server_that_keeps_no_files_is_given_none() -> None:
             await store.upkeep.compact()
 
         assert not list(server.folder.rglob("*.rdb"))
-
-
-async def test_tables_of_another_role_are_passed_over_and_said(
-    postgres: PostgresServer, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
-) -> None:
-    await (await PostgresStore.open(database.app_url)).close()
-    postgres.sql("DROP ROLE IF EXISTS guest")
-    postgres.sql("CREATE ROLE guest LOGIN")
-    postgres.sql(
-        "GRANT USAGE ON SCHEMA tenuto TO guest; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA tenuto TO guest;"
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenuto TO guest",
-        database.name,
-    )
-    try:
-        async with postgres_store(database.app_url.replace("tenuto_app@", "guest@")) as store:
-            await talk(store, ANN, "s", "hello", "hi")
-            with caplog.at_level(logging.WARNING):
-                told = await store.upkeep.compact()
-    finally:
-        postgres.sql("DROP OWNED BY guest", database.name)
-        postgres.sql("DROP ROLE guest")
-
-    assert told == CompactionResult(
-        cleared=False, remaining_reason="tables of another role were passed over: their owner has to vacuum them"
-    )
-    assert "permission denied to vacuum" in caplog.text
-    assert "messages" in caplog.text
-
-
-async def test_postgres_does_not_claim_more_than_its_vacuum_does(database: PostgresDatabase) -> None:
-    async with postgres_store(database.app_url) as store:
-        await talk(store, ANN, "s", "hello", "hi")
-        await store.sessions.delete(ANN, "s")
-        told = await store.upkeep.compact()
-
-    assert not told.cleared
-    assert "VACUUM FULL" in told.remaining_reason
