@@ -172,9 +172,7 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
     if report.changed:
         records = pluralize(report.changed, "record")
-        typer.echo(
-            f"Servers changed {records} of the source: stop them and run this again before you switch."
-        )
+        typer.echo(f"Servers changed {records} of the source: stop them and run this again before you switch.")
     if report.unfinished_tasks:
         tasks = pluralize(report.unfinished_tasks, "task")
         typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one on the new store.")
