@@ -81,6 +81,29 @@ async def test_a_damaged_record_hides_no_other(store: Engine, clock: FakeClock, 
     assert await store.upkeep.sweep() == ()
 
 
+COLUMNS = {
+    "a scope that is none": "scope = x'7b'",
+    "a scope of another site": "scope = (SELECT scope FROM record ORDER BY id LIMIT 1)",
+    "a status that is none": "status = 'asleep'",
+    "a title that is no text": "title = CAST(x'ff' AS TEXT)",
+}
+
+
+@pytest.mark.parametrize("change", COLUMNS.values(), ids=COLUMNS.keys())
+async def test_damaged_columns_hide_no_other(store: Engine, clock: FakeClock, change: str) -> None:
+    await talk(store, EVE, "s", "q", "a")
+    for name in ("a", "b", "c"):
+        await talk(store, ANN, name, "q", "a")
+        await store.state.write_state(ANN, "prefs", name, 1)
+    await damage(store, f"UPDATE record SET {change} WHERE name IN ('a', 'b')")
+
+    assert "c" in await listed(store, ANN)
+    assert len(await store.state.list_state_locations(ACME, limit=1)) == 1
+    assert set(await store.upkeep.list_sites(limit=2)) == {ACME, Scope(tenant="evil")}
+    clock.advance(timedelta(days=31))
+    assert {item.session_id for item in await store.upkeep.sweep(limit=4)} >= {"c", "s"}
+
+
 async def test_a_damaged_message_far_back_is_met_when_it_is_read(store: Engine) -> None:
     await store.sessions.append(ANN, "s", batch(*(f"m{n}" for n in range(40))))
     await damage(store, "UPDATE entry SET body = substr(body, 1, 20) WHERE part = 'm' AND number = 2")
