@@ -135,7 +135,7 @@ class _Run:
             self.report.remarks.append(f"{self.up.backend}: tasks did not run ({type(exc).__name__}: {exc}).")
 
     def engine(self) -> None:
-        """The engine beside today's store and the bare driver."""
+        """The engine alone and at the door, beside the bare driver and a peer."""
         peers = self.peers is not None
         self.report.engines += measure_engine(self.up, self._python, self.plan, self.folder, self.say, peers=peers)
 

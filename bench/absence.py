@@ -30,7 +30,7 @@ from tenuto.server.app import create_app
 from tenuto.settings import Settings
 
 Question = Callable[[str], Awaitable[object]]
-DOOR: Final = "HTTP get"
+HTTP_GET: Final = "HTTP get"
 KINDS: Final = ("absent", "foreign", "expired", "deleted")
 _OWNER: Final = Scope(tenant="bench", user="owner")
 _STRANGER: Final = Scope(tenant="bench", user="stranger")
@@ -77,7 +77,7 @@ async def measure_absence(backend: str, url: str, plan: Plan) -> list[Absence]:
         questions = {
             "get": lambda session: app.sessions.get(_STRANGER, session),
             "messages": lambda session: app.sessions.messages(_STRANGER, session, _NEWEST),
-            DOOR: lambda session: _get(client, session),
+            HTTP_GET: lambda session: _get(client, session),
         }
         for what, ask in questions.items():
             for hot in (False, True):

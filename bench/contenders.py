@@ -15,12 +15,14 @@ BACKENDS: Final[tuple[Backend, ...]] = ("sqlite", "redis", "postgres")
 LENGTH_OF_RATIOS: Final = 100
 LENGTH_OF_ASKS: Final = 1000
 LONG_HISTORY: Final = 5000
-BARE: Final = "tenuto's store alone"
 ASK: Final = "tenuto ask"
 IMPORTED: Final = "tenuto ask, imported history"
 FORGETFUL: Final = "tenuto ask, memories off"
 ENGINE: Final = "the engine"
-DOOR: Final = "tenuto.open over it"
+DOOR: Final = "tenuto.open"
+SEALED: Final = "tenuto.open, encrypted"
+RAW: Final = "raw"
+AGENTS: Final = "openai-agents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +36,6 @@ class Entry:
     lengths: tuple[int, ...] | None = None
     """`None`: all that the plan has."""
     operations: tuple[Operation, ...] = OPERATIONS
-    about: str = ""
-    reference: bool = False
-    """Shown for comparison; no target speaks of it."""
     fresh: bool = False
     """Its sessions are made anew before each slice, since a few turns change what is measured."""
 
@@ -46,32 +45,13 @@ class Entry:
         return f"{self.backend}: {self.name}"
 
 
-def _main(backend: Backend, side: Side, name: str, factory: str, about: str = "") -> Entry:
-    return Entry(name=name, backend=backend, side=side, factory=factory, about=about)
+def _raw(backend: Backend, name: str, factory: str, *, lengths: tuple[int, ...] | None = None) -> Entry:
+    """A bare driver; one way of using it is measured at all lengths."""
+    return Entry(name=name, backend=backend, side="raw", factory=f"bench.raw.{backend}:{factory}", lengths=lengths)
 
 
-def _variant(
-    backend: Backend, name: str, factory: str, about: str, *, side: Side = "raw", reference: bool = True
-) -> Entry:
-    """A raw way beside the main one, or our store alone, looked at where the ratios are taken."""
-    return Entry(
-        name=name,
-        backend=backend,
-        side=side,
-        factory=factory,
-        lengths=(LENGTH_OF_RATIOS,),
-        operations=("cycle",),
-        about=about,
-        reference=reference,
-    )
-
-
-def _peer(backend: Backend, name: str, factory: str, *, lengths: tuple[int, ...], about: str = "") -> Entry:
-    return Entry(name=name, backend=backend, side="peer", factory=factory, lengths=lengths, about=about)
-
-
-def _bare(backend: Backend) -> Entry:
-    return _variant(backend, BARE, "bench.ours:open_bare", "begin_turn and finish_turn of the backend", side="store")
+def _peer(backend: Backend, name: str, factory: str, *, lengths: tuple[int, ...]) -> Entry:
+    return Entry(name=name, backend=backend, side="peer", factory=f"bench.peers.{factory}", lengths=lengths)
 
 
 def _asks(backend: Backend) -> tuple[Entry, ...]:
@@ -92,76 +72,27 @@ def _peer_asks(name: str, factory: str) -> Entry:
 _BOTH: Final = (LENGTH_OF_RATIOS, LONG_HISTORY)
 _SHORT: Final = (LENGTH_OF_RATIOS,)
 
+_OURS: Final = {
+    backend: Entry(name="tenuto", backend=backend, side="ours", factory="bench.ours:open_ours") for backend in BACKENDS
+}
 ENTRIES: Final[tuple[Entry, ...]] = (
-    _main("sqlite", "ours", "tenuto", "bench.ours:open_ours"),
-    _bare("sqlite"),
-    _main(
-        "sqlite",
-        "raw",
-        "raw group commit",
-        "bench.raw.sqlite:open_group",
-        "one writer thread that commits what has queued up, synchronous=FULL",
-    ),
-    _variant("sqlite", "raw group commit, bytes", "bench.raw.sqlite:open_group_of_bytes", "the same without JSON"),
-    _variant("sqlite", "raw, one fsync each", "bench.raw.sqlite:open_each", "every statement committed on its own"),
-    _peer("sqlite", "openai-agents SQLiteSession", "bench.peers.openai_agents:open_sqlite", lengths=_BOTH),
-    _peer("sqlite", "openai-agents SQLAlchemySession", "bench.peers.openai_agents:open_sqlalchemy", lengths=_BOTH),
-    _peer("sqlite", "langgraph AsyncSqliteSaver", "bench.peers.langgraph:open_sqlite", lengths=_BOTH),
-    _peer("sqlite", "google-adk DatabaseSessionService", "bench.peers.google_adk:open_service", lengths=_SHORT),
-    _main("redis", "ours", "tenuto", "bench.ours:open_ours"),
-    _bare("redis"),
-    _main(
-        "redis",
-        "raw",
-        "raw redis-py pool, script",
-        "bench.raw.redis:open_script",
-        "redis-py asyncio and its connection pool: LRANGE, then one script call for each message",
-    ),
-    _variant("redis", "raw redis-py pool, script, bytes", "bench.raw.redis:open_script_of_bytes", "without JSON"),
-    _variant(
-        "redis",
-        "raw redis-py pool, MULTI",
-        "bench.raw.redis:open_multi",
-        "LRANGE, then one pipelined MULTI for each message",
-        reference=False,
-    ),
-    _variant(
-        "redis",
-        "raw redis-py pool, load inside script",
-        "bench.raw.redis:open_script_and_load",
-        "two script calls, the first of which loads as well",
-    ),
-    _peer("redis", "openai-agents RedisSession", "bench.peers.openai_agents:open_redis", lengths=_BOTH),
-    _main("postgres", "ours", "tenuto", "bench.ours:open_ours"),
-    _bare("postgres"),
-    _main(
-        "postgres",
-        "raw",
-        "raw asyncpg pool",
-        "bench.raw.postgres:open_pool",
-        "select, insert, insert, each committed, over asyncpg's pool of ten",
-    ),
-    _variant("postgres", "raw asyncpg pool, bytes", "bench.raw.postgres:open_pool_of_bytes", "without JSON"),
-    _peer("postgres", "openai-agents SQLAlchemySession", "bench.peers.openai_agents:open_sqlalchemy", lengths=_BOTH),
-    _peer("postgres", "langgraph AsyncPostgresSaver", "bench.peers.langgraph:open_postgres", lengths=_BOTH),
-    _peer("postgres", "google-adk DatabaseSessionService", "bench.peers.google_adk:open_service", lengths=_SHORT),
+    _OURS["sqlite"],
+    _raw("sqlite", "raw group commit", "open_group"),
+    replace(_raw("sqlite", "raw, one fsync each", "open_each", lengths=_SHORT), operations=("cycle",)),
+    _peer("sqlite", "openai-agents SQLiteSession", "openai_agents:open_sqlite", lengths=_BOTH),
+    _peer("sqlite", "openai-agents SQLAlchemySession", "openai_agents:open_sqlalchemy", lengths=_BOTH),
+    _peer("sqlite", "langgraph AsyncSqliteSaver", "langgraph:open_sqlite", lengths=_BOTH),
+    _peer("sqlite", "google-adk DatabaseSessionService", "google_adk:open_service", lengths=_SHORT),
+    _OURS["redis"],
+    _raw("redis", "raw redis-py pool, script", "open_script"),
+    replace(_raw("redis", "raw redis-py pool, MULTI", "open_multi", lengths=_SHORT), operations=("cycle",)),
+    _peer("redis", "openai-agents RedisSession", "openai_agents:open_redis", lengths=_BOTH),
+    _OURS["postgres"],
+    _raw("postgres", "raw asyncpg pool", "open_pool"),
+    _peer("postgres", "openai-agents SQLAlchemySession", "openai_agents:open_sqlalchemy", lengths=_BOTH),
+    _peer("postgres", "langgraph AsyncPostgresSaver", "langgraph:open_postgres", lengths=_BOTH),
+    _peer("postgres", "google-adk DatabaseSessionService", "google_adk:open_service", lengths=_SHORT),
 )
-
-
-def _engine(
-    name: str, factory: str, *, backend: Backend = "sqlite", side: Side = "store", what: Operation = "cycle"
-) -> Entry:
-    return replace(_variant(backend, name, factory, "", side=side), operations=(what,))
-
-
-def _engines(situation: str, *names: tuple[str, str]) -> tuple[Entry, ...]:
-    """On every backend; the first is the one that the others are compared with, and the second is at the door."""
-    what: Operation = "append" if situation == "hot" else "cycle"
-    return tuple(
-        _engine(f"{name}, {situation}", f"bench.{factory}", backend=backend, what=what)
-        for backend in BACKENDS
-        for name, factory in names
-    )
 
 
 _RAW: Final = {
@@ -170,43 +101,43 @@ _RAW: Final = {
     "postgres": "raw.postgres:open_pool",
 }
 _AGENTS: Final = {"sqlite": "open_sqlite", "redis": "open_redis", "postgres": "open_sqlalchemy"}
-# By situation.
-ENGINES: Final[dict[str, tuple[Entry, ...]]] = {
+# By situation: the first two are compared with all others.
+_SITUATIONS: Final[dict[str, tuple[tuple[Side, str, str], ...]]] = {
     "warm": (
-        *_engines(
-            "warm",
-            (ENGINE, "engine:open_engine"),
-            (DOOR, "engine:open_door"),
-            ("today's store", "ours:open_bare"),
-            ("tenuto.open today", "ours:open_unsummarized"),
-            ("the engine without keys", "engine:open_unkeyed"),
-            ("today's store without keys", "engine:open_unkeyed_today"),
-        ),
-        *(_engine("raw, warm", f"bench.{_RAW[backend]}", backend=backend, side="raw") for backend in BACKENDS),
-        *(
-            _engine(
-                "openai-agents, warm", f"bench.peers.openai_agents:{_AGENTS[backend]}", backend=backend, side="peer"
-            )
-            for backend in BACKENDS
-        ),
+        ("store", ENGINE, "ours:open_bare"),
+        ("ours", DOOR, "ours:open_ours"),
+        ("store", "the engine without keys", "ours:open_unkeyed"),
     ),
-    "cold": (
-        *_engines("cold", (ENGINE, "engine:open_engine_cold"), (DOOR, "engine:open_door_cold")),
-        _engine("today's store, cold", "bench.engine:open_today_cold"),
-    ),
-    "sealed": _engines("sealed", (DOOR, "engine:open_door_sealed"), ("tenuto.open today", "engine:open_sealed_today")),
-    "hot": _engines(
-        "hot",
-        (ENGINE, "engine:open_engine"),
-        (DOOR, "engine:open_door"),
-        ("today's store", "ours:open_bare"),
-        ("tenuto.open today", "ours:open_unsummarized"),
-    ),
+    "cold": (("store", ENGINE, "engine:open_engine_cold"), ("ours", DOOR, "engine:open_door_cold")),
+    "sealed": (("ours", SEALED, "engine:open_door_sealed"), ("ours", DOOR, "ours:open_ours")),
+    "hot": (("store", ENGINE, "ours:open_bare"), ("ours", DOOR, "ours:open_ours")),
 }
+
+
+def engine_entries(backend: Backend, situation: str, *, peers: bool) -> Sequence[Entry]:
+    """Those who show what the engine costs in a situation; in sessions in use beside the driver and a peer."""
+    who = list(_SITUATIONS[situation])
+    if situation == "warm":
+        who.append(("raw", RAW, _RAW[backend]))
+        who += [("peer", AGENTS, f"peers.openai_agents:{_AGENTS[backend]}")] if peers else []
+    what: Operation = "append" if situation == "hot" else "cycle"
+    return [
+        Entry(
+            name=f"{name}, {situation}",
+            backend=backend,
+            side=side,
+            factory=f"bench.{factory}",
+            lengths=_SHORT,
+            operations=(what,),
+        )
+        for side, name, factory in who
+    ]
+
+
 ASKERS: Final[tuple[Entry, ...]] = (
     *(entry for backend in BACKENDS for entry in _asks(backend)),
-    _peer_asks("openai-agents Runner, SQLiteSession", "bench.peers.openai_agents:open_runner"),
-    _peer_asks("langgraph graph, AsyncSqliteSaver", "bench.peers.langgraph:open_graph"),
+    _peer_asks("openai-agents Runner, SQLiteSession", "openai_agents:open_runner"),
+    _peer_asks("langgraph graph, AsyncSqliteSaver", "langgraph:open_graph"),
 )
 
 
@@ -216,14 +147,14 @@ def entries(backend: Backend, *, peers: bool, asking: bool = False) -> Sequence[
     return [entry for entry in of_all if entry.backend == backend and (peers or entry.side != "peer")]
 
 
-def engine_entries(backend: Backend, situation: str, *, peers: bool) -> Sequence[Entry]:
-    """Those who show what the engine is worth in a situation."""
-    return [entry for entry in ENGINES[situation] if entry.backend == backend and (peers or entry.side != "peer")]
-
-
 def entry(key: str) -> Entry:
     """The one with this key."""
-    engines = (entry for group in ENGINES.values() for entry in group)
+    engines = (
+        entry
+        for backend in BACKENDS
+        for situation in _SITUATIONS
+        for entry in engine_entries(backend, situation, peers=True)
+    )
     return next(entry for entry in (*ENTRIES, *ASKERS, *engines) if entry.key == key)
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from itertools import product
+from random import Random
 from time import perf_counter
 
 from rich.console import Console
@@ -15,18 +16,20 @@ from rich.table import Table
 from bench import contenders
 from bench.grounds import ground, machine, working_folder
 from tenuto.model import AppendBatch, IdempotencyKey, NewSession, Scope
-from tenuto.ports import Backend
-from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier
+from tenuto.model.stored import Action, RecordChange
+from tenuto.ports import RecordStore
 from tenuto.stores.copy_reports import CopyPolicy
-from tenuto.stores.factory import open_store
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.comparing import RecordComparer
+from tenuto.stores.engine.copying import RecordCopier
+from tenuto.stores.factory import open_records
 from tests.samples import answers, says
 
 _AT_ONCE = 100
 _TEXT = "What time does the museum open on a public holiday, and is there a guided tour in the afternoon? " * 2
 
 
-async def _fill(store: Backend, sessions: int, messages: int) -> None:
+async def _fill(records: RecordStore, sessions: int, messages: int) -> None:
     """Sessions of twenty users of two tenants, as a server would have stored them."""
     drafts = tuple((says if place % 2 == 0 else answers)(_TEXT) for place in range(messages))
 
@@ -38,42 +41,43 @@ async def _fill(store: Backend, sessions: int, messages: int) -> None:
             create=NewSession(title=f"Session {number}", metadata={"assistant": "general"}),
             idempotency_key=IdempotencyKey(key=f"k{number}", fingerprint="f"),
         )
-        await store.sessions.append(scope, f"session-{number}", batch)
-        await store.state.write_state(scope, "memories", f"m{number}", {"text": _TEXT, "at": number})
+        await engine.sessions.append(scope, f"session-{number}", batch)
+        await engine.state.write_state(scope, "memories", f"m{number}", {"text": _TEXT, "at": number})
 
-    for first in range(0, sessions, _AT_ONCE):
-        await asyncio.gather(*(add(number) for number in range(first, min(first + _AT_ONCE, sessions))))
+    async with Engine(records, chance=Random(1)) as engine:
+        for first in range(0, sessions, _AT_ONCE):
+            await asyncio.gather(*(add(number) for number in range(first, min(first + _AT_ONCE, sessions))))
 
 
-async def _clear(store: Backend) -> None:
+async def _clear(records: RecordStore) -> None:
     """Empty a store for the next copy."""
-    async for heads in store.bulk.iter_heads():
-        await store.bulk.delete_sessions(heads)
-    async for records in store.bulk.iter_state():
-        await store.bulk.delete_state(records)
+    while page := await records.scan(b"", _AT_ONCE):
+        stored = [found.record for found in page]
+        removals = [RecordChange(key=one.key, if_revision=one.revision, action=Action.REMOVE) for one in stored]
+        await asyncio.gather(*(records.commit((removal,)) for removal in removals))
 
 
-async def _measure(source: Backend, target: Backend) -> tuple[float, float, float, int]:
+async def _measure(source: RecordStore, target: RecordStore) -> tuple[float, float, float, int]:
     """Seconds of a copy, of a second pass and of the verification, and how many records differ."""
     times = []
-    for _ in range(2):
+    for number in range(2):
         began = perf_counter()
-        await Copier(source, target, name="bench", policy=CopyPolicy()).copy()
+        await RecordCopier(source, target, name="bench", policy=CopyPolicy(), chance=Random(number)).copy()
         times.append(perf_counter() - began)
     began = perf_counter()
-    compared = await Comparer(source, target).compare()
+    compared = await RecordComparer(source, target).compare()
     return times[0], times[1], perf_counter() - began, compared.different
 
 
 async def _run(urls: Mapping[contenders.Backend, tuple[str, str]], sessions: int, messages: int) -> Table:
     table = Table("from", "to", "messages/s", "copy s", "second pass s", "verify s", "different")
     async with AsyncExitStack() as stack:
-        sources = {name: await open_store(url) for name, (url, _) in urls.items()}
-        targets = {name: await open_store(url) for name, (_, url) in urls.items()}
-        for store in (*sources.values(), *targets.values()):
-            stack.push_async_callback(store.close)
-        for store in sources.values():
-            await _fill(store, sessions, messages)
+        sources = {name: await open_records(url) for name, (url, _) in urls.items()}
+        targets = {name: await open_records(url) for name, (_, url) in urls.items()}
+        for records in (*sources.values(), *targets.values()):
+            stack.push_async_callback(records.close)
+        for records in sources.values():
+            await _fill(records, sessions, messages)
         for here, there in product(sources, targets):
             copied, again, verified, different = await _measure(sources[here], targets[there])
             speed = f"{sessions * messages / copied:,.0f}"
@@ -92,15 +96,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(working_folder(None))
         grounds = [stack.enter_context(ground(backend, folder)) for backend in contenders.BACKENDS]
-        urls = {one.backend: (_apart(one.new_url(), "a"), _apart(one.new_url(), "b")) for one in grounds}
+        urls = {one.backend: (one.new_url(), one.new_url()) for one in grounds}
         table = asyncio.run(_run(urls, args.sessions, args.messages))
         table.title = f"{args.sessions:,} sessions of {args.messages} messages. {machine(folder)}"
         Console().print(table)
-
-
-def _apart(url: str, prefix: str) -> str:
-    """An address of its own on a shared server."""
-    return f"{url}?prefix={prefix}" if url.startswith("redis") else url
 
 
 if __name__ == "__main__":

@@ -1,35 +1,26 @@
-"""The engine beside today's store and the bare driver: each begins and finishes turns in slices that alternate.
+"""The engine alone and under `tenuto.open`, beside the bare driver and openai-agents: slices that alternate.
 
-Situations differ in what is asked: sessions in use, sessions that the process does not hold, and one session with many
-callers. Processor time is that of a contender's process.
+Situations differ in what is asked: sessions in use, sessions that the process does not hold, encrypted ones, and one
+session with many callers. Processor time is that of a contender's process.
 """
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Final, cast
 
-from bench.contenders import LENGTH_OF_RATIOS, Entry, engine_entries
+from bench.contenders import Entry, engine_entries
 from bench.grounds import Ground
-from bench.ours import BareStore, Ours, drafts_of, open_unsummarized, scope_of
+from bench.ours import BareStore, Ours, open_bare, open_ours, scope_of
 from bench.plan import MANY, Plan
-from bench.rounds import Cell, Results, Say, run_rounds
+from bench.rounds import Results, Say, run_rounds
 from bench.tables import Table, milliseconds, per_second, times
-from bench.workload import WINDOW, Operation, Turn
-from tenuto.model import BeginTurn, FinishTurn
-from tenuto.ports import Backend
-from tenuto.stores import factory
-from tenuto.stores.engine import Engine
+from bench.workload import Operation, Turn
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.engine import session_key
-from tenuto.stores.sqlite import SqliteStore
-from tenuto.wiring.engine_stores import SWITCH
 
 _HOT_CALLERS: Final = 16
 
@@ -55,84 +46,31 @@ SITUATIONS: Final = (
 class Forgetful:
     """A contender whose process does not hold the session of a turn that begins."""
 
-    def __init__(self, inner: BareStore | Ours, forget: Callable[[bytes], object]) -> None:
+    def __init__(self, inner: BareStore | Ours, cache: RecordCache) -> None:
         self._inner = inner
-        self._forget = forget
-        self.seed, self.load, self.close = inner.seed, inner.load, inner.close
+        self._cache = cache
+        self.seed, self.append, self.load, self.close = inner.seed, inner.append, inner.load, inner.close
 
     async def cycle(self, session: str, turn: Turn) -> int:
-        self._forget(session_key(scope_of(session), session))
+        self._cache.drop(session_key(scope_of(session), session))
         return await self._inner.cycle(session, turn)
 
 
-class UnkeyedStore(BareStore):
-    """A store whose callers send no idempotency keys."""
-
-    async def cycle(self, session: str, turn: Turn) -> int:
-        question, answer = drafts_of(turn)
-        request = BeginTurn(session_id=session, turn_id=f"turn-{turn.number}", user_messages=(question,), window=WINDOW)
-        begun = await self._store.sessions.begin_turn(scope_of(session), request)
-        await self._store.sessions.finish_turn(begun, FinishTurn(reply=(answer,)))
-        return len(begun.window)
-
-
-async def _open(url: str) -> Engine:
-    return await Engine(await factory.open_records(url), chance=Random(1)).__aenter__()
-
-
-async def open_engine(url: str) -> BareStore:
-    """The engine, with sessions in use."""
-    return BareStore(cast(Backend, await _open(url)))
-
-
 async def open_engine_cold(url: str) -> Forgetful:
-    """The engine, which must load each session."""
-    engine = await _open(url)
-    return Forgetful(BareStore(cast(Backend, engine)), engine.cache.drop)
-
-
-async def open_today_cold(url: str) -> Forgetful:
-    """Today's backend, which must load each session."""
-    store = await SqliteStore.open(factory.sqlite_path(url))
-    return Forgetful(BareStore(store), partial(_forget_head, store))
-
-
-def _forget_head(store: SqliteStore, key: bytes) -> None:
-    # The writer thread may be using its cache: taking one entry out of it is harmless.
-    store._database.writer._hot.take(key)
-
-
-async def open_unkeyed(url: str) -> UnkeyedStore:
-    """The engine without idempotency keys."""
-    return UnkeyedStore(cast(Backend, await _open(url)))
-
-
-async def open_unkeyed_today(url: str) -> UnkeyedStore:
-    """Today's backend without idempotency keys."""
-    return UnkeyedStore(await factory.open_store(url))
-
-
-async def open_door(url: str) -> Ours:
-    """`tenuto.open` over the engine."""
-    os.environ[SWITCH] = "1"
-    return await open_unsummarized(url)
+    """The engine alone, which must load each session."""
+    bare = await open_bare(url)
+    return Forgetful(bare, bare.engine.cache)
 
 
 async def open_door_cold(url: str) -> Forgetful:
-    """The same, and each session must be loaded."""
-    ours = await open_door(url)
-    return Forgetful(ours, cast(RecordCache, ours.app.stores.cache).drop)
+    """`tenuto.open`, and each session must be loaded."""
+    ours = await open_ours(url)
+    return Forgetful(ours, cast(RecordCache, ours.app.stores.cache))
 
 
 async def open_door_sealed(url: str) -> Ours:
-    """`tenuto.open` over the engine, encrypted at rest."""
-    os.environ[SWITCH] = "1"
-    return await open_sealed_today(url)
-
-
-async def open_sealed_today(url: str) -> Ours:
-    """`tenuto.open` today, encrypted at rest."""
-    return await open_unsummarized(url, encryption=True, privacy_key=b64encode(bytes(range(32))).decode())
+    """`tenuto.open`, encrypted at rest."""
+    return await open_ours(url, encryption=True, privacy_key=b64encode(bytes(range(32))).decode())
 
 
 def measure_engine(
@@ -150,22 +88,27 @@ def measure_engine(
 
 
 def engine_table(results: Results) -> Table:
-    """A situation: how many times as much the first two contenders do."""
+    """A situation: how many times as much the first two contenders do as each of the others."""
     (what, callers), *_ = {(cell.what, cell.at_once) for cell in results.slices}
     doing = "append a turn" if what == "append" else "begin and finish"
+    pair, situation = results.entries[:2], results.entries[0].name.rpartition(", ")[2]
+    ratios = [column for entry in pair for column in (f"{_short(entry.key)} does, by rate", "by CPU")]
     table = Table(
-        f"{results.about}: {doing}, {callers} at once",
-        ["contender", "a second", "CPU ms", "the first does: by rate", "by CPU", "the second: by CPU", "errors"],
+        f"{results.about}: {doing}, {situation}, {callers} at once",
+        ["contender", "a second", "CPU ms", *ratios, "errors"],
         note=" ".join(f"{why}." for why in results.absent.values()),
     )
-    first, second = (Cell(entry.key, LENGTH_OF_RATIOS, what, callers) for entry in results.entries[:2])
     for cell in results.slices:
-        rate = results.rate(cell.key, cell.history, what, callers)
-        ratios = [
-            times(results.ratio(first, cell)),
-            times(results.ratio(first, cell, by_cpu=True)),
-            times(results.ratio(second, cell, by_cpu=True)),
+        cells = [
+            "" if entry.key == cell.key else times(results.ratio(replace(cell, key=entry.key), cell, by_cpu=by_cpu))
+            for entry in pair
+            for by_cpu in (False, True)
         ]
-        name, errors = cell.key.partition(": ")[2], str(results.errors(cell.key))
-        table.add(name, per_second(rate), milliseconds(results.cpu(cell)), *ratios, errors)
+        figures = (per_second(results.rate(cell.key, cell.history, what, callers)), milliseconds(results.cpu(cell)))
+        table.add(_short(cell.key), *figures, *cells, str(results.errors(cell.key)))
     return table
+
+
+def _short(key: str) -> str:
+    """The name without backend and situation."""
+    return key.partition(": ")[2].rpartition(", ")[0]

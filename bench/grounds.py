@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bench.contenders import Backend
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
+_DATABASES: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A backend that is up. `new_url` gives everybody a database of their own, as far as the backend has them."""
+    """A backend that is up. `new_url` is the address of a new database."""
 
     backend: Backend
     about: str
@@ -53,12 +56,12 @@ def _sqlite(_: ExitStack, folder: Path) -> Ground:
 
 def _redis(stack: ExitStack, _: Path) -> Ground:
     # The file that grows is not rewritten in between: a fork in one contender's slice would be unfair to it.
-    server = stack.enter_context(start_redis(auto_aof_rewrite_percentage=0))
+    server = stack.enter_context(start_redis(auto_aof_rewrite_percentage=0, databases=_DATABASES))
+    numbers = iter(range(_DATABASES))
     info = server.info("server")
     version = info.get("valkey_version") or info["redis_version"]
-    return Ground(
-        "redis", f"{server.flavour} {version}, appendonly yes, appendfsync everysec", lambda: server.url, server
-    )
+    about = f"{server.flavour} {version}, appendonly yes, appendfsync everysec"
+    return Ground("redis", about, lambda: f"redis://127.0.0.1:{server.port}/{next(numbers)}", server)
 
 
 def _postgres(stack: ExitStack, _: Path) -> Ground:

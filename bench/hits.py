@@ -1,4 +1,4 @@
-"""What L1 saves: a hit in this process against the same question put to the store."""
+"""What the cache of records saves: a read that it answers against the same of a record that it does not hold."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from bench.ours import BareStore, scope_of
+from bench.ours import BareStore, open_bare, scope_of
 from bench.plan import Plan
 from bench.workload import WINDOW, Words
 from tenuto.model import Page
-from tenuto.ports import Backend, Store
-from tenuto.stores.cached import CachedStore
-from tenuto.stores.factory import open_store
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.engine import session_key
 
 _SESSIONS: Final = [f"hit-{place}" for place in range(32)]
 _TURNS: Final = 50
 _ROUNDS: Final = 7
-# A store is asked less often than L1, which answers in microseconds.
+# A store is asked less often than the cache, which answers in microseconds.
 _FEWER: Final = 20
 
 
@@ -33,7 +32,7 @@ class Hits:
     store: float
     hit: float
     missed: int
-    """Lookups that L1 passed on although it should have known; a figure with misses is not one of hits."""
+    """Reads that the cache passed on although it should have known; a figure with misses is not one of hits."""
 
     @property
     def ratio(self) -> float:
@@ -42,46 +41,45 @@ class Hits:
 
 
 async def measure_hits(backend: str, url: str, plan: Plan) -> list[Hits]:
-    """Hits and store in turn; nothing when the store has no change feed, since L1 then stays away."""
-    store = await open_store(url)
+    """Hits and loads in turn."""
+    bare = await open_bare(url)
     try:
-        if store.feed is None:
-            return []
-        await _seed(store)
-        async with CachedStore(store=store, feed=store.feed) as cached:
-            return [await _compare(backend, what, store, cached, plan) for what in ("get", "messages")]
+        await _seed(bare)
+        return [await _compare(backend, what, bare.engine, plan) for what in ("get", "messages")]
     finally:
-        await store.close()
+        await bare.close()
 
 
-async def _seed(store: Backend) -> None:
+async def _seed(bare: BareStore) -> None:
     words = Words()
-    bare = BareStore(store)
     for session in _SESSIONS:
         await bare.seed(session, [words.turn() for _ in range(_TURNS)])
 
 
-async def _compare(backend: str, what: str, store: Store, cached: CachedStore, plan: Plan) -> Hits:
-    ask_store, ask_l1 = _question(what, store), _question(what, cached)
-    await _timed(ask_l1, len(_SESSIONS))
-    await _timed(ask_store, len(_SESSIONS))
-    misses = cached.sessions.misses
-    took = [(await _timed(ask_store, plan.hits // _FEWER), await _timed(ask_l1, plan.hits)) for _ in range(_ROUNDS)]
-    return Hits(
-        backend,
-        what,
-        store=median(store for store, _ in took),
-        hit=median(hit for _, hit in took),
-        missed=cached.sessions.misses - misses,
-    )
+async def _compare(backend: str, what: str, engine: Engine, plan: Plan) -> Hits:
+    hit = _question(what, engine)
+    keys = {session: session_key(scope_of(session), session) for session in _SESSIONS}
+
+    async def load(session: str) -> None:
+        engine.cache.drop(keys[session])
+        await hit(session)
+
+    loads, hits, missed = list[float](), list[float](), 0
+    for _ in range(_ROUNDS):
+        await _timed(hit, len(_SESSIONS))
+        misses = engine.cache.misses
+        hits.append(await _timed(hit, plan.hits))
+        missed += engine.cache.misses - misses
+        loads.append(await _timed(load, plan.hits // _FEWER))
+    return Hits(backend, what, store=median(loads), hit=median(hits), missed=missed)
 
 
-def _question(what: str, store: Store) -> Callable[[str], Awaitable[object]]:
+def _question(what: str, engine: Engine) -> Callable[[str], Awaitable[object]]:
     newest = Page(limit=WINDOW)
     scopes = {session: scope_of(session) for session in _SESSIONS}
     if what == "get":
-        return lambda session: store.sessions.get(scopes[session], session)
-    return lambda session: store.sessions.messages(scopes[session], session, newest)
+        return lambda session: engine.sessions.get(scopes[session], session)
+    return lambda session: engine.sessions.messages(scopes[session], session, newest)
 
 
 async def _timed(ask: Callable[[str], Awaitable[object]], times: int) -> float:

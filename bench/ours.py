@@ -1,4 +1,4 @@
-"""tenuto as its users have it: `tenuto.open` with its defaults, and a model that answers at once."""
+"""`tenuto.open` with a model that answers at once, and the engine below it alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from itertools import cycle
+from random import Random
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import tenuto
 from bench.workload import WINDOW, Turn, Words
@@ -28,9 +30,10 @@ from tenuto.model import (
 )
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta
 from tenuto.model.prompt import PromptMessage
-from tenuto.ports import Backend, Tool
+from tenuto.ports import Tool
 from tenuto.sessions import AppendRequest
-from tenuto.stores.factory import open_store
+from tenuto.stores.engine import Engine
+from tenuto.stores.factory import open_records
 
 # Own turns before a slice: enough for a session to have been compressed several times.
 _OWN_TURNS: Final = 50
@@ -54,6 +57,14 @@ def drafts_of(turn: Turn) -> tuple[Draft, Draft]:
         Draft(id=f"q-{turn.number}", role=Role.USER, sent_at=now, parts=(text_part(turn.user),)),
         Draft(id=f"a-{turn.number}", role=Role.ASSISTANT, sent_at=now, parts=(text_part(turn.assistant),)),
     )
+
+
+def prefixed(url: str) -> str:
+    """The same place; on Redis with a prefix of its own, too.
+
+    Invalidations name keys without their database: contenders whose keys are equal would hear each other's changes.
+    """
+    return f"{url}?prefix=bench{urlsplit(url).path.strip('/')}" if url.startswith("redis:") else url
 
 
 class InstantModel:
@@ -81,11 +92,8 @@ def _summary(system: PromptMessage, talk: PromptMessage) -> str:
 class Ours:
     """The public door. A cycle is `begin` and `finish` with an idempotency key; an ask is a whole turn."""
 
-    def __init__(
-        self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool, window: int | None
-    ) -> None:
+    def __init__(self, app: Tenuto, stack: AsyncExitStack, *, own_turns: int, counted: bool) -> None:
         self.app = app
-        self._window = window
         self._stack = stack
         self._own_turns = own_turns
         self._counted = counted
@@ -117,7 +125,7 @@ class Ours:
     async def cycle(self, session: str, turn: Turn) -> int:
         key = f"key-{turn.number}"
         begun = await self.app.begin(
-            scope_of(session), turn.user, session_id=session, idempotency_key=key, window=self._window
+            scope_of(session), turn.user, session_id=session, idempotency_key=key, window=WINDOW
         )
         await self.app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
         return len(begun.window)
@@ -135,13 +143,16 @@ class Ours:
         await self._stack.aclose()
 
 
-async def open_ours(url: str) -> Ours:
-    """Defaults, except for the stored cap of 500 messages: histories of 10,000 are to stay that long."""
-    return await _open(url, own_turns=0, counted=True)
+async def open_ours(url: str, **settings: Any) -> Ours:
+    """No summaries, which asks have; a cycle has a window of 20 messages, which is what the others load.
+
+    Else defaults, except for the stored cap of 500 messages: histories of 10,000 are to stay that long.
+    """
+    return await _open(url, own_turns=0, counted=True, compress_at=0, **settings)
 
 
 async def open_asking(url: str) -> Ours:
-    """The same; a history ends with turns of its own, so that slices see the steady state."""
+    """All defaults but that cap; a history ends with turns of its own, so that slices see the steady state."""
     return await _open(url, own_turns=_OWN_TURNS, counted=True)
 
 
@@ -155,56 +166,72 @@ async def open_asking_forgetful(url: str) -> Ours:
     return await _open(url, own_turns=_OWN_TURNS, counted=True, memories=False)
 
 
-async def open_unsummarized(url: str, **settings: Any) -> Ours:
-    """As `open_ours`, with a window of 20 messages and no summaries: what a store's cost can be seen beside."""
-    return await _open(url, own_turns=0, counted=True, window=WINDOW, compress_at=0, **settings)
-
-
-async def _open(url: str, *, own_turns: int, counted: bool, window: int | None = None, **settings: Any) -> Ours:
+async def _open(url: str, *, own_turns: int, counted: bool, **settings: Any) -> Ours:
     stack = AsyncExitStack()
     model = InstantModel()
     app = await stack.enter_async_context(
-        tenuto.open(url, model=model.name, models={model.name: model}, max_messages=0, **settings)
+        tenuto.open(prefixed(url), model=model.name, models={model.name: model}, max_messages=0, **settings)
     )
-    return Ours(app, stack, own_turns=own_turns, counted=counted, window=window)
+    return Ours(app, stack, own_turns=own_turns, counted=counted)
 
 
 class BareStore:
-    """The backend alone, called through its port: what the raw driver is compared with."""
+    """The engine alone, called through its ports: what the raw driver is compared with."""
 
-    def __init__(self, store: Backend) -> None:
-        self._store = store
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._sessions = engine.sessions
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
         drafts = tuple(draft for turn in turns for draft in drafts_of(turn))
         create = NewSession(retention=Retention(max_messages=None))
         batch = AppendBatch(id=f"seed-{turns[0].number}", messages=drafts, create=create)
-        await self._store.sessions.append(scope_of(session), session, batch)
+        await self._sessions.append(scope_of(session), session, batch)
 
     async def append(self, session: str, turn: Turn) -> None:
         batch = AppendBatch(id=f"batch-{turn.number}", messages=drafts_of(turn))
-        await self._store.sessions.append(scope_of(session), session, batch)
+        await self._sessions.append(scope_of(session), session, batch)
 
     async def load(self, session: str) -> int:
-        return len((await self._store.sessions.messages(scope_of(session), session, _NEWEST)).messages)
+        return len((await self._sessions.messages(scope_of(session), session, _NEWEST)).messages)
 
     async def cycle(self, session: str, turn: Turn) -> int:
+        return await self._cycle(session, turn, IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"))
+
+    async def _cycle(self, session: str, turn: Turn, key: IdempotencyKey | None) -> int:
         question, answer = drafts_of(turn)
-        opening = BeginTurn(
+        request = BeginTurn(
             session_id=session,
             turn_id=f"turn-{turn.number}",
             user_messages=(question,),
             window=WINDOW,
-            idempotency_key=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
+            idempotency_key=key,
         )
-        begun = await self._store.sessions.begin_turn(scope_of(session), opening)
-        await self._store.sessions.finish_turn(begun, FinishTurn(reply=(answer,), usage=_USAGE))
+        begun = await self._sessions.begin_turn(scope_of(session), request)
+        await self._sessions.finish_turn(begun, FinishTurn(reply=(answer,), usage=_USAGE))
         return len(begun.window)
 
     async def close(self) -> None:
-        await self._store.close()
+        await self.engine.close()
+
+
+class UnkeyedStore(BareStore):
+    """The engine whose callers send no idempotency keys."""
+
+    async def cycle(self, session: str, turn: Turn) -> int:
+        return await self._cycle(session, turn, None)
+
+
+async def open_engine(url: str) -> Engine:
+    """The engine over the backend of the URL; SQLite with `synchronous=FULL`, which is the default."""
+    return await Engine(await open_records(url), chance=Random(1)).__aenter__()
 
 
 async def open_bare(url: str) -> BareStore:
-    """The store of the URL; SQLite with `synchronous=FULL`, which is the default."""
-    return BareStore(await open_store(url))
+    """The engine alone, with sessions in use."""
+    return BareStore(await open_engine(prefixed(url)))
+
+
+async def open_unkeyed(url: str) -> UnkeyedStore:
+    """The same without idempotency keys."""
+    return UnkeyedStore(await open_engine(prefixed(url)))

@@ -8,8 +8,19 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
-from bench.absence import DOOR
-from bench.contenders import BARE, IMPORTED, LENGTH_OF_ASKS, LENGTH_OF_RATIOS, LONG_HISTORY, Backend, Entry
+from bench.absence import HTTP_GET
+from bench.contenders import (
+    AGENTS,
+    DOOR,
+    IMPORTED,
+    LENGTH_OF_ASKS,
+    LENGTH_OF_RATIOS,
+    LONG_HISTORY,
+    RAW,
+    SEALED,
+    Backend,
+    Entry,
+)
 from bench.plan import ASKING, MANY
 from bench.report import Report, ratio_to
 from bench.rounds import Cell, Results
@@ -19,7 +30,10 @@ from bench.tasks import KEYS
 from bench.workload import YOUNG, Operation
 
 _TIMES_FASTEST_PEER: Final[dict[Backend, float]] = {"sqlite": 5, "redis": 7, "postgres": 16}
-_TIMES_RAW: Final[dict[Backend, float]] = {"sqlite": 0.7, "redis": 2, "postgres": 0.7}
+# Of a cycle of `tenuto.open`, by processor time.
+_TIMES_RAW: Final[dict[Backend, float]] = {"sqlite": 0.45, "redis": 0.3, "postgres": 0.8}
+_TIMES_AGENTS: Final[dict[Backend, float]] = {"sqlite": 3, "redis": 6.5, "postgres": 20}
+_TIMES_PLAIN: Final = 1.3
 _TIMES_DBOS: Final = 1.5
 _TIMES_LANGGRAPH: Final = 50.0
 _GROWTH: Final = 0.1
@@ -54,6 +68,8 @@ def targets(report: Report) -> list[Target]:
             continue
         found += _growths(results)
         found += _ratios(results)
+    for results in report.engines:
+        found += _engines(results)
     found += _fsyncs(report)
     found += _hits(report)
     found += _start(report)
@@ -119,7 +135,6 @@ def _growths(results: Results) -> Iterator[Target]:
 def _ratios(results: Results) -> Iterator[Target]:
     backend = results.backend
     yield _ratio(
-        results,
         f"{backend}: begin + finish against the fastest peer, {MANY} at once, {LENGTH_OF_RATIOS} messages",
         _slowest_ratio(results, results.side("peer"), LENGTH_OF_RATIOS),
         _TIMES_FASTEST_PEER[backend],
@@ -127,25 +142,25 @@ def _ratios(results: Results) -> Iterator[Target]:
     langgraph = [entry for entry in results.side("peer") if entry.name.startswith("langgraph")]
     if langgraph:
         yield _ratio(
-            results,
             f"{backend}: begin + finish against LangGraph, {LONG_HISTORY:,} messages",
             _slowest_ratio(results, langgraph, LONG_HISTORY),
             _TIMES_LANGGRAPH,
         )
-    bare = Cell(f"{backend}: {BARE}", LENGTH_OF_RATIOS, "cycle", MANY)
-    raw = [(results.ratio(bare, replace(bare, key=entry.key)), entry.name) for entry in _raw(results)]
-    yield _ratio(
-        results,
-        f"{backend}: the store alone against the raw driver, {MANY} at once, {LENGTH_OF_RATIOS} messages",
-        _least(raw),
-        _TIMES_RAW[backend],
-    )
 
 
-def _raw(results: Results) -> list[Entry]:
-    """The raw ways that the target speaks of; none, if the main one could not be measured."""
-    raw = [entry for entry in results.side("raw") if not entry.reference]
-    return raw if any(entry.lengths is None for entry in raw) else []
+def _engines(results: Results) -> Iterator[Target]:
+    """Of a situation; those of a cycle at the door."""
+    backend, measured = results.backend, {cell.key.partition(": ")[2]: cell for cell in results.slices}
+    if door := measured.get(f"{DOOR}, warm"):
+        for name, wanted in ((RAW, _TIMES_RAW[backend]), (AGENTS, _TIMES_AGENTS[backend])):
+            if other := measured.get(f"{name}, warm"):
+                what = f"{backend}: begin + finish of {DOOR} against {name}, by processor time"
+                yield _ratio(what, (results.ratio(door, other, by_cpu=True), name), wanted)
+    plain, sealed = measured.get(f"{DOOR}, sealed"), measured.get(f"{SEALED}, sealed")
+    if plain and sealed:
+        ratio = results.ratio(plain, sealed, by_cpu=True)
+        what = f"{backend}: begin + finish, encrypted against plain, by processor time"
+        yield Target(what, f"at most {_TIMES_PLAIN:g} times", times(ratio), ratio <= _TIMES_PLAIN)
 
 
 def _slowest_ratio(results: Results, entries: list[Entry], history: int) -> tuple[float, str]:
@@ -157,7 +172,7 @@ def _least(ratios: list[tuple[float, str]]) -> tuple[float, str]:
     return min((ratio for ratio in ratios if not math.isnan(ratio[0])), default=(math.nan, ""))
 
 
-def _ratio(results: Results, what: str, found: tuple[float, str], wanted: float) -> Target:
+def _ratio(what: str, found: tuple[float, str], wanted: float) -> Target:
     ratio, name = found
     if math.isnan(ratio):
         return Target(what, f"at least {wanted:g} times", "–", None)
@@ -194,7 +209,7 @@ def _start(report: Report) -> Iterator[Target]:
 def _absences(report: Report) -> Iterator[Target]:
     for backend in dict.fromkeys(one.backend for one in report.absences):
         for place, at_door in (("at the HTTP door", True), ("in the library", False)):
-            asked = [one for one in report.absences if one.backend == backend and (one.what == DOOR) is at_door]
+            asked = [one for one in report.absences if one.backend == backend and (one.what == HTTP_GET) is at_door]
             told = [one for one in asked if one.told_apart]
             names = ", ".join(f"{one.kind} ({one.what}, {'hot' if one.hot else 'cold'})" for one in told)
             yield Target(
@@ -213,7 +228,7 @@ def _asks(results: Results) -> Iterator[Target]:
             for entry in results.side("peer"):
                 ratio = results.ratio(ours, replace(ours, key=entry.key), by_cpu=by_cpu)
                 what = f"{backend}: whole ask, {history:,} messages, by {way} time, against a peer"
-                yield _ratio(results, what, (ratio, entry.name), wanted)
+                yield _ratio(what, (ratio, entry.name), wanted)
     steady = Cell(results.ours(), LENGTH_OF_RATIOS, "ask", ASKING)
     young, imported = replace(steady, history=YOUNG), replace(steady, key=f"{backend}: {IMPORTED}")
     yield _at_most(

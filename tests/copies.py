@@ -1,4 +1,4 @@
-"""Copies of stores, of today's kind and of the engine's: what is copied, and what must go on in the copy."""
+"""Copies of stores: what is copied, and what must go on in the copy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import pytest
 from tenuto.errors import SequenceGap, SessionBusy
 from tenuto.model import Changes, ForkRequest, NewSession, Producer, Retention, Touch, Truncation, TurnState
 from tenuto.model.scope import SYSTEM
-from tenuto.ports import Backend, Clock, Store
-from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier
+from tenuto.ports import Clock, Store
 from tenuto.stores.copy_reports import Comparison, CopyPolicy, CopyReport
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.comparing import RecordComparer
@@ -22,27 +20,18 @@ from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, EVE, batch, begin, closing, once, talk, texts, trace_of, value_of
 
 
-async def copy_store(source: Backend | Engine, target: Backend | Engine, clock: Clock, **policy: Any) -> CopyReport:
-    """Copy one store into another of its kind."""
-    wanted = CopyPolicy(**policy)
-    if isinstance(source, Engine):
-        assert isinstance(target, Engine)
-        chance = Random(7)
-        copier = RecordCopier(source.records, target.records, name="source", policy=wanted, clock=clock, chance=chance)
-        report = await copier.copy()
-        target.cache.clear()  # A backend that other processes can reach has a feed.
-        return report
-    assert not isinstance(target, Engine)
-    return await Copier(source, target, name="source", policy=wanted, clock=clock).copy()
+async def copy_store(source: Engine, target: Engine, clock: Clock, **policy: Any) -> CopyReport:
+    """Copy one store into another."""
+    wanted, chance = CopyPolicy(**policy), Random(7)
+    copier = RecordCopier(source.records, target.records, name="source", policy=wanted, clock=clock, chance=chance)
+    report = await copier.copy()
+    target.cache.clear()  # A backend that other processes can reach has a feed.
+    return report
 
 
-async def compare_stores(source: Backend | Engine, target: Backend | Engine, clock: Clock) -> Comparison:
-    """Compare two stores of one kind."""
-    if isinstance(source, Engine):
-        assert isinstance(target, Engine)
-        return await RecordComparer(source.records, target.records, clock=clock).compare()
-    assert not isinstance(target, Engine)
-    return await Comparer(source, target, clock=clock).compare()
+async def compare_stores(source: Engine, target: Engine, clock: Clock) -> Comparison:
+    """Compare two stores."""
+    return await RecordComparer(source.records, target.records, clock=clock).compare()
 
 
 async def fill(store: Store, clock: FakeClock) -> None:

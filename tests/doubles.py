@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from random import Random
 from typing import Any, Self
 
+from tenuto.model.stored import Known, StoredRecord
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine.engine import EngineSessions, EngineTraces
@@ -13,11 +15,21 @@ from tenuto.stores.engine.upkeep import EngineUpkeep
 from tenuto.stores.memory import InMemoryRecords
 
 
+class CountedRecords(InMemoryRecords):
+    """Counts what the cache does not answer."""
+
+    loads = 0
+
+    def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
+        self.loads += 1
+        return super().load(key, tail, known)
+
+
 class MemoryStore(Engine):
     """An engine over memory."""
 
     def __init__(self, *, clock: Clock = utc_now) -> None:
-        self.memory = InMemoryRecords()
+        self.memory = CountedRecords()
         super().__init__(self.memory, clock=clock, chance=Random(1))
 
 
@@ -36,6 +48,7 @@ class FlatMemoryStore(OwnPorts, EngineSessions, EngineState, EngineUpkeep):
 
     def __init__(self, *, clock: Clock = utc_now) -> None:
         engine = MemoryStore(clock=clock)
+        self.clock = clock
         codecs = PlainCodecs()
         EngineSessions.__init__(self, engine.sessions.context, codecs)
         EngineState.__init__(self, engine.records, codecs, Random(1))

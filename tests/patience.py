@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.redis import ConnectionPolicy
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.sqlite import SqliteRecords
 
 LONG: Final = 60.0
 """Seconds. Nothing takes so long, unless it never ends."""
@@ -31,8 +31,8 @@ def be_patient() -> None:
     """Have every store that this process opens wait for a minute, unless it is told otherwise."""
     minute = timedelta(seconds=LONG)
     _by_default(ConnectionPolicy.__init__, connect_timeout=LONG, call_timeout=LONG)
-    _by_default(PostgresStore.open.__func__, timeout=minute, connect_timeout=minute)  # type: ignore[attr-defined]
-    _by_default(SqliteStore.open.__func__, lock_timeout=minute)  # type: ignore[attr-defined]
+    _by_default(PostgresRecords.open.__func__, timeout=minute, connect_timeout=minute)  # type: ignore[attr-defined]
+    _by_default(SqliteRecords.open.__func__, lock_timeout=minute)  # type: ignore[attr-defined]
 
 
 def _by_default(function: object, **values: object) -> None:

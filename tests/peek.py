@@ -18,17 +18,12 @@ import asyncpg
 
 from tenuto.chat import Chat
 from tenuto.context import tokens
-from tenuto.ports import StateStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.journal import Journal
-from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._feed import PostgresFeed
-from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._tracking import ClientTracking
-from tenuto.stores.redis._window_cache import WindowCache
 from tenuto.stores.sqlite import SqliteRecords
 from tenuto.stores.sqlite._threads import WriterThread
 from tenuto.upkeep import Upkeep
@@ -45,14 +40,9 @@ async def postgres_rows(url: str, statement: str, *args: object) -> list[tuple[A
         await connection.close()
 
 
-def appends_under_way(store: PostgresStore) -> int:
-    """How many batches are on their way: a caller who gave up leaves no other trace of them."""
-    return len(store.sessions._append._under_way)
-
-
-async def ping_postgres(feed: PostgresFeed[Any], connection: Any) -> None:
+async def ping_postgres(feed: PostgresFeed, connection: Any) -> None:
     """One sign of life of a feed that has seen nothing: its rounds have no end that a test could wait for."""
-    await feed._ping_or_acknowledge(connection, 0)
+    await feed._ping_or_confirm(connection, 0)
 
 
 # SQLite
@@ -90,36 +80,6 @@ def is_writing(writer: WriterThread) -> bool:
 # Redis
 
 
-def redis_runner(store: RedisStore) -> Any:
-    """What runs the scripts and tells the time: to count calls, repeat one, or name a quarantined key."""
-    return store._asking
-
-
-def redis_owners(store: RedisStore) -> Any:
-    """The list of owners: to let another process come between its steps."""
-    return store._owners
-
-
-def redis_window(store: RedisStore, key: bytes, limit: int | None = None) -> Any:
-    """What is cached of a session's window; no answer of the store shows whether it came from there."""
-    return store.sessions._windows.get(key) if limit is None else store.sessions._windows.get(key, limit)
-
-
-def cached_bytes(windows: WindowCache) -> int:
-    """How large the cached windows are by the cache's count, which only its limit of many megabytes shows."""
-    return windows._size
-
-
-async def redis_quarantine(store: RedisStore, key: bytes, why: str) -> None:
-    """Set a session aside as a process does whose verdict comes late."""
-    await store._sweeping.quarantine(key, why)
-
-
-async def redis_leave_space(store: RedisStore, space: bytes) -> None:
-    """Take a space off the list as a process does that has found it empty a moment ago."""
-    await store._spaces._leave(space)
-
-
 def redis_listeners(tracking: ClientTracking) -> list[InvalidationListener]:
     """The connections that wait for invalidations."""
     return list(tracking._listeners.values())
@@ -133,67 +93,9 @@ def last_heard(listener: InvalidationListener) -> float:
 # The journal
 
 
-def last_seen(journal: JournaledStore) -> Any:
-    """What the journal takes for known of sessions: shown only while the store is away, which the test is not about."""
-    return journal._journal.cache
-
-
-def journal_peers(journal: JournaledStore) -> Any:
-    """The other processes on its store; tests renew entries when they say so."""
-    return journal._journal.peers
-
-
 def hears_news(journal: Journal) -> bool:
     """Whether the store's feed listens: what was seen before that is not gone on from in an outage."""
     return journal._cache._caught_up()
-
-
-def recent_calls(journal: JournaledStore) -> list[bytes]:
-    """The sessions whose calls are remembered, to tell their news from those of others."""
-    return list(journal._journal.cache._activity)
-
-
-def held_rows(journal: JournaledStore) -> int:
-    """How many turns and sessions the journal holds in memory: none for a session that is gone."""
-    return len(journal._journal._local.open) + len(journal._journal._local.view.keys)
-
-
-def held_turns(journal: JournaledStore) -> int:
-    """How many open turns and pauses the journal holds in memory: none for turns that are lost."""
-    return len(journal._journal.running) + bool(journal._journal._backoff)
-
-
-def outbox_files(outbox: Outbox) -> dict[int, Any]:
-    """The open files by number: to put one in their place that fails."""
-    return outbox._slots
-
-
-def close_outbox_files(outbox: Outbox) -> None:
-    """Close the files under the outbox, which looks at them anew."""
-    for slot in outbox._slots.values():
-        slot._close()
-
-
-def tidy_behind_a_new_file(outbox: Outbox) -> None:
-    """Have files tidied as the thread's next work after one was opened, before the loop has the result of that."""
-    open_one = outbox._open_own_file
-
-    def both() -> Any:
-        opened = open_one()
-        outbox._for_each_file(lambda slot: outbox._tidy_file(slot, None))
-        return opened
-
-    outbox._open_own_file = both  # type: ignore[method-assign]
-
-
-def outbox_thread(outbox: Outbox) -> Any:
-    """The thread that writes: held, so that work for it comes together."""
-    return outbox._thread
-
-
-def outbox_work(outbox: Outbox) -> tuple[bool, int]:
-    """Whether the thread writes, and how many calls wait for it."""
-    return bool(outbox._writing), len(outbox._queue)
 
 
 # Upkeep, encryption, tokens and the relevance gate
@@ -218,11 +120,6 @@ def patient_gate(chat: Chat) -> None:
 def hot_ciphertexts(keys: TenantCiphers) -> tuple[int, Any]:
     """How large the cache of opened texts is, and what is in it."""
     return keys._hot._size, keys._hot._kept
-
-
-def keep_keys_in(keys: TenantCiphers, state: StateStore) -> None:
-    """Wire the ciphers to the very store that they seal, which needs them to be made."""
-    keys._store = state
 
 
 def look_up_key(keys: TenantCiphers, tenant: str) -> bytes | None:

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tenuto.errors import Unavailable
 from tenuto.ports import Store
-from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.redis import RedisStore
 from tests.patience import LONG
 from tests.servers import PostgresDatabase, RedisCluster, RedisServer
-
-
-@asynccontextmanager
-async def redis_store(url: str, **options: Any) -> AsyncIterator[RedisStore]:
-    """A Redis store that is closed at the end."""
-    store = await RedisStore.open(url, **options)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def postgres_store(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
-    """A Postgres store that is closed at the end."""
-    store = await PostgresStore.open(url, **options)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def until_it_answers(store: Store) -> None:

@@ -18,11 +18,11 @@ import tenuto
 from bench.capacity.sample import SESSIONS_PER_USER, TENANT, SampleUser, fill, session_id, user_scope
 from bench.capacity.sizes import store_bytes
 from bench.grounds import Ground
+from bench.ours import open_engine
 from bench.serving import Client, start_server
 from tenuto.model import Page, Scope, SessionQuery
 from tenuto.model.memory import MemoryQuery
-from tenuto.ports import Backend
-from tenuto.stores.factory import open_store
+from tenuto.stores.engine import Engine
 
 _REPEATS: Final = 200
 _SECONDS: Final = 4.0
@@ -80,27 +80,27 @@ async def measure_stages(up: Ground, url: str, users: Sequence[SampleUser], size
     """Fill the store up to each size."""
     stages, first = [], 0
     for size in sizes:
-        store = await open_store(url)
+        engine = await open_engine(url)
         try:
             began, cpu = perf_counter(), process_time()
-            await fill(store, users, first, size)
+            await fill(engine.records, users, first, size)
             took, spent, first = perf_counter() - began, process_time() - cpu, size
             stage = Stage(size, took, spent, store_bytes(up, url, size))
-            stage.reads = await _measure_reads(store, url, size)
+            stage.reads = await _measure_reads(engine, url, size)
         finally:
-            await store.close()
+            await engine.close()
         stages.append(stage)
     return stages
 
 
-async def _measure_reads(store: Backend, url: str, sessions: int) -> dict[str, Timing]:
-    dice, users, listed = random.Random(1), sessions // SESSIONS_PER_USER, store.sessions.list
-    deep = await _deep_cursor(store)
+async def _measure_reads(engine: Engine, url: str, sessions: int) -> dict[str, Timing]:
+    dice, users, listed = random.Random(1), sessions // SESSIONS_PER_USER, engine.sessions.list
+    deep = await _deep_cursor(engine)
 
     async def page() -> None:
         number = dice.randrange(sessions)
         scope = user_scope(number // SESSIONS_PER_USER)
-        await store.sessions.messages(scope, session_id(number), Page(limit=20, touch=False))
+        await engine.sessions.messages(scope, session_id(number), Page(limit=20, touch=False))
 
     reads: dict[str, Callable[[], Awaitable[object]]] = {
         "messages of a session": page,
@@ -109,7 +109,7 @@ async def _measure_reads(store: Backend, url: str, sessions: int) -> dict[str, T
         "list, a tenant, page 100": lambda: listed(_TENANT, SessionQuery(limit=_PAGE, cursor=deep)),
         "title search, frequent word": lambda: listed(_TENANT, SessionQuery(limit=_PAGE, title="three rooms")),
         "title search, no hit": lambda: listed(_TENANT, SessionQuery(limit=_PAGE, title="no such title")),
-        "totals of a tenant": lambda: store.upkeep.stats(_TENANT),
+        "totals of a tenant": lambda: engine.upkeep.stats(_TENANT),
     }
     found = {name: await _time(call) for name, call in reads.items()}
     async with tenuto.open(url) as app:
@@ -120,10 +120,10 @@ async def _measure_reads(store: Backend, url: str, sessions: int) -> dict[str, T
     return found
 
 
-async def _deep_cursor(store: Backend) -> str | None:
+async def _deep_cursor(engine: Engine) -> str | None:
     cursor = None
     for _ in range(_DEEP_PAGES):
-        cursor = (await store.sessions.list(_TENANT, SessionQuery(limit=1000, cursor=cursor))).cursor
+        cursor = (await engine.sessions.list(_TENANT, SessionQuery(limit=1000, cursor=cursor))).cursor
     return cursor
 
 

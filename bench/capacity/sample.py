@@ -1,13 +1,13 @@
-"""A store of any number of sessions: users who really talked, stored again under other names by the bulk port."""
+"""A store of any number of sessions: users who really talked, whose records are stored again under other names."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -17,10 +17,14 @@ from bench.workload import Words
 from tenuto.app import Tenuto
 from tenuto.model import Scope
 from tenuto.model.memory import MEMORIES, MemoryKind
-from tenuto.model.records import StatePlace, StoredSession, StoredState
-from tenuto.model.scope import owner_key, site_key, state_key
-from tenuto.ports import Backend
-from tenuto.stores.factory import open_store
+from tenuto.model.scope import owner_key, session_key, state_key
+from tenuto.model.stored import Kind, Part, RecordChange
+from tenuto.ports import RecordStore
+from tenuto.stores.encoding import to_micros
+from tenuto.stores.engine.codec import PLAIN
+from tenuto.stores.engine.state import record_key
+from tenuto.stores.engine.whole_records import WholeRecord, iter_pages, read_whole
+from tenuto.stores.factory import open_records
 
 TENANT: Final = "bench"
 SESSIONS_PER_USER: Final = 20
@@ -28,21 +32,18 @@ MEMORIES_PER_SESSION: Final = 2
 _SHORTEST: Final = 200
 _LENGTHS: Final = 201
 _USERS: Final = 2
-_AT_ONCE: Final = 4
-_PAGE: Final = 200
-_STATE_PAGE: Final = 1000
+_AT_ONCE: Final = 500
 # Sessions were last used within 25 days, in no order; the default retention is 30.
 _SPREAD: Final = 25 * 86_400
 _STRIDE: Final = 7919
-_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True, slots=True)
 class SampleUser:
     """All that is stored of one user."""
 
-    sessions: Sequence[StoredSession]
-    state: Sequence[StoredState]
+    sessions: Sequence[WholeRecord]
+    state: Sequence[WholeRecord]
 
 
 def user_scope(number: int) -> Scope:
@@ -62,11 +63,11 @@ async def sample_users(url: str, messages: int) -> list[SampleUser]:
         for number in range(_USERS):
             await _talk(app, user_scope(number), words, messages)
         await app.upkeep.drain()
-    store = await open_store(url)
+    records = await open_records(url)
     try:
-        return await _read_users(store)
+        return await _read_users(records)
     finally:
-        await store.close()
+        await records.close()
 
 
 async def _talk(app: Tenuto, scope: Scope, words: Words, messages: int) -> None:
@@ -82,25 +83,25 @@ async def _talk(app: Tenuto, scope: Scope, words: Words, messages: int) -> None:
             await memories.add(scope, text, kind=MemoryKind.FACT)
 
 
-async def _read_users(store: Backend) -> list[SampleUser]:
-    keys = [head.key async for page in store.bulk.iter_heads() for head in page]
-    sessions = list((await store.bulk.read_sessions(keys)).values())
-    state = [record async for page in store.bulk.iter_state() for record in page]
-    return [
-        SampleUser(
-            sorted((one for one in sessions if one.head.session.scope == scope), key=lambda one: one.head.session.id),
-            [one for one in state if one.scope is not None and owner_key(one.scope) == owner_key(scope)],
-        )
-        for scope in map(user_scope, range(_USERS))
-    ]
+async def _read_users(records: RecordStore) -> list[SampleUser]:
+    found = [one async for page in iter_pages(records) for one in page if one.index.scope is not None]
+    whole = [one for one in await read_whole(records, found) if isinstance(one, WholeRecord)]
+    whole.sort(key=lambda one: one.found.index.name)
+
+    def of_user(number: int, kind: Kind) -> list[WholeRecord]:
+        owner = owner_key(user_scope(number))
+        return [one for one in whole if (one.found.index.owner, one.found.index.kind) == (owner, kind)]
+
+    return [SampleUser(of_user(number, Kind.SESSION), of_user(number, Kind.VALUE)) for number in range(_USERS)]
 
 
 def describe_sample(users: Sequence[SampleUser]) -> dict[str, float]:
-    """How many messages, traces and memories a session has, and how many bytes of JSON they are, on average."""
+    """How many messages, traces and memories a session has, and how many bytes they are stored in, on average."""
     sessions = [session for user in users for session in user.sessions]
-    messages = [len(message.body) for session in sessions for message in session.messages]
-    traces = [len(trace.body) for session in sessions for trace in session.traces]
-    memories = sum(record.namespace == MEMORIES for user in users for record in user.state)
+    entries = [entry for session in sessions for entry in session.entries]
+    messages = [len(entry.body) for entry in entries if entry.part is Part.MESSAGES]
+    traces = [len(entry.body) for entry in entries if entry.part is Part.TRACES]
+    memories = sum(value.found.index.namespace == MEMORIES for user in users for value in user.state)
     return {
         "messages": len(messages) / len(sessions),
         "message_bytes": round(sum(messages) / len(messages)),
@@ -110,43 +111,59 @@ def describe_sample(users: Sequence[SampleUser]) -> dict[str, float]:
     }
 
 
-async def fill(store: Backend, users: Sequence[SampleUser], first: int, end: int) -> None:
+async def fill(records: RecordStore, users: Sequence[SampleUser], first: int, end: int) -> None:
     """Store the sessions from `first` up to `end`, and the state of their users."""
-    await _write(store.bulk.write_sessions, _sessions(users, first, end), _PAGE)
+    await _write(records, _sessions(users, first, end))
     numbers = range(first // SESSIONS_PER_USER, end // SESSIONS_PER_USER)
-    await _write(store.bulk.write_state, (one for number in numbers for one in _state(users, number)), _STATE_PAGE)
+    await _write(records, (one for number in numbers for one in _state(users, number)))
 
 
-async def _write(write: Callable[[Sequence[_Record]], Awaitable[None]], records: Iterator[_Record], page: int) -> None:
-    """Write all records, some pages at a time."""
-
-    async def take_pages() -> None:
-        while some := list(islice(records, page)):
-            await write(some)
-
-    await asyncio.gather(*(take_pages() for _ in range(_AT_ONCE)))
+async def _write(records: RecordStore, changes: Iterator[RecordChange]) -> None:
+    """Commit all changes, some at a time."""
+    while some := list(islice(changes, _AT_ONCE)):
+        for refused in await asyncio.gather(*(records.commit((change,)) for change in some)):
+            assert refused is None
 
 
-def _sessions(users: Sequence[SampleUser], first: int, end: int) -> Iterator[StoredSession]:
+def _sessions(users: Sequence[SampleUser], first: int, end: int) -> Iterator[RecordChange]:
     for number in range(first, end):
         user, place = divmod(number, SESSIONS_PER_USER)
-        like = users[user % len(users)].sessions[place]
-        old, earlier = like.head.session, timedelta(seconds=number * _STRIDE % _SPREAD)
-        session = replace(
-            old,
-            id=session_id(number),
-            scope=user_scope(user),
-            title=f"{old.title} {number}",
-            created_at=old.created_at - earlier,
-            updated_at=old.updated_at - earlier,
-            expires_at=old.expires_at and old.expires_at - earlier,
+        like, scope, new_id = users[user % len(users)].sessions[place], user_scope(user), session_id(number)
+        stored, index = like.found.record, like.found.index
+        head, profile = PLAIN.decode_head(stored.head, index.name), PLAIN.decode_profile(stored.profile, index.name)
+        earlier, title = timedelta(seconds=number * _STRIDE % _SPREAD), f"{profile.title} {number}"
+        head = replace(
+            head,
+            updated_at=head.updated_at - earlier,
+            listed_at=head.listed_at and head.listed_at - earlier,
+            expires_at=head.expires_at and head.expires_at - earlier,
         )
-        yield replace(like, head=replace(like.head, session=session))
+        profile = replace(profile, id=new_id, scope=scope, title=title, created_at=profile.created_at - earlier)
+        moved = to_micros(head.listed_at or head.updated_at)
+        yield RecordChange(
+            key=session_key(scope, new_id),
+            if_revision=0,
+            revision=stored.revision,
+            head=PLAIN.encode_head(head, new_id),
+            profile=PLAIN.encode_profile(profile),
+            deadline=None if head.expires_at is None else to_micros(head.expires_at),
+            index=replace(
+                index, owner=owner_key(scope), scope=scope, listed_at=moved, title=title.casefold(), name=new_id
+            ),
+            totals=like.found.totals,
+            puts=like.entries,
+        )
 
 
-def _state(users: Sequence[SampleUser], number: int) -> Iterator[StoredState]:
+def _state(users: Sequence[SampleUser], number: int) -> Iterator[RecordChange]:
     scope = user_scope(number)
-    space, owner = site_key(scope), owner_key(scope)
     for like in users[number % len(users)].state:
-        drawer = state_key(scope, like.namespace or "")
-        yield replace(like, place=StatePlace(space, owner, drawer, like.place.key), scope=scope)
+        index = like.found.index
+        yield RecordChange(
+            key=record_key(scope, index.namespace, index.name),
+            if_revision=0,
+            revision=like.found.record.revision,
+            head=like.found.record.head,
+            deadline=None,
+            index=replace(index, owner=owner_key(scope), scope=scope, drawer=state_key(scope, index.namespace)),
+        )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from bench.raw.bodies import Bodies, JsonBodies, PlainBodies
+from bench.raw.bodies import decode_bodies, encode_turn
 from bench.workload import WINDOW, Turn
 
 _SCHEMA: Final = """
@@ -23,23 +23,22 @@ _NEWEST: Final = f"SELECT body FROM message WHERE session = $1 ORDER BY id DESC 
 class RawPostgres:
     """One table and three statements."""
 
-    def __init__(self, pool: Any, bodies: Bodies) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._bodies = bodies
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
-        rows = [(session, body) for turn in turns for body in self._bodies.pair(turn)]
+        rows = [(session, body) for turn in turns for body in encode_turn(turn)]
         await self._pool.copy_records_to_table("message", records=rows, columns=("session", "body"))
 
     async def append(self, session: str, turn: Turn) -> None:
-        await self._pool.execute(_INSERT_BOTH, session, *self._bodies.pair(turn))
+        await self._pool.execute(_INSERT_BOTH, session, *encode_turn(turn))
 
     async def load(self, session: str) -> int:
         rows = await self._pool.fetch(_NEWEST, session)
-        return self._bodies.read(row[0] for row in reversed(rows))
+        return decode_bodies(row[0] for row in reversed(rows))
 
     async def cycle(self, session: str, turn: Turn) -> int:
-        question, answer = self._bodies.pair(turn)
+        question, answer = encode_turn(turn)
         found = await self.load(session)
         await self._pool.execute(_INSERT, session, question)
         await self._pool.execute(_INSERT, session, answer)
@@ -49,17 +48,8 @@ class RawPostgres:
         await self._pool.close()
 
 
-async def _open(url: str, bodies: Bodies) -> RawPostgres:
-    pool = await asyncpg.create_pool(url)
-    await pool.execute(_SCHEMA)
-    return RawPostgres(pool, bodies)
-
-
 async def open_pool(url: str) -> RawPostgres:
     """JSON in and out."""
-    return await _open(url, JsonBodies())
-
-
-async def open_pool_of_bytes(url: str) -> RawPostgres:
-    """No JSON."""
-    return await _open(url, PlainBodies())
+    pool = await asyncpg.create_pool(url)
+    await pool.execute(_SCHEMA)
+    return RawPostgres(pool)

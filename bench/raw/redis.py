@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from hashlib import sha1
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import hiredis
 from redis.asyncio import Redis
 
-from bench.raw.bodies import Bodies, JsonBodies, PlainBodies
+from bench.raw.bodies import decode_bodies, encode_turn
 from bench.workload import WINDOW, Turn
 
 _KEPT_MS: Final = 30 * 24 * 3600 * 1000
@@ -28,49 +28,36 @@ return redis.call('LRANGE', KEYS[1], -{WINDOW}, -1)
 """
 
 
-Way = Literal["script", "script and load", "multi"]
-
-
 class RawRedis:
-    """A list for each session. A message is stored by one script call or one pipelined MULTI.
+    """A list for each session; a message is stored by one script call or one pipelined MULTI."""
 
-    A cycle is three calls, except where the script that stores the question brings the load along.
-    """
-
-    def __init__(self, url: str, bodies: Bodies, prefix: str, way: Way) -> None:
+    def __init__(self, url: str, *, scripts: bool) -> None:
         # redis-py's types speak of both its clients at once, the waiting and the asyncio one.
         self._client: Any = Redis.from_url(url)
         self._append: Any = self._client.register_script(_APPEND)
-        self._append_and_load: Any = self._client.register_script(_APPEND_AND_LOAD)
-        self._bodies = bodies
-        self._prefix = prefix
-        self._way = way
+        self._scripts = scripts
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
-        await self._client.rpush(self._prefix + session, *(body for turn in turns for body in self._bodies.pair(turn)))
+        await self._client.rpush(session, *(body for turn in turns for body in encode_turn(turn)))
 
     async def append(self, session: str, turn: Turn) -> None:
-        await self._push(self._prefix + session, *self._bodies.pair(turn))
+        await self._push(session, *encode_turn(turn))
 
     async def load(self, session: str) -> int:
-        return self._bodies.read(await self._client.lrange(self._prefix + session, -WINDOW, -1))
+        return decode_bodies(await self._client.lrange(session, -WINDOW, -1))
 
     async def cycle(self, session: str, turn: Turn) -> int:
-        question, answer = self._bodies.pair(turn)
-        key = self._prefix + session
-        if self._way == "script and load":
-            found = self._bodies.read(await self._append_and_load([key], [_KEPT_MS, question]))
-        else:
-            found = await self.load(session)
-            await self._push(key, question)
-        await self._push(key, answer)
+        question, answer = encode_turn(turn)
+        found = await self.load(session)
+        await self._push(session, question)
+        await self._push(session, answer)
         return found
 
     async def close(self) -> None:
         await self._client.aclose()
 
     async def _push(self, key: str, *bodies: bytes) -> None:
-        if self._way != "multi":
+        if self._scripts:
             await self._append([key], [_KEPT_MS, *bodies])
             return
         async with self._client.pipeline(transaction=True) as pipe:
@@ -81,22 +68,12 @@ class RawRedis:
 
 async def open_script(url: str) -> RawRedis:
     """Script calls."""
-    return RawRedis(url, JsonBodies(), "raw:script:", "script")
-
-
-async def open_script_of_bytes(url: str) -> RawRedis:
-    """Script calls, no JSON."""
-    return RawRedis(url, PlainBodies(), "raw:bytes:", "script")
-
-
-async def open_script_and_load(url: str) -> RawRedis:
-    """Script calls, of which the first loads as well."""
-    return RawRedis(url, JsonBodies(), "raw:both:", "script and load")
+    return RawRedis(url, scripts=True)
 
 
 async def open_multi(url: str) -> RawRedis:
     """Pipelined MULTI."""
-    return RawRedis(url, JsonBodies(), "raw:multi:", "multi")
+    return RawRedis(url, scripts=False)
 
 
 class _Multiplexed(asyncio.Protocol):
@@ -136,21 +113,20 @@ class RawMultiplexed:
 
     def __init__(self, connection: _Multiplexed) -> None:
         self._connection = connection
-        self._bodies = JsonBodies()
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
-        bodies = [body for turn in turns for body in self._bodies.pair(turn)]
-        await self._connection.call("RPUSH", "raw:multiplexed:" + session, *bodies)
+        bodies = [body for turn in turns for body in encode_turn(turn)]
+        await self._connection.call("RPUSH", session, *bodies)
 
     async def append(self, session: str, turn: Turn) -> None:
-        await self._run(_APPEND, session, *self._bodies.pair(turn))
+        await self._run(_APPEND, session, *encode_turn(turn))
 
     async def load(self, session: str) -> int:
-        return self._bodies.read(await self._connection.call("LRANGE", "raw:multiplexed:" + session, -WINDOW, -1))
+        return decode_bodies(await self._connection.call("LRANGE", session, -WINDOW, -1))
 
     async def cycle(self, session: str, turn: Turn) -> int:
-        question, answer = self._bodies.pair(turn)
-        found = self._bodies.read(await self._run(_APPEND_AND_LOAD, session, question))
+        question, answer = encode_turn(turn)
+        found = decode_bodies(await self._run(_APPEND_AND_LOAD, session, question))
         await self._run(_APPEND, session, answer)
         return found
 
@@ -158,7 +134,7 @@ class RawMultiplexed:
         self._connection.transport.abort()
 
     def _run(self, script: str, session: str, *bodies: bytes) -> asyncio.Future[Any]:
-        return self._connection.call("EVALSHA", _DIGESTS[script], 1, "raw:multiplexed:" + session, _KEPT_MS, *bodies)
+        return self._connection.call("EVALSHA", _DIGESTS[script], 1, session, _KEPT_MS, *bodies)
 
 
 _DIGESTS: Final = {
@@ -171,6 +147,7 @@ async def open_multiplexed(url: str) -> RawMultiplexed:
     place = urlsplit(url)
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(_Multiplexed, place.hostname or "localhost", place.port or 6379)
+    await connection.call("SELECT", place.path.strip("/") or "0")
     for script in _DIGESTS:
         await connection.call("SCRIPT", "LOAD", script)
     return RawMultiplexed(connection)

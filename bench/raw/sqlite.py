@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from bench.raw.bodies import Bodies, JsonBodies, PlainBodies
+from bench.raw.bodies import decode_bodies, encode_turn
 from bench.workload import WINDOW, Turn
 
 _SCHEMA: Final = """
@@ -83,37 +83,37 @@ def _give_up(jobs: list[Job], why: Exception) -> None:
 class RawSqlite:
     """Two trips a cycle, as ours: the question with the load, then the answer."""
 
-    def __init__(self, path: str, bodies: Bodies, *, group: bool) -> None:
+    def __init__(self, path: str, *, group: bool) -> None:
         self._writer = WriterThread(path, group=group)
-        self._bodies = bodies
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
-        rows = [(session, body) for turn in turns for body in self._bodies.pair(turn)]
+        rows = [(session, body) for turn in turns for body in encode_turn(turn)]
         await self._writer.run(lambda db: _insert(db, rows))
 
     async def append(self, session: str, turn: Turn) -> None:
-        rows = [(session, body) for body in self._bodies.pair(turn)]
+        rows = [(session, body) for body in encode_turn(turn)]
         await self._writer.run(lambda db: _insert(db, rows))
 
     async def load(self, session: str) -> int:
-        return self._read(await self._writer.run(lambda db: db.execute(_NEWEST, (session,)).fetchall()))
+        return _read(await self._writer.run(lambda db: db.execute(_NEWEST, (session,)).fetchall()))
 
     async def cycle(self, session: str, turn: Turn) -> int:
-        question, answer = self._bodies.pair(turn)
+        question, answer = encode_turn(turn)
 
         def begin(db: sqlite3.Connection) -> list[Any]:
             db.execute(_INSERT, (session, question))
             return db.execute(_NEWEST, (session,)).fetchall()
 
-        found = self._read(await self._writer.run(begin))
+        found = _read(await self._writer.run(begin))
         await self._writer.run(lambda db: _insert(db, [(session, answer)]))
         return found
 
     async def close(self) -> None:
         await self._writer.close()
 
-    def _read(self, rows: list[Any]) -> int:
-        return self._bodies.read(row[0] for row in reversed(rows))
+
+def _read(rows: list[Any]) -> int:
+    return decode_bodies(row[0] for row in reversed(rows))
 
 
 def _insert(db: sqlite3.Connection, rows: Sequence[tuple[str, bytes]]) -> None:
@@ -126,19 +126,9 @@ def _insert(db: sqlite3.Connection, rows: Sequence[tuple[str, bytes]]) -> None:
 
 async def open_group(url: str) -> RawSqlite:
     """Group commit."""
-    return RawSqlite(path_of(url), JsonBodies(), group=True)
-
-
-async def open_group_of_bytes(url: str) -> RawSqlite:
-    """Group commit, no JSON."""
-    return RawSqlite(path_of(url), PlainBodies(), group=True)
+    return RawSqlite(url.removeprefix("sqlite:///"), group=True)
 
 
 async def open_each(url: str) -> RawSqlite:
     """One commit, hence one fsync, for every step."""
-    return RawSqlite(path_of(url), JsonBodies(), group=False)
-
-
-def path_of(url: str) -> str:
-    """The file of `sqlite:////folder/file.db`."""
-    return url.removeprefix("sqlite:///")
+    return RawSqlite(url.removeprefix("sqlite:///"), group=False)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.backends import ENGINE_POSTGRES, ENGINE_REDIS, ENGINE_SQLITE, Backend
+from tests.backends import POSTGRES, REDIS, SQLITE, Backend
 from tests.journeys.door import Door, served
 from tests.journeys.terminal import Desk
 from tests.samples import fresh
@@ -60,9 +60,9 @@ async def _postgres(server: Server, folder: Path) -> str:
 
 GROUNDS = [
     Ground("memory", _memory),
-    Ground("sqlite", _sqlite, ENGINE_SQLITE),
-    Ground("redis", _redis, ENGINE_REDIS),
-    Ground("postgres", _postgres, ENGINE_POSTGRES),
+    Ground("sqlite", _sqlite, SQLITE),
+    Ground("redis", _redis, REDIS),
+    Ground("postgres", _postgres, POSTGRES),
 ]
 
 

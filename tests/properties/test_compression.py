@@ -49,8 +49,8 @@ from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, EventEmitter, Sessions, TurnRequest
-from tenuto.stores.sqlite import SqliteStore
 from tenuto.upkeep import Upkeep
+from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ANN, HEAD, SENT_AT, fresh
@@ -425,7 +425,7 @@ async def memory(clock: FakeClock) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def sqlite(clock: FakeClock) -> AsyncIterator[Store]:
     with TemporaryDirectory() as folder:
-        async with await SqliteStore.open(Path(folder) / "talk.db", clock=clock) as store:
+        async with sqlite_engine(Path(folder) / "talk.db", clock) as store:
             yield store
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,7 +42,6 @@ from tenuto.model import (
 )
 from tenuto.model.scope import site_scope
 from tenuto.model.turn import Trace
-from tenuto.ports import Backend as BackendPort
 from tenuto.ports import Store
 from tests.backends import BACKENDS, COMBINED, Backend, LastingLink, Place
 from tests.clock import FakeClock
@@ -92,8 +91,6 @@ class Machine(RuleBasedStateMachine):
         return await self.stack.enter_async_context(self.backend.open(self.place))
 
     def teardown(self) -> None:
-        self.copy(there=True)
-        self.copy(there=False)
         self.runner.run(self.stack.aclose())
 
     def both(self, call: Call) -> Any:
@@ -281,25 +278,6 @@ class Machine(RuleBasedStateMachine):
         self.both(lambda store: store.state.list_state(scope, "space"))
         self.both(lambda store: _named(store, scope))
         self.both(lambda store: _named(store, site_scope(scope)))
-
-    @rule(there=st.booleans())
-    def copy(self, there: bool) -> None:
-        """The records of one store take the place of the other's: both must go on as before."""
-        if hasattr(self.store, "bulk"):
-            self.sweep()  # Copies leave out what has expired.
-            both = (self.model, cast(BackendPort, self.store))
-            self.runner.run(_transplant(*(both if there else both[::-1])))
-
-
-async def _transplant(source: BackendPort, target: BackendPort) -> None:
-    keys = [head.key async for page in source.bulk.iter_heads() for head in page]
-    sessions = await source.bulk.read_sessions(keys)
-    await target.bulk.write_sessions(list(sessions.values()))
-    assert await target.bulk.read_sessions(keys) == sessions
-    assert await target.bulk.read_heads(keys) == {key: record.head for key, record in sessions.items()}
-    values = [record async for page in source.bulk.iter_state() for record in page]
-    await target.bulk.write_state(values)
-    assert await target.bulk.read_state(values) == {record.place: record for record in values}
 
 
 def _trace(turn: OpenTurn) -> Trace:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
-
-from tests.outages import Process, process
 
 _MOST_SECONDS = 20
 
@@ -41,10 +38,3 @@ async def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         passed[0] += seconds
 
     return pass_
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Process]:
-    """A running process with a journal in front of a store that can go away."""
-    async with process(tmp_path / "journal") as running:
-        yield running

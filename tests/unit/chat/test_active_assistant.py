@@ -14,9 +14,7 @@ from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.ports import Store
 from tenuto.sessions import TurnRequest
-from tenuto.stores.cached import CachedStore
-from tests.backends import Unshared
-from tests.doubles import FlatMemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN, BOB, says
 from tests.talking import Talk, ask, helper, patient, talk
 from tests.unit.logbook import log_of
@@ -56,14 +54,14 @@ class Counting(FlatMemoryStore):
 
 
 async def test_a_running_conversation_reads_its_assistant_from_the_cache() -> None:
-    store = Counting()
-    async with CachedStore(store=cast(Store, store), feed=Unshared()) as cached:
-        t = await two(cached)
-        for _ in range(3):
-            await t.chat.take_turn(ANN, ask("Again", "s"))
-            assert told(t) == "You differ."
+    store = MemoryStore()
+    t = await two(store)
+    store.memory.loads = 0
+    for _ in range(3):
+        await t.chat.take_turn(ANN, ask("Again", "s"))
+        assert told(t) == "You differ."
 
-    assert store.reads == 0
+    assert store.memory.loads == 0
 
 
 async def test_a_turn_goes_to_the_assistant_that_was_read() -> None:

@@ -114,7 +114,7 @@ async def test_closing_tries_once_more_and_does_not_wait_for_a_store_that_is_awa
 async def test_a_turn_that_another_one_followed_is_left_alone() -> None:
     """Its lease ran out, and somebody went on: what they hold stays theirs."""
     t, store, upkeep = _followed("Lost.")
-    clock = store.tables.clock
+    clock = store.clock
     assert isinstance(clock, FakeClock)
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s"))

@@ -27,6 +27,7 @@ from tenuto.errors import (
     SessionNotFound,
     StoreFull,
     StoreReadOnly,
+    StoreRejected,
     StoreUnavailable,
     TenutoError,
     Unavailable,
@@ -270,8 +271,7 @@ class Lane:
                 self._refuse_record(failure, standing.revision)
                 return
             except DecryptionFailed as failure:
-                # With a commit in doubt the calls may have been carried out: callers must not retry with new keys.
-                self._fail(StoreUnavailable(why="did not answer, and does not open") if self._doubts else failure)
+                self._fail(failure)
                 return
             if record is None:
                 self._load(None)
@@ -460,6 +460,9 @@ class Lane:
         self._end_batch()
 
     def _fail(self, failure: BaseException) -> None:
+        if self._doubts and isinstance(failure, Unavailable) and not is_outcome_unknown(failure):
+            # An earlier commit of the batch may have been made, or may be yet: callers must not take it for refused.
+            failure = StoreUnavailable()
         for call in self._batch:
             if not call.future.done():
                 call.future.set_exception(failure)
@@ -482,5 +485,5 @@ def is_outcome_unknown(failure: BaseException) -> bool:
     """Whether a failed commit may have been made, or may be yet."""
     return not isinstance(failure, TenutoError) or (
         isinstance(failure, Unavailable)
-        and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly | DecryptionFailed)
+        and not isinstance(failure, CircuitOpen | StoreRejected | StoreFull | StoreReadOnly | DecryptionFailed)
     )

@@ -128,7 +128,7 @@ class EngineUpkeep:
         async for found in iter_records(self._records, query):
             scope = found.index.scope
             assert scope is not None
-            session = await self._decode(found, scope)
+            session = await self._decode_session(found, scope)
             changed = found.index.listed_at if session is None else to_micros(session.updated_at)
             places.append((changed, found.record.key, found))
         return [found for _, _, found in sorted(places, key=lambda one: one[:2])]
@@ -145,10 +145,10 @@ class EngineUpkeep:
     async def _describe(self, found: FoundRecord) -> RemovedSession:
         scope = found.index.scope
         assert scope is not None
-        session = await self._decode(found, scope)
+        session = await self._decode_session(found, scope)
         return RemovedSession(scope=scope if session is None else session.scope, session_id=found.index.name)
 
-    async def _decode(self, found: FoundRecord, scope: Scope) -> Session | None:
+    async def _decode_session(self, found: FoundRecord, scope: Scope) -> Session | None:
         """The head, or `None`: upkeep needs no key."""
         try:
             return decode_session(found, await self._codecs.load(scope))
