@@ -1,4 +1,4 @@
-"""Compacting on servers: what can be done is done, and what cannot is reported."""
+"""Compacting a server's files: what can be done is done, and what cannot is reported."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import psutil
 import pytest
 
 from tenuto.model import CompactionResult
-from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.redis import _compaction
-from tests.backends import postgres_engine, redis_engine
+from tests.backends import redis_engine
 from tests.samples import ANN, talk
-from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
+from tests.servers import RedisServer, start_redis
 
 
 async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -90,40 +89,3 @@ async def test_a_server_that_keeps_no_files_is_given_none() -> None:
             await store.upkeep.compact()
 
         assert not list(server.folder.rglob("*.rdb"))
-
-
-async def test_tables_of_another_role_are_passed_over_and_said(
-    postgres: PostgresServer, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
-) -> None:
-    await (await PostgresRecords.open(database.app_url)).close()
-    postgres.sql("DROP ROLE IF EXISTS guest")
-    postgres.sql("CREATE ROLE guest LOGIN")
-    postgres.sql(
-        "GRANT USAGE ON SCHEMA tenuto TO guest; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA tenuto TO guest;"
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenuto TO guest",
-        database.name,
-    )
-    try:
-        async with postgres_engine(database.app_url.replace("tenuto_app@", "guest@")) as store:
-            await talk(store, ANN, "s", "hello", "hi")
-            with caplog.at_level(logging.WARNING):
-                told = await store.upkeep.compact()
-    finally:
-        postgres.sql("DROP OWNED BY guest", database.name)
-        postgres.sql("DROP ROLE guest")
-
-    assert told == CompactionResult(
-        cleared=False, remaining_reason="tables of another role were passed over: their owner has to vacuum them"
-    )
-    assert "permission denied to vacuum" in caplog.text
-    assert "entries" in caplog.text
-
-
-async def test_postgres_does_not_claim_more_than_its_vacuum_does(database: PostgresDatabase) -> None:
-    async with postgres_engine(database.app_url) as store:
-        await talk(store, ANN, "s", "hello", "hi")
-        await store.sessions.delete(ANN, "s")
-        told = await store.upkeep.compact()
-
-    assert not told.cleared
-    assert "VACUUM FULL" in told.remaining_reason
