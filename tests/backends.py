@@ -190,7 +190,7 @@ async def _damage_sqlite(store: Store, scope: Scope, session_id: str) -> None:
     with closing(sqlite3.connect(records.path)) as db, db:
         db.execute("UPDATE head SET head = x'00', revision = revision + 1 WHERE key = ?", (key,))
         (revision,) = db.execute("SELECT revision FROM head WHERE key = ?", (key,)).fetchone()
-        db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key + revision.to_bytes(8, "big"),))
+        db.execute("INSERT INTO change (keys) VALUES (?)", (key + revision.to_bytes(8, "big"),))
 
 
 SQLITE = Backend("sqlite", _sqlite, _damage_sqlite)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import asyncpg
@@ -23,8 +24,8 @@ from tenuto.stores.engine.journal import Journal
 from tenuto.stores.postgres._feed import PostgresFeed
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._tracking import ClientTracking
+from tenuto.stores.sqlite import SqliteRecords
 from tenuto.stores.sqlite._threads import WriterThread
-from tenuto.stores.sqlite.records import SqliteRecords
 from tenuto.upkeep import Upkeep
 
 # Postgres
@@ -39,29 +40,30 @@ async def postgres_rows(url: str, statement: str, *args: object) -> list[tuple[A
         await connection.close()
 
 
-async def ping_postgres(feed: PostgresFeed[Any], connection: Any) -> None:
+async def ping_postgres(feed: PostgresFeed, connection: Any) -> None:
     """One sign of life of a feed that has seen nothing: its rounds have no end that a test could wait for."""
-    await feed._ping_or_acknowledge(connection, 0)
+    await feed._ping_or_confirm(connection, 0)
 
 
 # SQLite
 
 
-def sqlite_writer(store: Engine) -> Any:
+def sqlite_rows(store: Engine, sql: str) -> list[Any]:
+    """What another connection finds, or does."""
+    assert isinstance(store.records, SqliteRecords)
+    with closing(sqlite3.connect(store.records.path)) as db, db:
+        return db.execute(sql).fetchall()
+
+
+def sqlite_writer(store: Engine) -> WriterThread:
     """The thread that writes: what a full disk does to its connection cannot be set from another one."""
     assert isinstance(store.records, SqliteRecords)
     return store.records._writer
 
 
-def sqlite_db(of: Engine | WriterThread) -> sqlite3.Connection:
+def sqlite_db(store: Engine) -> sqlite3.Connection:
     """The writer's connection: its pragmas, and the statements that it runs."""
-    db: sqlite3.Connection = (of if isinstance(of, WriterThread) else sqlite_writer(of))._db
-    return db
-
-
-def set_disk_time(writer: WriterThread, seconds: float) -> None:
-    """Have the disk taken so long the last time: how quick the machine's is decides otherwise."""
-    writer._disk_took = seconds
+    return sqlite_writer(store)._db
 
 
 def set_patience(writer: WriterThread, seconds: float) -> None:

@@ -682,6 +682,26 @@ class ExtraMissing(Unavailable):
         super().__init__(what, f"needs a package that is not installed: {self.install}")
 
 
+class AssistantFailed(TenutoError):
+    """Code of an assistant raised what is no `TenutoError`, which is the cause; the user message stays stored."""
+
+    code: ClassVar[str] = "assistant_failed"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the assistant {name} failed; its operator finds the cause in the trace")
+
+
+class AssistantMissing(Unavailable):
+    """The file of an assistant cannot be loaded; `cause` names file, line and what to do, for operators alone."""
+
+    code: ClassVar[str] = "assistant_missing"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self, name: str, cause: str) -> None:
+        super().__init__(f"assistant {name}", "cannot be loaded; its operator finds the cause in Health")
+        self.cause = cause
+
+
 class StoreUnavailable(Unavailable):
     """The store's server does not answer; the call may have been carried out."""
 
@@ -706,6 +726,10 @@ class CircuitOpen(StoreUnavailable):
     def __init__(self, retry_after: timedelta) -> None:
         super().__init__(why="has stopped answering; calls are rejected for a while")
         self.retry_after = retry_after
+
+
+class StoreRejected(Unavailable):
+    """The store refused the request, as for a value out of range or a lock; nothing of it was stored."""
 
 
 class StoreFull(Unavailable):

@@ -381,8 +381,8 @@ class RecordStore(Protocol):
 
     A load is of one moment. A commit is made as a whole or not at all, and after that every load and list shows it.
     Each call ends within the deadline of the backend. A call that raises `Unavailable` may be carried out later, except
-    for `CircuitOpen`, `StoreFull` and `StoreReadOnly`. Calls that return a future are sent before they return, and
-    cancelling the future changes nothing.
+    for `CircuitOpen`, `StoreRejected`, `StoreFull` and `StoreReadOnly`. Calls that return a future are sent before they
+    return, and cancelling the future changes nothing.
     """
 
     @property

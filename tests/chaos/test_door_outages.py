@@ -7,7 +7,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,7 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
         answers = [await door.http.post("/v1/chat", json=said) for _ in range(6)]
         lists = [await door.http.get("/v1/sessions") for _ in range(6)]
+        await door.http.post("/v1/chat", json={"message": "hi", "session_id": "unseen00", "assistant": "general"})
         journal = door.tenuto.stores.journal
         # Rows are counted every 50 ms.
         await until(lambda: journal is not None and journal.status.waiting == 6)
@@ -166,9 +167,16 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
         assert [finding["code"] for finding in status["findings"]] == ["store_unavailable", "journal_waiting"]
         assert (status["level"], status["store"]["version"]) == ("error", None)
         assert (status["journal"]["waiting"], status["journal"]["oldest_seconds"] >= 0) == (6, True)
+        assert datetime.fromisoformat(status["journal"]["since"]).timestamp() == _meter(metrics, "outage_start_seconds")
+        assert (status["journal"]["refused"], _meter(metrics, "refused_total")) == (1, 1)
+        assert (well["journal"]["since"], well["journal"]["refused"]) == (None, 1)
         assert status["breaker"]["state"] != "closed"
         product = "PostgreSQL " if isinstance(server, PostgresServer) else ("Redis ", "Valkey ")
         assert well["store"]["version"].startswith(product)
+
+
+def _meter(metrics: str, name: str) -> float:
+    return next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith(f"tenuto_journal_{name} "))
 
 
 async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(

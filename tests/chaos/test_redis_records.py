@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from random import Random
+from collections.abc import Iterator
 
 import pytest
 
-from tenuto.errors import Unavailable
-from tenuto.model import Page, SessionQuery
+from tenuto.errors import StoreReadOnly, Unavailable
+from tenuto.model import Page
 from tenuto.model.scope import owner_key, session_key, site_key
 from tenuto.model.stored import Entry, IndexColumns, IndexOrder, IndexQuery, Part, RecordChange
 from tenuto.stores.engine import Engine
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._cluster import key_slot
+from tenuto.stores.redis._keys import RecordKeys
+from tests.backends import records_behind, redis_engine
 from tests.patience import until
-from tests.samples import ANN, batch, begin, closing, once, talk, texts
+from tests.samples import ANN, batch, begin, closing, listed, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
 from tests.shared_stores import until_it_answers
 from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
@@ -31,14 +31,6 @@ def server() -> Iterator[RedisServer]:
     # Without fsync the log is written before the answer; with it, a busy disk has it written later.
     with start_redis(fsync="no") as started:
         yield started
-
-
-@asynccontextmanager
-async def engine_over(url: str) -> AsyncIterator[tuple[Engine, RedisRecords]]:
-    records = await RedisRecords.open(url)
-    async with Engine(records, chance=Random(1)) as engine:
-        yield engine, records
-    await records.close()
 
 
 class Pair:
@@ -107,8 +99,21 @@ async def test_a_killed_server_loses_no_acknowledged_commit_and_none_by_half(ser
     await records.close()
 
 
+async def test_a_turn_outlives_the_server_it_began_on(server: RedisServer) -> None:
+    async with redis_engine(server.url) as engine:
+        turn = await begin(engine, ANN, "s", "one")
+        server.kill()
+        with pytest.raises(Unavailable):
+            await engine.sessions.get(ANN, "s")
+        server.restart()
+        await until_it_answers(engine)
+
+        await engine.sessions.finish_turn(turn, closing("two"))
+        assert await texts(engine, ANN, "s") == ["one", "two"]
+
+
 async def test_a_keyed_append_whose_reply_is_lost_is_stored_once(server: RedisServer) -> None:
-    async with engine_over(server.url) as (engine, _):
+    async with redis_engine(server.url) as engine:
         await talk(engine, ANN, "s", "one", "two")
         for number in range(20):
             write = asyncio.ensure_future(
@@ -121,23 +126,26 @@ async def test_a_keyed_append_whose_reply_is_lost_is_stored_once(server: RedisSe
         assert len((await engine.sessions.messages(ANN, "s", Page(limit=100))).messages) == 22
 
 
-async def test_a_turn_goes_on_after_a_failover() -> None:
+async def test_a_replica_can_be_read_and_a_turn_goes_on_where_it_took_over() -> None:
     with start_sentinel() as group:
-        async with engine_over(group.url) as (engine, _):
+        async with redis_engine(group.url) as engine, redis_engine(group.replica.url) as reader:
             turn = await begin(engine, ANN, "s", "one")
             group.wait_until_copied()
+            assert await texts(reader, ANN, "s") == ["one"]
+            with pytest.raises(StoreReadOnly):
+                await begin(reader, ANN, "t", "three")
+
             await asyncio.to_thread(group.fail_over)
             await until_it_answers(engine)
-
             await engine.sessions.finish_turn(turn, closing("two"))
             assert await texts(engine, ANN, "s") == ["one", "two"]
 
 
-async def test_a_session_goes_on_while_its_slot_moves_and_others_while_a_node_is_down() -> None:
+async def test_sessions_go_on_while_a_slot_moves_and_others_while_a_server_is_down() -> None:
     with start_cluster() as cluster:
-        async with engine_over(cluster.url) as (engine, records):
+        async with redis_engine(cluster.url) as engine:
             await talk(engine, ANN, "s", "one", "two")
-            slot = key_slot(records.keys.record(session_key(ANN, "s")))
+            slot = key_slot(record_name(engine, "s"))
             source, target = begin_move(cluster, slot)
             talking = asyncio.ensure_future(talk(engine, ANN, "s", "three", "four"))
             move_keys(source, target, slot, 10)
@@ -146,15 +154,52 @@ async def test_a_session_goes_on_while_its_slot_moves_and_others_while_a_node_is
             await talk(engine, ANN, "s", "five", "six")
 
             assert await texts(engine, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
-            assert len((await engine.sessions.list(ANN, SessionQuery())).sessions) == 1
+            assert await listed(engine, ANN) == ["s"]
 
             others = [f"s{n}" for n in range(12)]
             for other in others:
                 await talk(engine, ANN, other, "one", "two")
-            held = {one: cluster.owner_of(records.keys.record(session_key(ANN, one)).decode()) for one in others}
+            on_target = {one for one in others if cluster.owner_of(record_name(engine, one).decode()) is target}
             target.kill()
-            for one, node in held.items():
-                if node is not target:
+            for one in (*others, "s"):
+                if one in on_target or one == "s":
+                    with pytest.raises(Unavailable):
+                        await engine.sessions.get(ANN, one)
+                else:
                     assert len(await texts(engine, ANN, one)) == 2
-            with pytest.raises(Unavailable):
-                await engine.sessions.get(ANN, "s")
+            target.restart()
+            cluster.wait_until_whole()
+            await until_it_answers(engine)
+            assert (await engine.upkeep.stats(ANN)).sessions == 13
+
+
+async def test_sessions_are_found_whose_places_a_failover_has_lost() -> None:
+    """The replica that takes over lacks the latest places of the owner; their records are on other servers."""
+    with start_cluster() as cluster:
+        owned = RecordKeys("tenuto").owner(owner_key(ANN)).decode()
+        primary = cluster.owner_of(owned)
+        async with redis_engine(cluster.url) as engine:
+            with cluster.start_replica(primary) as replica:
+                replica.stop()
+                names = [f"s{number}" for number in range(20)]
+                for name in names:
+                    await talk(engine, ANN, name, "one", "two")
+                await engine.upkeep.sweep()
+                stand = [one for one in names if cluster.owner_of(record_name(engine, one).decode()) is not primary]
+                primary.kill()
+                replica.start()
+                cluster.take_over(replica)
+                await until_it_answers(engine)
+                assert replica.call("ZCARD", owned) == 0
+
+                erased = await engine.upkeep.erase(ANN, limit=3)
+                gone = {one.session_id for one in erased.removed_sessions}
+                assert (len(gone), erased.more) == (3, True)
+                assert gone.union(await listed(engine, ANN)) == set(stand)
+
+
+def record_name(engine: Engine, session_id: str) -> bytes:
+    """The key that decides on the server of a session."""
+    records = records_behind(engine)
+    assert isinstance(records, RedisRecords)
+    return records.keys.record(session_key(ANN, session_id))

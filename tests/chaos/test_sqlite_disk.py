@@ -23,7 +23,8 @@ from tenuto.errors import StoreFull, StoreReadOnly
 from tenuto.model import NewSession, Page, Retention
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
-from tenuto.stores.engine import Engine, sqlite_records
+from tenuto.stores.engine import Engine
+from tenuto.stores.sqlite import SqliteRecords, records
 from tenuto.stores.sqlite._schema import APPLICATION_ID
 from tenuto.stores.sqlite._threads import Transaction
 from tests.backends import sqlite_engine
@@ -103,7 +104,7 @@ async def test_a_full_disk_is_read_where_reads_move_the_deadline(
 
         # Moving a deadline takes no page of the file, only of its log, which has no limit of its own.
         await limit(store, 8)
-        monkeypatch.setattr(sqlite_records, "touch", no_room)
+        monkeypatch.setattr(records, "touch", no_room)
 
         assert await texts(store, ANN, "s") == ["before"]
         assert (await store.sessions.get(ANN, "s")).expires_at == deadline
@@ -158,7 +159,7 @@ async def test_a_file_without_write_permission_is_read_only() -> None:
         _permit(Path(folder), 0o555)
         _permit(path, 0o444)
         with without_privileges(), pytest.raises(StoreReadOnly):
-            await sqlite_records.SqliteRecords.open(path)
+            await SqliteRecords.open(path)
         _permit(Path(folder), 0o755)
 
         async with sqlite_engine(path) as store:

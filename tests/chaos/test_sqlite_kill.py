@@ -29,7 +29,7 @@ from tenuto.model import BeginTurn, NewSession, FinishTurn, Usage, IdempotencyKe
 from tenuto.model.turn import Trace
 from tenuto.ports import utc_now
 from tenuto.stores.engine import Engine
-from tenuto.stores.sqlite.records import SqliteRecords
+from tenuto.stores.sqlite import SqliteRecords
 from tests.samples import ANN, SENT_AT, says, answers
 
 NEW = NewSession(retention=Retention(max_messages=None))

@@ -139,6 +139,15 @@ async def test_a_lost_or_repeated_end_of_a_turn_changes_no_trace(store: Store, c
     assert await store.traces.traces(ANN, "s") == (trace_of(turn),)
 
 
+async def test_a_number_that_no_turn_has_is_no_trace(store: Store) -> None:
+    turn = await begin(store, ANN, "s", "hello")
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+
+    assert [await store.traces.trace(ANN, "s", number) for number in (0, -1, 2, 2**80)] == [None] * 4
+    assert await store.traces.traces(ANN, "s", limit=2**80, before=2**80) == (trace_of(turn),)
+    assert await store.traces.traces(ANN, "s", before=0) == await store.traces.traces(ANN, "s", limit=-1) == ()
+
+
 async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, clock: FakeClock) -> None:
     """T1 for traces: foreign, absent, expired and deleted are one answer."""
     turn = await told(store, "s")

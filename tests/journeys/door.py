@@ -60,10 +60,12 @@ async def served(
     locked: bool = False,
     models: Mapping[str, ChatModel] = NO_MODELS,
     assistants: Sequence[Assistant] = (),
+    folder: str | None = None,
     **given: Any,
 ) -> AsyncIterator[Door]:
-    """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one."""
-    settings = Settings(**{**BY_DEFAULT, **given})
+    """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one. `folder`: that
+    of assistants in files."""
+    settings = Settings(**{**BY_DEFAULT, **given, "assistants": folder})
     ticks = Ticks()
     async with open_app(settings, clock=clock, models=models, assistants=assistants, run_upkeep=False) as tenuto:
         keys = ApiKeys(store=tenuto.store.state, clock=clock)

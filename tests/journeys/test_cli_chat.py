@@ -392,3 +392,67 @@ def test_traces_are_listed_and_shown(desk: Desk) -> None:
         hidden = desk.run("traces", "show", session, *stranger)
         assert (hidden.returncode, hidden.stderr) == (1, "trace_not_found: trace not found\n")
     assert desk.run("traces", "list", "--tenant", "other").stdout == "No traces.\n"
+
+
+def test_a_broken_file_of_an_assistant_ends_its_own_chat_alone(desk: Desk) -> None:
+    folder = desk.folder / "assistants"
+    folder.mkdir()
+    (folder / "own.py").write_text("x = 1\nimport no_such_graph\n")
+    (folder / "good.toml").write_text("system.en = 'You help.'")
+    desk.env |= {"TENUTO_ASSISTANTS": "assistants"}
+
+    answered = [desk.run("chat", "--assistant", name, "Hello").returncode for name in ("good", "goods")]
+    before = desk.ask("sessions", "list")["sessions"]
+    done = desk.run("chat", "--assistant", "own", "Hello")
+
+    cause = "own.py (No module named 'no_such_graph' at line 2) needs a package that is not installed; install the "
+    assert answered == [0, 0]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"assistant_missing: assistant own cannot be loaded: {cause}")
+    assert desk.ask("sessions", "list")["sessions"] == before
+
+
+RESPONDS = """
+from tenuto.assistants import Assistant
+
+async def respond(turn):
+    import no_such_graph
+    yield None
+
+def assistant():
+    return Assistant(name="resp", respond=respond)
+"""
+FAILING_TOOL = """
+from tenuto.assistants.function_tools import offline
+
+@offline(plan=lambda turn: {"city": "Ulm"}, render=lambda found, turn: found)
+def weather(city: str) -> str:
+    \"\"\"The weather.\"\"\"
+    return undefined_name
+"""
+
+
+def test_what_ones_own_code_raises_is_named_with_its_line_and_its_trace(desk: Desk) -> None:
+    folder = desk.folder / "assistants"
+    folder.mkdir()
+    (folder / "resp.py").write_text(RESPONDS)
+    (folder / "sky.py").write_text(FAILING_TOOL)
+    (folder / "sky.toml").write_text('system.en = "x"\ntools = ["weather"]')
+    desk.env |= {"TENUTO_ASSISTANTS": "assistants"}
+
+    failed = desk.run("chat", "--assistant", "resp", "Hello")
+    answered = desk.run("chat", "--assistant", "sky", "What is the weather?")
+    listed = desk.run("traces", "list").stdout
+
+    assert (failed.returncode, failed.stdout) == (1, "")
+    raised, trace, code = failed.stderr.splitlines()
+    assert raised.startswith("resp raised ModuleNotFoundError: No module named 'no_such_graph' (resp.py:5 in respond")
+    assert trace.startswith("(trace: tenuto traces show ")
+    assert code == "assistant_failed: the assistant resp failed; its operator finds the cause in the trace"
+    assert "assistant_failed" in listed
+    assert answered.returncode == 0
+    assert "weather raised NameError: name 'undefined_name' is not defined (sky.py:7 in weather" in answered.stderr
+    assert "(trace: tenuto traces show " in answered.stderr
+    assert "again in a moment" not in answered.stdout
+    shown = desk.run("traces", "show", trace.removeprefix("(trace: tenuto traces show ").rstrip(")")).stdout
+    assert "No model was called: the turn ended before it." in shown

@@ -42,8 +42,8 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
 
     assert {each["name"]: each["missing"] for each in listed} == {
         **dict.fromkeys(("general", "goods", "npc")),
-        "legal": {"install": TASKS},
-        "clever": {"install": MODELS},
+        "legal": {"install": TASKS, "cause": None, "advice": None},
+        "clever": {"install": MODELS, "cause": None, "advice": None},
     }
     for name, install in (("legal", TASKS), ("clever", MODELS)):
         assert [response.status_code for response in refused[name]] == [503] * 5

@@ -11,7 +11,7 @@ import pytest
 
 from tenuto.access import KeyRole
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, ModelTimeout
-from tenuto.llm import Call, Fail, Say, ScriptedModel
+from tenuto.llm import Call, Fail, FallbackChain, OfflineModel, Say, ScriptedModel
 from tenuto.model.generation import StepChanged, ToolContext, ToolOutput
 from tests.journeys.door import ANN, Door, playing, served
 from tests.talking import Adder, helper
@@ -130,7 +130,7 @@ async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(sub
             "admin": (await door.key(user="ann", role=KeyRole.ADMIN), True),
         }
         for who, (key, sees) in credentials.items():
-            for code, id_ in (("tool_failed", ids["helper"]), ("lookuperror", ids["broken"])):
+            for code, id_ in (("tool_failed", ids["helper"]), ("assistant_failed", ids["broken"])):
                 one = f"/v1/traces/{id_}"
                 # The trace of a character has its tools, and no error of the turn.
                 beside = [f"/v1/npc/traces/{id_}"] if code == "tool_failed" else []
@@ -140,7 +140,27 @@ async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(sub
                         assert code in shown
                         assert ("db.internal" in shown) == sees
 
-    assert not [response.text for response in told if "db.internal" in response.text]
+    assert not [response.text for response in told if "db.internal" in response.text or "LookupError" in response.text]
+    assert (told[1].status_code, told[1].json()["code"]) == (500, "assistant_failed")
+    assert told[1].json()["trace_id"] in [trace["trace_id"] for trace in traces]
+    assert "its operator finds the cause in the trace" in told[1].json()["detail"]
+    assert '"code":"assistant_failed"' in told[2].text
+
+
+async def test_why_the_fallback_answered_is_in_the_trace_for_operators() -> None:
+    first = ScriptedModel([Fail(WHY[FailureReason.REFUSED])])
+    chain = FallbackChain([first, OfflineModel(stand_in=True)])
+    given = {**playing(ScriptedModel()), "models": {"scripted": chain}}
+    async with served(**given, locked=True) as door:
+        user, admin = await door.key(user="ann"), await door.key(user="ann", role=KeyRole.ADMIN)
+        reply = (await door.http.post("/v1/chat", headers=user, json={"message": "Hi"})).json()
+        seen = [(await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=key)).json() for key in (user, admin)]
+
+    assert reply["degraded"] == ["fallback_model"]
+    assert "cannot be reached" not in reply["answer"]
+    assert [(trace["error"], trace["reason"]) for trace in seen] == [(None, None), (None, "refused")]
+    assert seen[0]["error_message"] == ""
+    assert seen[1]["error_message"] == str(WHY[FailureReason.REFUSED])
 
 
 async def _turn_and_status(door: Door) -> dict[str, Any]:

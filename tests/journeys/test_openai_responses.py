@@ -251,7 +251,7 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             body = json.loads(last.partition("data: ")[2])
             error = body.get("response", body)["error"]
             ours = error["code"] if path == "chat/completions" else error["type"]
-            assert (ours, end) == ("internal", "data: [DONE]")
+            assert (ours, end) == ("assistant_failed", "data: [DONE]")
             assert "division" not in error["message"]
             if store:
                 seen = f"/v1/responses/{body['response']['id']}?stream=true&starting_after=99"

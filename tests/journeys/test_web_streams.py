@@ -289,7 +289,7 @@ async def test_an_unexpected_fault_ends_either_stream_in_its_own_shape() -> None
         events = await run(http, "r1", user("u2", "Hi"))
 
     assert (chunks[-2]["type"], chunks[-1]) == ("error", "[DONE]")
-    assert only(events, "RUN_ERROR")["code"] == "internal"
+    assert only(events, "RUN_ERROR")["code"] == "assistant_failed"
     assert "division" not in chunks[-2]["errorText"] + only(events, "RUN_ERROR")["message"]
 
 

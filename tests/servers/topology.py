@@ -52,6 +52,29 @@ class RedisCluster:
             node for node, (first, last) in zip(self.nodes, _shares(self.nodes), strict=True) if first <= slot <= last
         )
 
+    def start_replica(self, of: RedisServer) -> RedisServer:
+        """Start a replica of a node, to be closed by the caller."""
+        replica = _cluster_node(of.flavour).start()
+        for node in self.nodes:
+            _, bus = node.call("CONFIG", "GET", "cluster-port")
+            replica.call("CLUSTER", "MEET", LOOPBACK, node.port, bus)
+        ids = {str(node.call("CLUSTER", "MYID")) for node in self.nodes}
+        # Until they have shaken hands, a node has a name by chance.
+        wait_until(lambda: ids <= {peer.split()[0] for peer in _peers(replica)}, "the replica knows every node")
+        replica.call("CLUSTER", "REPLICATE", str(of.call("CLUSTER", "MYID")))
+        wait_until(lambda: _copied(replica) >= of.info("replication")["master_repl_offset"], "the replica has a copy")
+        return replica
+
+    def take_over(self, replica: RedisServer) -> None:
+        """Have a replica take the place of its primary, which is dead; return once every node knows."""
+        replica.call("CLUSTER", "FAILOVER", "TAKEOVER")
+        running = [node for node in self.nodes if node.running]
+        place = f" {LOOPBACK}:{replica.port}@"
+        wait_until(
+            lambda: all(any(place in peer and "master" in peer for peer in _peers(node)) for node in running),
+            "the replica took over",
+        )
+
     def wait_until_whole(self) -> None:
         """Return once every node sees every other one and all slots."""
         wait_until(lambda: all(_sees(node, len(self.nodes)) for node in self.nodes), "the cluster is whole")
@@ -259,9 +282,12 @@ def _shares(nodes: Sequence[RedisServer]) -> list[tuple[int, int]]:
 
 def _sees(node: RedisServer, count: int) -> bool:
     state = str(node.call("CLUSTER", "INFO")).split()
-    peers = str(node.call("CLUSTER", "NODES")).splitlines()
-    linked = [peer for peer in peers if " connected " in peer and "fail" not in peer]
+    linked = [peer for peer in _peers(node) if " connected " in peer and "fail" not in peer]
     return {"cluster_state:ok", f"cluster_slots_ok:{SLOTS}"} <= set(state) and len(linked) == count
+
+
+def _peers(node: RedisServer) -> list[str]:
+    return str(node.call("CLUSTER", "NODES")).splitlines()
 
 
 def _sentinel(flavour: str | None, primary: int) -> RedisServer:

@@ -103,7 +103,7 @@ export interface AssistantList {
   assistants: AssistantView[];
 }
 
-/** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`. */
+/** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing` or `assistant_missing`. */
 export interface AssistantView {
   name: string;
   default: boolean;
@@ -446,9 +446,11 @@ export interface MessageView {
   [field: string]: unknown;
 }
 
-/** A package that is not installed, and the command that installs it. */
+/** Why an assistant takes no turns: the command that installs its package, or else its file cannot be loaded. Of a file, `cause` (file, line, what is wrong) and `advice` are for operators, and null for others. */
 export interface MissingView {
-  install: string;
+  install: string | null;
+  cause: string | null;
+  advice: string | null;
 }
 
 /** A message: a role and its text, as `text`, `content` (text or parts) or `parts`. Unknown fields are kept and returned unchanged. */

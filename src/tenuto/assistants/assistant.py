@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from tenuto.errors import AssistantNotFound, ExtraMissing, InvalidSetting
+from tenuto.errors import AssistantMissing, AssistantNotFound, ExtraMissing, InvalidSetting
 from tenuto.model.generation import Persona, StepChanged, ToolContext, ToolOutput, ToolResult
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
@@ -24,9 +24,15 @@ def _empty_mapping() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """What an assistant cannot answer without: the command that installs it."""
+    """Why an assistant takes no turns.
 
-    install: str
+    Where a package is not installed, `install` is the command that brings it. Where its file cannot be loaded, `cause`
+    names the file, the line and what is wrong, and `advice` what to do; these are for operators.
+    """
+
+    install: str = ""
+    cause: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,10 @@ class Assistant:
 
         Raises:
             ExtraMissing: a package is not installed.
+            AssistantMissing: its file cannot be loaded.
         """
+        if self.missing is not None and self.missing.cause:
+            raise AssistantMissing(self.name, f"{self.missing.cause}; {self.missing.advice}")
         if self.missing is not None:
             raise ExtraMissing(f"assistant {self.name}", install=self.missing.install)
 

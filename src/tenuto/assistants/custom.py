@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.assistants.assistant import Assistant
+from tenuto.assistants.assistant import Assistant, Missing
 from tenuto.assistants.function_tools import make_tool
 from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.model.generation import Persona
@@ -27,7 +27,7 @@ from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import Tool
-from tenuto.user_files import describe_message, loading_error
+from tenuto.user_files import describe_import_error, loading_error
 
 _SETTING: Final = "assistants"
 _Policy = TypeVar("_Policy", bound=Value)
@@ -66,14 +66,24 @@ class _AssistantFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load_folder(folder: Path) -> tuple[Assistant, ...]:
-    """The assistants of a folder, by file name.
+    """The assistants of a folder, by file name. One whose file cannot be loaded has its cause as `missing`.
 
     Raises:
-        InvalidSetting: there is no such folder, or a file does not fit; file and field are named.
+        InvalidSetting: there is no such folder.
     """
     if not folder.is_dir():
         raise InvalidSetting(_SETTING, f"there is no folder {folder}")
-    return tuple(_load_file(path) for path in sorted(folder.iterdir()) if _is_assistant_file(path, folder))
+    loaded = [_load_file(path) for path in sorted(folder.iterdir()) if _is_assistant_file(path, folder)]
+    return tuple(loaded)
+
+
+def missing_of(file: str, error: InvalidSetting) -> Missing:
+    """Why the assistant of a file takes no turns, and what to do."""
+    cause = str(error).removeprefix(f"{_SETTING}: ") if error.setting == _SETTING else f"{file}: {error}"
+    advice = "set what it names, or correct the file" if error.setting == "model" else "correct the file"
+    if isinstance(error, PackageMissing):
+        cause, advice = cause.removesuffix(f": {error.install}"), error.install
+    return Missing(cause=cause, advice=f"{advice}, then start again")
 
 
 def _is_assistant_file(path: Path, folder: Path) -> bool:
@@ -85,13 +95,19 @@ def _is_assistant_file(path: Path, folder: Path) -> bool:
 
 def _load_file(path: Path) -> Assistant:
     try:
-        found = _from_toml(path) if path.suffix == ".toml" else _from_python(path)
-        return dataclasses.replace(found, file=path.name)
-    except InvalidSetting as unfit:
-        if isinstance(unfit, PackageMissing) and unfit.setting == _SETTING:
-            raise
-        named = str(unfit) if unfit.setting == _SETTING else f"{path.name}: {unfit}"
-        raise InvalidSetting(_SETTING, named.removeprefix(f"{_SETTING}: ")) from None
+        assistant = _from_toml(path) if path.suffix == ".toml" else _from_python(path)
+        return dataclasses.replace(assistant, file=path.name)
+    except InvalidSetting as error:
+        return Assistant(name=_name_in(path) or path.stem, file=path.name, missing=missing_of(path.name, error))
+
+
+def _name_in(path: Path) -> str | None:
+    """The name that a TOML file gives its assistant, if that much of it can be read."""
+    try:
+        name = tomllib.loads(path.read_text(encoding="utf-8")).get("name") if path.suffix == ".toml" else None
+    except (OSError, ValueError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def _from_toml(path: Path) -> Assistant:
@@ -181,8 +197,8 @@ def _resolve_tool(path: Path, name: str, beside: ModuleType | None) -> Tool:
     where, _, function = name.rpartition(":")
     try:
         module = importlib.import_module(where) if where else beside
-    except Exception as broken:
-        raise _invalid_file(path, f"tools: {where} cannot be imported{describe_message(broken)}") from None
+    except (Exception, SystemExit) as error:
+        raise _invalid_file(path, f"tools: {where} cannot be imported: {describe_import_error(error)}") from None
     found = getattr(module, function, None)
     if not callable(found):
         raise _invalid_file(path, f"tools: there is no function {function} in {where or path.with_suffix('.py').name}")
@@ -197,8 +213,8 @@ def _from_python(path: Path) -> Assistant:
         made = make()
     except InvalidSetting:
         raise
-    except Exception as broken:
-        raise loading_error(_SETTING, path, broken, what="assistant()") from None
+    except (Exception, SystemExit) as error:
+        raise loading_error(_SETTING, path, error, what="assistant()") from None
     if not isinstance(made, Assistant):
         raise _invalid_file(path, "assistant() returns no Assistant")
     return made
@@ -214,9 +230,10 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as broken:
+    # A script that ends itself must not end the server.
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise loading_error(_SETTING, path, broken, when="when it is read") from None
+        raise loading_error(_SETTING, path, error, when="when it is read") from None
     return module
 
 

@@ -17,10 +17,14 @@ class AssistantRegistry:
         self._known: dict[str, Assistant] = {}
         for assistant in assistants:
             if assistant.name in self._known:
-                raise InvalidSetting("assistants", f"two are called {assistant.name!r}")
+                both = _causes([assistant, self._known[assistant.name]])
+                why = f" ({both})" if both else ""
+                raise InvalidSetting("assistants", f"two are called {assistant.name!r}{why}")
             self._known[assistant.name] = assistant
         if default not in self._known:
-            raise InvalidSetting("assistant", f"there is no {default!r}; available: {', '.join(self._known)}")
+            broken = _causes(self)
+            files = f"; files that cannot be loaded: {broken}" if broken else ""
+            raise InvalidSetting("assistant", f"there is no {default!r}; available: {', '.join(self._known)}{files}")
         self.default = default
         self.names = frozenset(self._known)
 
@@ -37,6 +41,11 @@ class AssistantRegistry:
             return self._known[self.default if name is None else name]
         except KeyError:
             raise AssistantNotFound("assistant", ", ".join(self._known)) from None
+
+
+def _causes(assistants: Iterable[Assistant]) -> str:
+    """Why the files among them cannot be loaded."""
+    return "; ".join([each.missing.cause for each in assistants if each.missing is not None and each.missing.cause])
 
 
 def general_assistant(policies: Preset | None = None, prompt: PromptPolicy | None = None) -> Assistant:

@@ -23,7 +23,7 @@ from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStar
 from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
-from tenuto.errors import Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
+from tenuto.errors import FailureReason, Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
 from tenuto.llm import time_limit
 from tenuto.logs import describe_exception, explain_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
@@ -246,6 +246,8 @@ class Completion:
     cost_nanos: int = 0
     offline: bool = False
     used_fallback: bool = False
+    fallback_reason: FailureReason | None = None
+    fallback_message: str = ""
     # Counts of redacted values in `text`, by type.
     redacted: dict[str, int] = field(default_factory=dict)
     # Calls of the caller's tools, which end the turn.
@@ -289,7 +291,9 @@ class Completion:
         self.output_tokens += ended.output_tokens
         self.cost_nanos += ended.cost_nanos
         self.offline = ended.offline
-        self.used_fallback = self.used_fallback or ended.used_fallback
+        if ended.used_fallback and not self.used_fallback:
+            self.used_fallback = True
+            self.fallback_reason, self.fallback_message = ended.fallback_reason, ended.fallback_message
         self.redacted = ended.redacted
 
 

@@ -34,6 +34,7 @@ from tenuto.chat.turn_prompt import assemble_with_tools, prompt_policy
 from tenuto.context import counter_for, truncate_text
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import (
+    AssistantFailed,
     DecryptionFailed,
     StoreFull,
     TenutoError,
@@ -44,7 +45,7 @@ from tenuto.errors import (
     failure_reason,
     reply_error_code,
 )
-from tenuto.logs import explain_exception
+from tenuto.logs import describe_exception, explain_exception
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ModelRequest, StepChanged, ToolCall
@@ -123,7 +124,11 @@ class Turn:
         )
 
     async def run(self) -> Reply:
-        """Run the turn to its end; on any error the lease is released."""
+        """Run the turn to its end; on any error the lease is released.
+
+        Raises:
+            AssistantFailed: code of the assistant, or of a model that a program gave, raised something of its own.
+        """
         try:
             lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
@@ -131,10 +136,17 @@ class Turn:
             finally:
                 await lease.stop()
             return await self._finish(answer)
-        except BaseException as ended:
+        except BaseException as error:
             # Also on cancellation: the user message stays, and the same key resumes.
-            if not self._stored_already:
-                await complete_despite_cancel(self._abandon(ended))
+            if self._stored_already:
+                raise
+            if isinstance(error, Exception) and not isinstance(error, TenutoError):
+                _log.error("assistant %s failed: %s", self._begun.assistant.name, describe_exception(error))
+                failure = AssistantFailed(self._begun.assistant.name)
+                failure.__cause__ = error
+                await complete_despite_cancel(self._abandon(failure))
+                raise failure from error
+            await complete_despite_cancel(self._abandon(error))
             raise
 
     async def _answer_until_stopped(self) -> Completion:
@@ -426,7 +438,7 @@ class Turn:
             request=await short.text(self._begun.tool_context.question),
             answer=await short.text(said),
             tools=tuple([await short.shorten_run(run) for run in self._toolbox.runs]),
-            error_message=await short.text(_error_message(ended)),
+            error_message=await short.text(answer.fallback_message if ended is None else _error_message(ended)),
             redacted=short.taken,
         )
 
@@ -455,7 +467,7 @@ class Turn:
             degraded=tuple(self._degraded),
             error=error,
             error_message=texts.error_message,
-            reason=None if ended is None else failure_reason(ended),
+            reason=answer.fallback_reason if ended is None else failure_reason(ended),
             stopped=self._stopped or error == TurnStopped.code,
             data=self._toolbox.data,
             redacted=texts.redacted,
@@ -546,6 +558,8 @@ def _error_message(ended: BaseException | None) -> str:
     """What ended a turn, in words: ours have no user text, and those of others pass the privacy policy of the trace."""
     if ended is None or isinstance(ended, asyncio.CancelledError):
         return ""
+    if isinstance(ended, AssistantFailed):
+        return explain_exception(ended.__cause__)
     return str(ended) if isinstance(ended, TenutoError) else explain_exception(ended)
 
 

@@ -152,7 +152,8 @@ class TraceView(
     rename={"id": "trace_id", "number": "turn", "speaker": "user", "manifest": "context"},
 ):
     """Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in
-    words, `reason` why the model failed where it did, `stopped` whether a user ended it.
+    words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback
+    model, `error_message` and `reason` say why the first one did not answer.
 
     `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older
     traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing
@@ -213,13 +214,19 @@ class PersonaView(View, frozen=True, kw_only=True):
 
 
 class MissingView(View, frozen=True, kw_only=True):
-    """A package that is not installed, and the command that installs it."""
+    """Why an assistant takes no turns: the command that installs its package, or else its file cannot be loaded.
 
-    install: str
+    Of a file, `cause` (file, line, what is wrong) and `advice` are for operators, and null for others.
+    """
+
+    install: str | None
+    cause: str | None
+    advice: str | None
 
 
 class AssistantView(View, frozen=True, kw_only=True):
-    """An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing`."""
+    """An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing` or
+    `assistant_missing`."""
 
     name: str
     default: bool
@@ -231,8 +238,13 @@ class AssistantView(View, frozen=True, kw_only=True):
     missing: MissingView | None
 
 
-def assistant_view(assistant: Assistant, model: str, default: bool) -> AssistantView:
-    """An assistant with the model that answers for it."""
+def assistant_view(assistant: Assistant, model: str, default: bool, *, show_cause: bool) -> AssistantView:
+    """An assistant with the model that answers for it; `show_cause` to those who may see why it is missing."""
+    missing = None
+    if assistant.missing is not None:
+        install, cause, advice = assistant.missing.install, assistant.missing.cause, assistant.missing.advice
+        shown = (cause or None, advice or None) if show_cause else (None, None)
+        missing = MissingView(install=install or None, cause=shown[0], advice=shown[1])
     return AssistantView(
         name=assistant.name,
         default=default,
@@ -241,7 +253,7 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
         model=model,
         personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
         tools=[tool.spec.name for tool in assistant.tools],
-        missing=MissingView(install=assistant.missing.install) if assistant.missing is not None else None,
+        missing=missing,
     )
 
 

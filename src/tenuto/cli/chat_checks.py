@@ -71,11 +71,10 @@ async def talking(app: Tenuto) -> list[Finding]:
             if name != OFFLINE
         }
     except PackageMissing as missing:
-        row = _ASSISTANTS if missing.setting == _ASSISTANTS else "chat"
-        return [fail(row, str(missing).removeprefix(f"{_ASSISTANTS}: "), missing.install)]
+        return [fail("chat", str(missing), missing.install)]
     except InvalidSetting as refused:
         if refused.setting == _ASSISTANTS:
-            advice = "correct the file, or point TENUTO_ASSISTANTS at another folder"
+            advice = "make the folder, or point TENUTO_ASSISTANTS at another one; no two assistants may have one name"
             return [fail(_ASSISTANTS, str(refused).removeprefix(f"{_ASSISTANTS}: "), advice)]
         return [
             fail("chat", str(refused), "correct the setting it names, or unset it: the offline model needs no settings")
@@ -85,6 +84,7 @@ async def talking(app: Tenuto) -> list[Finding]:
         *await _check_models(settings, models, addresses, chat.model_calls),
         _check_embedder(settings, chat),
         _check_assistants(chat),
+        *_check_files(chat),
         *_check_tools(chat),
         *_check_channels(settings, chat),
         ok(
@@ -106,13 +106,27 @@ def _check_channels(settings: Settings, chat: Chat) -> list[Finding]:
 
 
 def _check_assistants(chat: Chat) -> Finding:
-    lacking = {each.name: each.missing.install for each in chat.assistants if each.missing is not None}
-    marks = {chat.assistants.default: " (default)", **dict.fromkeys(lacking, " (not installed)")}
+    missing = {each.name: each.missing for each in chat.assistants if each.missing is not None}
+    lacking = {name: one.install for name, one in missing.items() if one.install}
+    marks = {
+        chat.assistants.default: " (default)",
+        **dict.fromkeys(missing, " (missing)"),
+        **dict.fromkeys(lacking, " (not installed)"),
+    }
     says = ", ".join(f"{each.name}{marks.get(each.name, '')}" for each in chat.assistants)
     if not lacking:
         return ok(_ASSISTANTS, says)
     advice = "; ".join(f"{name}: {install}" for name, install in lacking.items())
     return warn(_ASSISTANTS, says, advice)
+
+
+def _check_files(chat: Chat) -> list[Finding]:
+    """The files of assistants that cannot be loaded."""
+    return [
+        warn("assistant", f"{each.name} is missing: {each.missing.cause}", each.missing.advice)
+        for each in chat.assistants
+        if each.missing is not None and each.missing.cause
+    ]
 
 
 def _check_tools(chat: Chat) -> list[Finding]:

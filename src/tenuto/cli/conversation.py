@@ -24,6 +24,7 @@ from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible, without_warnings
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import (
+    AssistantFailed,
     AssistantNotFound,
     FailureReason,
     Invalid,
@@ -40,6 +41,7 @@ from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
+from tenuto.sessions.traces import find_trace
 from tenuto.settings import Settings
 from tenuto.upkeep import LAST_WORK
 from tenuto.wiring.models import home_provider
@@ -128,7 +130,7 @@ class Conversation:
         """Look whether assistant, character and session are there.
 
         Raises:
-            TenutoError: one of them is not.
+            TenutoError: one of them is not, or the assistant takes no turns.
         """
         self._marks = Marks([own.name for own in self._app.redactor.policies.of(self._scope).patterns])
         session = self._aside.run(self._find_session)
@@ -156,6 +158,7 @@ class Conversation:
         self._assistant, self._persona = resolve_assistant(
             assistants, self._manner.assistant, self._manner.persona, last
         )
+        self._assistant.check_installed()
 
     # One question
 
@@ -184,14 +187,43 @@ class Conversation:
             if isinstance(error, ModelFailed) and error.reason is FailureReason.UNREACHABLE:
                 # The failure names the model; a person at a terminal wants to know the address, too.
                 raise _find_cut_off(self._app.settings, error.model) or error from None
+            if isinstance(error, AssistantFailed):
+                self._show_raised(error)
             raise
         self._last = reply
         if self._manner.as_json:
             show_json(ReplyView.of(reply))
         else:
             screen.finish(reply.text)
-        for line in remarks(reply.degraded, self._failed_models()):
+        raised = self._aside.run(lambda: self._tool_exceptions(reply)) if "tools" in reply.degraded else []
+        for line in remarks(reply.degraded, fallback_model=self._failed_models(), tools=raised):
             typer.secho(line, fg="yellow", err=True)
+        if raised:
+            self._point_to_trace(reply.trace_id)
+
+    def _show_raised(self, error: AssistantFailed) -> None:
+        """What code of the assistant raised, as the trace of the turn has it."""
+        trace_id = error.ids.get("trace_id", "")
+        trace = self._aside.run(lambda: self._load_trace(trace_id))
+        if trace is not None:
+            typer.secho(visible(f"{trace.assistant} raised {trace.error_message}"), fg="red", err=True)
+            self._point_to_trace(trace_id)
+
+    async def _tool_exceptions(self, reply: Reply) -> list[str]:
+        """What each tool of the turn raised, as the trace of the turn has it."""
+        trace = await self._load_trace(reply.trace_id)
+        return [f"{run.name} raised {run.exception}" for run in trace.tools if run.exception] if trace else []
+
+    async def _load_trace(self, trace_id: str) -> Trace | None:
+        """The trace; `None` if it could not be stored."""
+        try:
+            return await find_trace(self._app.store.traces, self._scope, trace_id)
+        except TenutoError:
+            return None
+
+    def _point_to_trace(self, trace_id: str) -> None:
+        command = command_line(self._scope, self._manner.store, "traces", "show", trace_id)
+        typer.secho(f"(trace: {command})", dim=True, err=True)
 
     def _failed_models(self) -> list[str]:
         """Why each model that failed last did so."""
@@ -443,11 +475,10 @@ def _print_work(name: str, milliseconds: float | None, failed: str | None) -> No
         typer.secho(visible(f"[{name}{how}]"), dim=True, err=True)
 
 
-def remarks(degraded: Sequence[str], failed_models: Sequence[str] = ()) -> list[str]:
-    """What an answer had to do without, in sentences, for those who read it; an assistant may name more."""
-    causes = {"fallback_model": "; ".join(failed_models)}
+def remarks(degraded: Sequence[str], **causes: Sequence[str]) -> list[str]:
+    """What an answer had to do without, in sentences, with the causes that are known; an assistant may name more."""
     return [
         f"(degraded: {_REMARKS.get(what, f'answered without {visible(what)}')}"
-        + (f": {visible(cause)})" if (cause := causes.get(what)) else ")")
+        + (f": {visible(cause)})" if (cause := "; ".join(causes.get(what, ()))) else ")")
         for what in degraded
     ]

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import msgspec
 import typer
 
-from tenuto.errors import ModelFailed, TenutoError
+from tenuto.errors import AssistantMissing, ModelFailed, TenutoError
 from tenuto.model.values import Json
 
 # Controls of ASCII and Latin-1, line and paragraph separators, marks of direction, halves of surrogate pairs.
@@ -53,6 +53,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def describe_error(error: TenutoError) -> str:
     """The code of an error and its cause, with what a model's provider said itself, as far as it is about access."""
+    if isinstance(error, AssistantMissing):
+        return visible(f"{error.code}: {error.what} cannot be loaded: {error.cause}")
     said = error.provider_message if isinstance(error, ModelFailed) else ""
     return visible(f"{error.code}: {error}" + (f"; the provider says: {said}" if said else ""))
 

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from tenuto.cli.options import AsJson
-from tenuto.cli.terminal import show_json, visible
+from tenuto.cli.terminal import moment, show_json, visible
 from tenuto.errors import Unavailable
 from tenuto.model.status import Level, ModelStatus, StatusView
 from tenuto.settings import Settings, read_settings
@@ -204,7 +204,9 @@ def _journal(status: StatusView) -> str:
     held, oldest = status.journal, ""
     if held.oldest_seconds is not None:
         oldest = f" for up to {_span(held.oldest_seconds)}"
-    return f"{held.waiting:,} waiting{oldest}, {held.quarantined:,} quarantined, {held.replayed:,} delivered later"
+    counts = f"{held.quarantined:,} quarantined, {held.replayed:,} delivered later, {held.refused:,} refused"
+    away = f", away since {moment(held.since)}" if held.since is not None else ""
+    return f"{held.waiting:,} waiting{oldest}, {counts}{away}"
 
 
 def _cache(status: StatusView) -> str:

@@ -57,7 +57,7 @@ def show_trace(trace: Trace, texts: Sequence[PartText] | None = None) -> None:
     for line in timeline(trace.steps, width=bar_width(_BESIDE_STEPS)):
         typer.echo(line)
     typer.secho("\nContext", bold=True)
-    show_manifest(trace.manifest)
+    show_manifest(trace.manifest, failed=trace.error is not None)
     if trace.manifest is not None and texts is not None:
         _show_texts(trace.manifest, texts)
 
@@ -100,10 +100,11 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
     ]
 
 
-def show_manifest(manifest: Manifest | None) -> None:
+def show_manifest(manifest: Manifest | None, *, failed: bool = False) -> None:
     """What the model saw: the budget as a bar, and what became of every part."""
     if manifest is None:
-        typer.echo("No model was called: a tool had the answer, or the turn ended first.")
+        why = "the turn ended before it" if failed else "a tool had the answer"
+        typer.echo(f"No model was called: {why}.")
         return
     exact = "counted exactly" if manifest.exact and manifest.margin == 1 else "estimated with a margin"
     typer.echo(

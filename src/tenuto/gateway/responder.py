@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from tenuto.chat import Chat, ChatRequest, ReplyFinished, ToolStarted
 from tenuto.chat.revision import mark_of
 from tenuto.errors import (
+    AssistantFailed,
     BudgetExhausted,
     ModelFailed,
     ModelRefused,
@@ -108,7 +109,7 @@ class Responder:
                     return await self._explain(address, message, failed)
                 await asyncio.sleep(_AGAIN[failures])
                 failures += 1
-            except Unavailable:
+            except (Unavailable, AssistantFailed):
                 raise
             except TenutoError as refused:
                 return await self._explain(address, message, refused)

@@ -44,7 +44,8 @@ class FallbackChain:
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
-        for place, model in enumerate(self._models):
+        first_failure: ModelFailed | None = None
+        for model in self._models:
             begun = False
             # The port promises an iterator; those of models are generators, which must be closed at once.
             events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(request, tools))
@@ -52,7 +53,9 @@ class FallbackChain:
                 try:
                     async for event in events:
                         begun = True
-                        yield replace(event, used_fallback=True) if place and isinstance(event, ModelDone) else event
+                        if isinstance(event, ModelDone) and first_failure is not None:
+                            event = _after_failure(event, first_failure)
+                        yield event
                     return
                 except ModelBusy:
                     # A title is worth neither the price of the next model nor sending the talk to its provider.
@@ -60,4 +63,9 @@ class FallbackChain:
                 except ModelFailed as failed:
                     if begun or model is self._models[-1]:
                         raise
+                    first_failure = first_failure or failed
                     _log.warning("model %s could not answer, trying the next: %s", model.name, failed.code)
+
+
+def _after_failure(done: ModelDone, failed: ModelFailed) -> ModelDone:
+    return replace(done, used_fallback=True, fallback_reason=failed.reason, fallback_message=str(failed))

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tenuto.errors import FailureReason
 from tenuto.model.memory import Memory
 from tenuto.model.message import Message
 from tenuto.model.policy import Preset
@@ -145,6 +146,7 @@ class ToolCallRequested(Value, frozen=True, kw_only=True):
 class ModelDone(Value, frozen=True, kw_only=True):
     """The model is done; `model` is the one that really answered, `used_fallback` that it was not the first choice.
 
+    Then `fallback_reason` and `fallback_message` say why the first one did not answer, without words of users.
     `redacted` counts what the privacy policy took out of its words, by name.
     """
 
@@ -154,6 +156,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
     offline: bool = False
     used_fallback: bool = False
+    fallback_reason: FailureReason | None = None
+    fallback_message: str = ""
     redacted: dict[str, int] = {}
 
 

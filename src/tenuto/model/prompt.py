@@ -179,7 +179,7 @@ class Reason(StrEnum):
     EMPTY = "empty"
 
 
-class ManifestEntry(Value, frozen=True, kw_only=True, rename={"disposition": "fate", "uncut_tokens": "whole"}):
+class ManifestEntry(Value, frozen=True, kw_only=True):
     """One candidate, or a run of neighbouring messages that met the same end.
 
     `tokens` is what it takes in the prompt, with its label; `uncut_tokens` what it would take uncut. `first` and `last`
@@ -233,7 +233,7 @@ class PartText(Value, frozen=True, kw_only=True):
     speaker: str | None = None
 
 
-class Manifest(Value, frozen=True, kw_only=True, rename={"prompt_limit": "room", "reply_tokens": "reply"}):
+class Manifest(Value, frozen=True, kw_only=True):
     """The account of one prompt, in the prompt's order: every candidate once, and the sums.
 
     `total` is the sum of all entries' tokens and never exceeds `prompt_limit`, the budget less the reply's share,

@@ -107,7 +107,7 @@ def usd(nanos: int) -> str:
     return f"{Decimal(nanos) / NANOS_PER_USD:f}"
 
 
-class Session(Value, frozen=True, kw_only=True, rename={"retention": "keeping"}):
+class Session(Value, frozen=True, kw_only=True):
     """The head of a stored conversation.
 
     `version` grows with every change; `incarnation` distinguishes a session from an earlier one of the same id.
@@ -156,7 +156,7 @@ class Session(Value, frozen=True, kw_only=True, rename={"retention": "keeping"})
         return moved if moved - self.expires_at >= idle / 100 else None
 
 
-class NewSession(Value, frozen=True, kw_only=True, rename={"retention": "keeping"}):
+class NewSession(Value, frozen=True, kw_only=True):
     """The initial values of a session."""
 
     retention: Retention = Retention()

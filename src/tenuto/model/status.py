@@ -87,12 +87,16 @@ class BreakerStatus(View, frozen=True, kw_only=True):
 
 
 class JournalStatus(View, frozen=True, kw_only=True):
-    """Turns on disk that wait for the store, the age of the oldest, those that it refused, and those delivered."""
+    """Turns on disk that wait for the store, the age of the oldest, and those that it refused. `since` is when the
+    present outage began, null without one. Turns `replayed`, and turns and appends `refused` in an outage, are those of
+    this process since its start."""
 
     waiting: int
     oldest_seconds: float | None
     quarantined: int
     replayed: int
+    refused: int = 0
+    since: datetime | None = None
 
 
 class CacheStatus(View, frozen=True, kw_only=True):
@@ -224,13 +228,15 @@ def find_problems(
     tasks: WorkerStatus,
     models: Sequence[ModelStatus] = (),
     lacking: Mapping[str, str] = _NOTHING_LACKING,
+    broken: Mapping[str, str] = _NOTHING_LACKING,
 ) -> list[StatusFinding]:
     """What an operator should look at, the worst first. `lacking` has the command that installs the package of each
-    assistant whose package is missing."""
+    assistant whose package is missing, `broken` why the file of an assistant cannot be loaded."""
     failing = [_model_finding(model, model.last_failure) for model in models if model.is_failing and model.last_failure]
     work = _work_findings(turns, jobs, tasks, store.answers, bool(failing))
     extras = _extra_findings(tasks, lacking)
-    found = [*_store_findings(store, breaker, journal), *failing, *extras, *work]
+    files = [_file_finding(name, cause) for name, cause in broken.items()]
+    found = [*_store_findings(store, breaker, journal), *failing, *files, *extras, *work]
     return sorted(found, key=lambda finding: finding.level is not Level.ERROR)
 
 
@@ -302,6 +308,11 @@ def _extra_findings(tasks: WorkerStatus, lacking: Mapping[str, str]) -> Iterator
             _warning("assistant_extra", f"The assistant {name} takes no turns: a package is missing.", install),
             subject=name,
         )
+
+
+def _file_finding(name: str, cause: str) -> StatusFinding:
+    message = f"The assistant {name} takes no turns: its file cannot be loaded."
+    return replace(_warning("assistant_file", message, f"{cause}."), subject=name)
 
 
 def _model_finding(model: ModelStatus, failure: ModelFailure) -> StatusFinding:

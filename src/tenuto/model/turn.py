@@ -11,7 +11,7 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import FailureReason, Invalid, TraceNotFound
+from tenuto.errors import AssistantFailed, FailureReason, Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
 from tenuto.model.prompt import Manifest
 from tenuto.model.scope import Scope
@@ -64,7 +64,8 @@ class Trace(Value, frozen=True, kw_only=True):
 
     `speaker` is the user. `steps` are milliseconds by name, in order; `spans` are their single runs, of which older
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
-    `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did.
+    `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did. Of a
+    turn that a fallback model answered both tell of the first model.
     `stopped` says that a user ended it, with a part of an answer or without. `data` is the structured part of the
     answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` names the key
     of the digests in its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither
@@ -115,11 +116,12 @@ class Trace(Value, frozen=True, kw_only=True):
         return TraceOutcome.DEGRADED if self.degraded else TraceOutcome.ANSWERED
 
     def without_exceptions(self) -> Self:
-        """The trace without what code of others raised: it speaks of the operator's machines, not of the talk."""
-        # The code of such an exception is its type, with which its message begins.
-        foreign = self.error is not None and self.error_message.lower().startswith(self.error)
+        """The trace without what code of others raised, and without why a model fell back: both speak of the operator's
+        machines, not of the talk."""
+        foreign = self.error in (None, AssistantFailed.code)
         tools = tuple(replace(run, exception="") if run.exception else run for run in self.tools)
-        return replace(self, tools=tools, error_message="" if foreign else self.error_message)
+        hidden = replace(self, error_message="") if foreign else self
+        return replace(hidden, tools=tools, reason=None if self.error is None else self.reason)
 
     def evidence_text(self, piece: str | None) -> str | None:
         """The text of a piece of evidence in the outputs of the tools."""
@@ -227,12 +229,7 @@ class IdempotencyKey(Value, frozen=True, kw_only=True):
 KEYS_REMEMBERED = 1000
 
 
-class BeginTurn(
-    Value,
-    frozen=True,
-    kw_only=True,
-    rename={"user_messages": "words", "retention": "keeping", "idempotency_key": "once"},
-):
+class BeginTurn(Value, frozen=True, kw_only=True):
     """How a turn begins.
 
     With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.

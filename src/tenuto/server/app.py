@@ -90,6 +90,9 @@ def create_app(
         gate = _gate(settings, verifier, tenuto, clock, ticks)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
+        for each in chat.assistants:
+            if each.missing is not None and each.missing.cause:
+                _log.warning("assistant %s is missing: %s; %s", each.name, each.missing.cause, each.missing.advice)
         hub = app.state.session_events = SessionEvents(tenuto.sessions.get, tenuto.stores.elsewhere)
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))

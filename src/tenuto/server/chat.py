@@ -134,11 +134,14 @@ def encode_event(event: ChatEvent, event_id: str | None = None) -> ServerSentEve
 
 @routes.get("/assistants", describe(AssistantList))
 async def list_assistants(request: Request) -> Response:
-    """The assistants that the caller can talk to."""
-    await asking(request)
-    talk = service(request).chat
-    known = talk.assistants
-    views = [assistant_view(each, talk.model_of(each).name, each.name == known.default) for each in known]
+    """The assistants that the caller can talk to. Why a file cannot be loaded is for admins and for credentials
+    without a user."""
+    admission = await authenticate_request(request)
+    chat, show_cause = service(request).chat, admission.sees_internals
+    views = [
+        assistant_view(each, chat.model_of(each).name, each.name == chat.assistants.default, show_cause=show_cause)
+        for each in chat.assistants
+    ]
     return answer(AssistantList(assistants=views))
 
 

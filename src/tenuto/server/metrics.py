@@ -226,6 +226,14 @@ class _JournalCollector(Collector):
         yield CounterMetricFamily(
             "tenuto_journal_replayed", "Turns delivered from the journal to the store", value=state.replayed
         )
+        yield CounterMetricFamily(
+            "tenuto_journal_refused", "Turns and appends refused while the store was unavailable", value=state.refused
+        )
+        yield GaugeMetricFamily(
+            "tenuto_journal_outage_start_seconds",
+            "When the store became unavailable, in seconds since 1970; 0 while it answers",
+            value=state.since.timestamp() if state.since is not None else 0,
+        )
 
 
 class _CacheCollector(Collector):

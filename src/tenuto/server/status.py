@@ -63,7 +63,7 @@ _EXAMPLE: Final[JsonObject] = {
         "version": "Valkey 8.1.1",
     },
     "breaker": {"state": "closed", "rejected": 0},
-    "journal": {"waiting": 0, "oldest_seconds": None, "quarantined": 0, "replayed": 0},
+    "journal": {"waiting": 0, "oldest_seconds": None, "quarantined": 0, "replayed": 0, "refused": 0, "since": None},
     "cache": {
         "sessions": 812,
         "max_sessions": 10000,
@@ -106,7 +106,9 @@ class ServerStatus:
     ) -> None:
         self._tenuto = tenuto
         self._calls = chat.model_calls
-        self._lacking = {each.name: each.missing.install for each in chat.assistants if each.missing is not None}
+        missing = {each.name: each.missing for each in chat.assistants if each.missing is not None}
+        self._lacking = {name: one.install for name, one in missing.items() if one.install}
+        self._broken = {name: f"{one.cause}; {one.advice}" for name, one in missing.items() if one.cause}
         self._live = live
         self._meters = meters
         self._worker = worker
@@ -130,6 +132,7 @@ class ServerStatus:
             tasks=tasks,
             models=models,
             lacking=self._lacking,
+            broken=self._broken,
         )
         return StatusView(
             level=worst_level(findings),

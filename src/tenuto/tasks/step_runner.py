@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import (
     AgentNotFound,
+    AssistantFailed,
     InvalidJson,
     KeyLocked,
     StateCorrupt,
@@ -456,9 +457,10 @@ def _error_of(failed: Exception, step: Step) -> TaskError:
     """A failure as the task notes it; what an agent raised may quote user text."""
     if isinstance(failed, _OutOfTime):
         return TaskError(code=failed.why, message=str(failed), step=step.id)
-    if isinstance(failed, TenutoError):
+    if isinstance(failed, TenutoError) and not isinstance(failed, AssistantFailed):
         return TaskError(code=failed.code, message=str(failed), step=step.id, reason=failure_reason(failed))
-    return TaskError(code=AGENT_FAILED, message=explain_exception(failed), step=step.id)
+    raised = failed.__cause__ if isinstance(failed, AssistantFailed) else failed
+    return TaskError(code=AGENT_FAILED, message=explain_exception(raised), step=step.id)
 
 
 def _run_of(progress: TaskProgress, step: Step) -> StepRun:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry, Missing
-from tenuto.assistants.custom import load_folder
+from tenuto.assistants.custom import load_folder, missing_of
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
 from tenuto.assistants.npc import npc_assistant
@@ -70,7 +70,8 @@ async def open_chat(
     """Open the chat with the assistants of the settings and those given here; `engine` is opened when one needs it.
 
     Raises:
-        InvalidSetting: a model, an assistant or a budget of the settings is not valid.
+        InvalidSetting: a model, an assistant or a budget of the settings is not valid, or the default assistant
+            takes no turns. Another one whose file cannot be loaded has its cause as `missing`.
     """
     known = AssistantRegistry(
         [*_builtin_assistants(settings, store.state, engine, models), *_custom_assistants(settings, assistants)],
@@ -81,9 +82,9 @@ async def open_chat(
         calls = ModelCallLog(clock)
         shelf, known = await _open_models(stack, settings, known, models, home, calls)
         timeout = settings.model_timeout or ChatLimits().model_timeout
-        for assistant in known:
-            _check_budget(assistant, shelf[assistant.model or settings.model])
-            _check_types(assistant)
+        checked = [_check_assistant(each, shelf[each.model or settings.model]) for each in known]
+        known = AssistantRegistry(checked, known.default)
+        _check_default(known)
         # The offline model makes titles and summaries no better than extraction does.
         summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
@@ -123,16 +124,14 @@ async def _open_models(
 ) -> tuple[dict[str, ChatModel], AssistantRegistry]:
     """The models of the settings and of the assistants, by name, and the assistants, of which some may lack theirs.
 
-    A missing package of the main model stops the start, as nothing would answer; one of a single assistant stops that
-    assistant alone.
+    A main model that cannot be opened stops the start, as nothing would answer. One that a single assistant names stops
+    that assistant alone, if a package is missing or a file names it.
     """
-    users: dict[str, Assistant | None] = {
-        each.model: each for each in reversed([*assistants]) if each.model is not None
-    }
+    of_settings = {settings.model, settings.summarizer_model or settings.model}
     shelf: dict[str, ChatModel] = {}
-    missing: dict[str, Missing] = {}
+    failures: dict[str, InvalidSetting] = {}
     slots = ModelSlots(settings.model_slots)
-    for name, user in {**users, settings.model: None, settings.summarizer_model or settings.model: None}.items():
+    for name in dict.fromkeys([*(each.model for each in assistants if each.model is not None), *of_settings]):
         # Address and key belong to the provider of the main model; others have theirs in the environment.
         model = open_model(
             name,
@@ -147,20 +146,28 @@ async def _open_models(
         )
         try:
             shelf[name] = await stack.enter_async_context(model)
-        except InvalidSetting as unfit:
-            if user is None:
-                raise _blame(unfit, name, settings) from None
-            if isinstance(unfit, PackageMissing):
-                shelf[name], missing[name] = MissingModel(name, unfit.install), Missing(install=unfit.install)
-                continue
-            # The assistant's file names this model, not the settings.
-            raise InvalidSetting("assistants", f"{user.file or user.name}: {unfit}") from None
-    if not missing:
+        except InvalidSetting as error:
+            if name in of_settings or error.setting != "model":
+                raise _blame(error, name, settings) from None
+            shelf[name] = MissingModel(name, error.install if isinstance(error, PackageMissing) else "")
+            failures[name] = error
+    if not failures:
         return shelf, assistants
-    known = [
-        dataclasses.replace(each, missing=missing[each.model]) if each.model in missing else each for each in assistants
-    ]
+    known = [_without_model(each, failures[each.model]) if each.model in failures else each for each in assistants]
     return shelf, AssistantRegistry(known, assistants.default)
+
+
+def _without_model(assistant: Assistant, error: InvalidSetting) -> Assistant:
+    """The assistant, which takes no turns as its own model cannot be opened.
+
+    Raises:
+        InvalidSetting: a program gave it a model that is none.
+    """
+    if isinstance(error, PackageMissing):
+        return dataclasses.replace(assistant, missing=Missing(install=error.install))
+    if assistant.file is None:
+        raise InvalidSetting("assistants", f"{assistant.name}: {error}") from None
+    return dataclasses.replace(assistant, missing=missing_of(assistant.file, error))
 
 
 def _blame(unfit: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
@@ -231,9 +238,33 @@ def _builtin_assistants(
 
 def _custom_assistants(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:
     """Assistants of the folder and those given in code, under this installation's limits."""
-    read = load_folder(Path(settings.assistants)) if settings.assistants else ()
-    for assistant in (*read, *given):
+    loaded = load_folder(Path(settings.assistants)) if settings.assistants else ()
+    for assistant in (*loaded, *given):
         yield dataclasses.replace(assistant, policies=settings.apply_limits(assistant.policies))
+
+
+def _check_assistant(assistant: Assistant, model: ChatModel) -> Assistant:
+    """The assistant; one of a file that does not fit is missing.
+
+    Raises:
+        InvalidSetting: the settings, or what a program gave, do not fit.
+    """
+    try:
+        _check_budget(assistant, model)
+        _check_types(assistant)
+    except InvalidSetting as error:
+        if assistant.file is None:
+            raise
+        return dataclasses.replace(assistant, missing=missing_of(assistant.file, error))
+    return assistant
+
+
+def _check_default(assistants: AssistantRegistry) -> None:
+    """Refuse a default assistant that takes no turns: most requests name none."""
+    missing = assistants.find(None).missing
+    if missing is not None:
+        why = f"{missing.cause}; {missing.advice}" if missing.cause else f"needs a package: {missing.install}"
+        raise InvalidSetting("assistant", f"the default, {assistants.default!r}, cannot be loaded: {why}")
 
 
 def _check_types(assistant: Assistant) -> None:

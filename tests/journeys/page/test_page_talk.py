@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Locator, Route, expect
+from playwright.async_api import APIResponse, Browser, Locator, Route, expect
 
 from tenuto.errors import ModelKeyRefused
 from tenuto.llm import Call, Echo, Fail, Hang, Say
@@ -322,6 +322,32 @@ async def test_words_can_be_changed_although_others_followed_at_once(chromium: B
         await expect(visit.answers.locator(".prose")).to_have_text(["Three."])
         await visit.hear()
         assert await stored(door) == [("user", "instead"), ("assistant", "Three.")]
+
+
+async def test_news_from_before_an_answer_do_not_take_it_off_the_screen(chromium: Browser) -> None:
+    """Another client says something, and the page that it is on arrives after our own turn."""
+    async with scripted(chromium, "One.", "Two.") as (visit, _, door):
+        await visit.say("first")
+        await visit.hear()
+        await expect(visit.page.get_by_role("button", name="Edit and send again")).to_have_count(1)
+        [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
+        held: asyncio.Queue[tuple[Route, APIResponse]] = asyncio.Queue()
+
+        async def hold(route: Route) -> None:
+            await held.put((route, await route.fetch()))
+
+        await visit.page.route(re.compile(r"/messages\?(?!.*after)"), hold, times=1)
+        path = f"/v1/sessions/{session['id']}/messages"
+        sent = await door.http.post(path, json={"messages": [{"role": "user", "text": "by mail"}]})
+        assert sent.status_code < 300, sent.text
+        route, old = await held.get()
+
+        await visit.say("second")
+        await visit.hear(2)
+        await route.fulfill(response=old)
+
+        await expect(visit.page.locator(".words")).to_have_count(3)
+        await expect(visit.answers.locator(".prose")).to_have_text(["One.", "Two."])
 
 
 async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +16,7 @@ from tenuto.app import open_app
 from tenuto.assistants import Assistant
 from tenuto.assistants.custom import load_folder
 from tenuto.assistants.function_tools import make_tool, offline
-from tenuto.errors import Invalid, InvalidSetting
+from tenuto.errors import AssistantMissing, Invalid, InvalidSetting
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.policy import OnMissing, preset
 from tenuto.model.prompt import Language, LayoutName
@@ -98,7 +99,9 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
         ({"a_toml": "system.en = 'x'\nsessions.retention = 1"}, "a.toml: retention has fields of its own: idle, touch"),
         ({"a_toml": "system.en = 'x'\nprompt.budget = 10"}, "a.toml: budget"),
         ({"a_toml": "system.en = 'x'\ntools = ['none']"}, "a.toml: tools: there is no function none in a.py"),
-        ({"a_toml": "system.en = 'x'\ntools = ['no.such:f']"}, "a.toml: tools: no.such cannot be imported"),
+        ({"a_toml": "system.en = 'x'\ntools = ['no.such:f']"}, "a.toml: tools: no.such cannot be imported: No module"),
+        ({"a_toml": "system.en = 'x'\npersonas.b.nme.en = 'B'"}, "a.toml: .*nme"),
+        ({"a_toml": "system.en = 'x'\nprompt.bugdet = 9000"}, "a.toml: .*bugdet"),
         ({"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "def f(x): ..."}, "a.toml: f: x has no type"),
         ({"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "1/0"}, "a.py: raises ZeroDivisionError"),
         (
@@ -120,6 +123,9 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
         ({"a_toml": "system.en = 'x'\nrelevance = -3"}, "a.toml: assistant a: relevance is from 0 to 1, not -3"),
         ({"a_toml": "system.en = 'x'\nrelevance = nan"}, "a.toml: assistant a: relevance"),
         ({"a_py": "x = 1\ndef f(:\n"}, "a.py: raises SyntaxError at line 2"),
+        ({"a_py": "x = 1\ny = nope"}, "a.py: raises NameError at line 2 when it is read: name 'nope' is not defined"),
+        ({"a_py": "def assistant():\n    return nope"}, "a.py: assistant.. raises NameError at line 2: name 'nope'"),
+        ({"a_py": "import sys\nsys.exit(1)"}, "a.py: raises SystemExit at line 2"),
         ({"a_py": "x = 1\n1/0"}, "a.py: raises ZeroDivisionError at line 2 when it is read: divi"),
         ({"a_py": "x = 1\nimport nowhere.x"}, r"a.py .No module named 'nowhere' at line 2. needs a package"),
         ({"a_py": "x = 1"}, "a.py: defines no function assistant"),
@@ -128,10 +134,38 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_said_with_file_and_field(tmp_path: Path, files: dict[str, str], said: str) -> None:
-    with pytest.raises(InvalidSetting, match=said) as refused:
-        load_folder(write(tmp_path, **files))
+    (broken,) = load_folder(write(tmp_path, **files))
 
-    assert refused.value.setting == "assistants"
+    assert (broken.name, broken.file) == ("a", "a.toml" if "a_toml" in files else "a.py")
+    assert broken.missing is not None
+    assert re.match(said, broken.missing.cause), broken.missing.cause
+    assert broken.missing.advice.endswith("then start again")
+    with pytest.raises(AssistantMissing, match="cannot be loaded"):
+        broken.check_installed()
+
+
+def test_a_folder_that_is_named_from_here_has_the_lines_of_its_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, a_py="x = 1\ny = nope")
+    monkeypatch.chdir(tmp_path)
+
+    (broken,) = load_folder(Path())
+
+    assert broken.missing is not None
+    assert "NameError at line 2" in broken.missing.cause
+
+
+def test_a_broken_file_leaves_the_others_alone_under_the_name_that_it_has(tmp_path: Path) -> None:
+    named = "name = 'sky'\nsystem.en = 'x'\ntools = ['nowhere']"
+    loaded = load_folder(write(tmp_path, a_py="1/0", b_toml=named, c_toml="system.en = 'x'", d_toml="system = "))
+
+    assert [(each.name, each.missing is not None) for each in loaded] == [
+        ("a", True),
+        ("sky", True),
+        ("c", False),
+        ("d", True),
+    ]
 
 
 def test_a_part_of_a_policy_keeps_the_fields_that_a_file_does_not_name(tmp_path: Path) -> None:
@@ -209,9 +243,65 @@ def test_a_function_no_model_could_call_is_refused(function: object) -> None:
     ],
     ids=["toml", "py"],
 )
-async def test_an_absent_model_is_refused_with_the_file_that_names_it(tmp_path: Path, files: dict[str, str]) -> None:
+async def test_an_absent_model_is_missed_by_the_file_that_names_it(tmp_path: Path, files: dict[str, str]) -> None:
     async with open_app(Settings(store="memory://", assistants=str(write(tmp_path, **files)))) as app:
-        with pytest.raises(InvalidSetting, match=r"assistants: odd\.(toml|py): model: .*zzz"):
+        missing = (await app.chat()).assistants.find("other").missing
+
+    assert missing is not None
+    assert re.match(r"odd\.(toml|py): model: .*zzz", missing.cause)
+    assert missing.advice.startswith("set what it names, or correct the file")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("model = 'openai:gpt-5.4-mini'", "odd.toml: model: openai:gpt-5.4-mini needs OPENAI_API_KEY"),
+        ("prompt.budget = 1100", "odd.toml: budget"),
+        ("privacy_also = ['ADRESS']", "odd.toml: privacy_also: 'ADRESS' is not a type"),
+    ],
+)
+async def test_what_a_file_asks_for_in_vain_stops_its_assistant_alone(
+    tmp_path: Path, text: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    write(tmp_path, odd_toml=f"system.en = '{'x ' * 200}'\n{text}")
+    async with open_app(Settings(store="memory://", assistants=str(tmp_path))) as app:
+        chat = await app.chat()
+        found = {each.name: each.missing for each in chat.assistants}
+        answered = await app.ask(app.scope(), "Hi")
+
+    assert found["odd"] is not None
+    assert found["odd"].cause.startswith(says)
+    assert found["general"] is None
+    assert answered.text
+
+
+@pytest.mark.parametrize(
+    ("files", "default", "says"),
+    [
+        (
+            {"mine_py": "y = nope"},
+            "mine",
+            "assistant: the default, 'mine', cannot be loaded: mine.py: raises NameError",
+        ),
+        (
+            {"mine_py": "y = nope"},
+            "ours",
+            "assistant: there is no 'ours'; .* cannot be loaded: mine.py: raises NameErr",
+        ),
+        (
+            {"mine_toml": "system.en = 'x'\nmodel = 'z:q'"},
+            "mine",
+            "assistant: the default, 'mine', .* mine.toml: model",
+        ),
+        ({"a_toml": "name = 'b'\nsystem.en = 'x'", "b_py": "y = nope"}, "general", "two are called 'b' .b.py: raises"),
+        ({"a_toml": "name = 'npc'\nsystem.en = 'x'"}, "general", "two are called 'npc'"),
+    ],
+)
+async def test_what_still_stops_the_start(tmp_path: Path, files: dict[str, str], default: str, says: str) -> None:
+    settings = Settings(store="memory://", assistants=str(write(tmp_path, **files)), assistant=default)
+    async with open_app(settings) as app:
+        with pytest.raises(InvalidSetting, match=says):
             await app.chat()
 
 

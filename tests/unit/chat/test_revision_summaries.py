@@ -14,7 +14,7 @@ from tenuto.errors import MessageNotFound
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role, Truncation
 from tenuto.model.prompt import Disposition, Kind
-from tenuto.stores.memory._sessions import MemorySessions
+from tenuto.stores.engine.engine import EngineSessions
 from tests.samples import ANN
 from tests.talking import Talk, ask, talk
 from tests.unit.logbook import log_of, summarise
@@ -33,16 +33,16 @@ async def told(t: Talk) -> str | None:
 async def test_a_summary_that_comes_meanwhile_is_no_reason_to_refuse_and_stays(
     request_: ChatRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    t, truncate = talk("A.", "B.", "C."), MemorySessions.truncate
+    t, truncate = talk("A.", "B.", "C."), EngineSessions.truncate
     for text in ("Q1", "Q2"):
         await t.chat.take_turn(ANN, ask(text, "s"))
 
     async def overtaken(*args: Any, **rest: Any) -> Any:
-        monkeypatch.setattr(MemorySessions, "truncate", truncate)
+        monkeypatch.setattr(EngineSessions, "truncate", truncate)
         await summarise(t, "What was said up to 2.", through=2, messages=2)
         return await truncate(*args, **rest)
 
-    monkeypatch.setattr(MemorySessions, "truncate", overtaken)
+    monkeypatch.setattr(EngineSessions, "truncate", overtaken)
     await t.chat.take_turn(ANN, replace(request_, edit=3) if request_.edit else request_)
 
     assert await told(t) == "What was said up to 2."

@@ -349,23 +349,26 @@ def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None
     assert checks["store"]["status"] == "ok"
 
 
-def test_what_is_wrong_with_an_assistants_file_is_said_of_the_file(tmp_path: Path) -> None:
+def test_a_folder_of_assistants_that_is_not_there_is_wrong() -> None:
+    code, checks, _ = examined(env={"TENUTO_ASSISTANTS": "nowhere"})
+
+    assert (code, "chat" in checks, checks["assistants"]["status"]) == (1, False, "error")
+    assert checks["assistants"]["message"].startswith("there is no folder nowhere")
+
+
+def test_each_assistants_file_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("persona = [")
-    for folder, says in ((str(tmp_path), "bad.toml: "), ("nowhere", "there is no folder nowhere")):
-        code, checks, _ = examined(env={"TENUTO_ASSISTANTS": folder})
-
-        assert (code, "chat" in checks, checks["assistants"]["status"]) == (1, False, "error")
-        assert checks["assistants"]["message"].startswith(says)
-        assert checks["assistants"]["advice"] == "correct the file, or point TENUTO_ASSISTANTS at another folder"
-
-
-def test_a_module_that_an_assistants_file_misses_is_named_and_to_be_installed(tmp_path: Path) -> None:
     (tmp_path / "graph.py").write_text("import no_such_framework.graph\n")
 
-    checks = examined(env={"TENUTO_ASSISTANTS": str(tmp_path)})[1]
+    code, checks, _ = examined(env={"TENUTO_ASSISTANTS": str(tmp_path)})
+    printed = CliRunner().invoke(program, ["doctor"], env={"TENUTO_ASSISTANTS": str(tmp_path)}).stdout
 
-    assert checks["assistants"]["message"].startswith("graph.py (No module named 'no_such_framework' at line 1)")
-    assert checks["assistants"]["advice"].startswith("install the package that has the module no_such_framework")
+    assert (code, checks["assistants"]["status"]) == (0, "ok")
+    assert checks["assistants"]["message"].endswith(", legal, bad (missing), graph (missing)")
+    assert checks["assistant"]["status"] == "warning"
+    assert "bad is missing: bad.toml: is not TOML" in printed
+    assert "graph is missing: graph.py (No module named 'no_such_framework' at line 1)" in printed
+    assert checks["assistant"]["advice"].startswith("install the package that has the module no_such_framework")
 
 
 def test_a_tool_that_the_offline_model_never_calls_is_named(tmp_path: Path) -> None:

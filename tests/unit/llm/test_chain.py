@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
-from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.errors import FailureReason, ModelFailed, ModelTimeout
 from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
 from tenuto.model import Role, text_part
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
@@ -20,6 +21,9 @@ from tenuto.model.prompt import PromptMessage
 from tests.talking import events_of, events_until_failure
 
 ASKING = ModelRequest(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
+FELL_BACK = ModelDone(
+    model="c", used_fallback=True, fallback_reason=FailureReason.OTHER, fallback_message="the model a does not answer"
+)
 SOON = timedelta(seconds=30)
 answer = partial(events_of, asking=ASKING)
 
@@ -30,7 +34,7 @@ async def test_the_next_model_answers_when_one_fails_before_its_first_word() -> 
 
     said = await answer(FallbackChain([broken, slow, spare]))
 
-    assert said == [TextDelta(text="hello"), ModelDone(model="c", used_fallback=True)]
+    assert said == [TextDelta(text="hello"), FELL_BACK]
     assert [len(model.requests) for model in (broken, slow, spare)] == [1, 1, 1]
 
 
@@ -68,7 +72,9 @@ async def test_a_fault_of_ours_is_not_papered_over() -> None:
 async def test_the_offline_model_stands_in() -> None:
     said = await answer(FallbackChain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]))
 
-    assert said[-1] == ModelDone(model="offline", offline=True, used_fallback=True)
+    assert said[-1] == replace(
+        FELL_BACK, model="offline", offline=True, fallback_message="the model scripted does not answer"
+    )
 
 
 async def test_closing_a_chain_cancels_the_model_that_speaks() -> None:

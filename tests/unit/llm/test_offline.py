@@ -220,7 +220,7 @@ async def test_a_persona_greets_by_its_name(words: str, greeting: str) -> None:
     ).startswith(greeting)
 
 
-CANNOT_BE_REACHED = ("The language model cannot be reached right now", "语言模型暂时联系不上")
+NO_ANSWER = ("The language model did not answer", "语言模型没有作答")
 
 
 async def test_a_stand_in_says_why_it_answers() -> None:
@@ -236,7 +236,7 @@ async def test_a_stand_in_says_why_it_answers() -> None:
     ):
         asking = ModelRequest(messages=(), tool_context=turn_of(question, history))
         answers = await answer_to(asking, stand_in=True), await answer_to(asking)
-        assert [text.startswith(CANNOT_BE_REACHED) for text in answers] == [True, False]
+        assert [text.startswith(NO_ANSWER) for text in answers] == [True, False]
         # The model is set already.
         assert "TENUTO_MODEL" not in answers[0]
 
@@ -282,7 +282,7 @@ async def test_tools_that_plan_a_call_are_called_once_and_rendered(caplog: pytes
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"), [("What time is it?", "failed just now"), ("time 现在几点？", "没有查成功")]
+    ("question", "answer"), [("What time is it?", "lookup failed"), ("time 现在几点？", "查询失败")]
 )
 @pytest.mark.parametrize("stand_in", [False, True])
 async def test_a_failed_tool_is_told_in_the_question_s_language(question: str, answer: str, stand_in: bool) -> None:

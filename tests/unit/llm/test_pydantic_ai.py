@@ -371,7 +371,11 @@ async def test_a_chain_goes_on_at_once_with_the_next_model(server: ModelServer) 
 
     assert model.name == "openai:one, openai:two, offline"
     assert said[0] == TextDelta(text="from the second")
-    assert said[-1] == ModelDone(model="openai:two", input_tokens=11, output_tokens=5, used_fallback=True)
+    assert isinstance(said[-1], ModelDone)
+    assert (said[-1].model, said[-1].input_tokens, said[-1].output_tokens) == ("openai:two", 11, 5)
+    assert said[-1].used_fallback
+    assert said[-1].fallback_message.startswith("the model openai:one ")
+    assert SECRET not in said[-1].fallback_message
     assert [asked["model"] for asked in server.asked] == ["one", "two"]
 
 

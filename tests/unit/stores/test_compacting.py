@@ -5,74 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import closing
-from datetime import timedelta
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import pytest
 
-from tenuto.errors import Unavailable
 from tenuto.model import CompactionResult
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore, _compaction
-from tenuto.stores.sqlite import SqliteStore
-from tests.samples import ANN, batch, talk, texts
+from tests.samples import ANN, talk
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
 from tests.shared_stores import postgres_store, redis_store
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    """One that soon loses its patience."""
-    async with await SqliteStore.open(tmp_path / "sessions.db", lock_timeout=timedelta(milliseconds=50)) as store:
-        yield store
-
-
-async def test_somebody_who_reads_an_older_state_keeps_the_log_from_being_emptied(store: SqliteStore) -> None:
-    await talk(store, ANN, "s", "hello", "hi")
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM message").fetchone()
-        await store.sessions.delete(ANN, "s")
-        with pytest.raises(Unavailable, match="compacted again"):
-            await store.upkeep.compact()
-        await talk(store, ANN, "t", "life", "goes on")
-        reader.execute("ROLLBACK")
-
-        await store.upkeep.compact()
-
-    assert store.path.with_name("sessions.db-wal").stat().st_size == 0
-    assert await texts(store, ANN, "t") == ["life", "goes on"]
-
-
-async def test_somebody_who_writes_for_long_is_waited_for_as_anywhere(store: SqliteStore) -> None:
-    await talk(store, ANN, "s", "hello", "hi")
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Unavailable):
-            await store.upkeep.compact()
-        writer.execute("ROLLBACK")
-
-    await store.upkeep.compact()
-
-    assert await texts(store, ANN, "s") == ["hello", "hi"]
-
-
-async def test_turns_before_and_behind_a_compaction_are_all_kept(tmp_path: Path) -> None:
-    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
-        await store.sessions.append(ANN, "s", batch("first"))
-
-        await asyncio.gather(
-            *(store.sessions.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
-            store.upkeep.compact(),
-            *(store.sessions.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
-        )
-
-        assert len(await texts(store, ANN, "s")) == 41
 
 
 async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, caplog: pytest.LogCaptureFixture) -> None:

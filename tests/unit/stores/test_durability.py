@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from tenuto.cli import program
 from tenuto.errors import Unavailable
 from tenuto.ports import DurabilityReport
-from tenuto.stores.redis import RedisStore
-from tests.clock import FakeClock
-from tests.doubles import MemoryStore
+from tenuto.stores.memory import InMemoryRecords
+from tenuto.stores.redis import RedisRecords
+from tests.samples import fresh
 from tests.servers import PostgresServer, RedisCluster, RedisSentinel, RedisServer, start_postgres, start_redis
 
 SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
@@ -132,13 +132,13 @@ def test_what_the_server_does_not_tell_is_said(
 
 
 def test_one_server_of_a_cluster_that_evicts_is_named(redis_cluster: RedisCluster) -> None:
-    odd = redis_cluster.nodes[1]
-    whole = finding(redis_cluster.url, "eviction")
+    url, odd = f"{redis_cluster.url}?prefix={fresh('doctor')}", redis_cluster.nodes[1]
+    whole = finding(url, "eviction")
     before = {name: odd.call("CONFIG", "GET", name)[1] for name in ("maxmemory", "maxmemory-policy")}
     try:
         odd.call("CONFIG", "SET", "maxmemory", ROOMY)
         odd.call("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-        result = CliRunner().invoke(program, ["doctor", "--json", "--store", redis_cluster.url])
+        result = CliRunner().invoke(program, ["doctor", "--json", "--store", url])
     finally:
         for name, value in before.items():
             odd.call("CONFIG", "SET", name, value)
@@ -151,7 +151,7 @@ def test_one_server_of_a_cluster_that_evicts_is_named(redis_cluster: RedisCluste
 
 
 def test_a_primary_that_needs_no_replica_to_write_is_a_note(redis_sentinel: RedisSentinel) -> None:
-    state, says, advice = finding(redis_sentinel.url, "replication")
+    state, says, advice = finding(f"{redis_sentinel.url}?prefix={fresh('doctor')}", "replication")
 
     assert (state, says) == ("warning", "connected replicas: 1, min-replicas-to-write 0")
     assert "min-replicas-to-write 1" in advice
@@ -176,13 +176,13 @@ def test_postgres_tells_as_well(postgres: PostgresServer, safe_postgres: Postgre
 
 async def test_a_server_that_is_away_cannot_be_asked() -> None:
     with start_redis() as server:
-        store = await RedisStore.open(server.url)
+        records = await RedisRecords.open(server.url)
         server.kill()
 
         with pytest.raises(Unavailable):
-            await store.durability_findings()
-        await store.close()
+            await records.durability_findings()
+        await records.close()
 
 
 def test_only_stores_on_a_server_have_settings_to_tell() -> None:
-    assert not isinstance(MemoryStore(clock=FakeClock()), DurabilityReport)
+    assert not isinstance(InMemoryRecords(), DurabilityReport)

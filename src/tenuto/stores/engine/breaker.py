@@ -72,6 +72,7 @@ class BreakerRecords:
         self._breakers = {} if self._sharded else {_WHOLE: Breaker(self._policy, now=now)}
         self._prepare = prepare
         self._preparing: asyncio.Task[None] | None = None
+        self._pings = set[asyncio.Task[None]]()
 
     # State
 
@@ -135,6 +136,18 @@ class BreakerRecords:
         return await self.inner.compact()
 
     async def ping(self) -> None:
+        # It goes on without a caller that has given up: else a silent server would keep each of them waiting anew.
+        ping = asyncio.create_task(self._ask(self.inner.ping))
+        self._pings.add(ping)
+        ping.add_done_callback(self._on_pinged)
+        await asyncio.shield(ping)
+
+    def _on_pinged(self, ping: asyncio.Task[None]) -> None:
+        self._pings.discard(ping)
+        if not ping.cancelled():
+            ping.exception()  # Marks it as retrieved: the caller may have been cancelled.
+
+    async def probe(self) -> None:
         """Ping the server, open or not; once it answers, the next call may close the breaker."""
         await self._make_ready()
         await self.inner.ping()
@@ -142,9 +155,10 @@ class BreakerRecords:
             breaker.expire()
 
     async def close(self) -> None:
-        if self._preparing is not None:
-            self._preparing.cancel()
-            await asyncio.wait((self._preparing,))
+        for task in (self._preparing, *self._pings):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
         await self.inner.close()
 
     # Guarded calls

@@ -8,6 +8,7 @@ itself, says up to which number.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from tenuto.model.values import Json
 from tenuto.stores.encoding import Undecodable, from_micros
 from tenuto.stores.engine.record import TAIL, Head, KeyPage, Profile, Record, count, drop_before, last_of, with_tail
 
+_log = logging.getLogger(__name__)
 FORMAT: Final = b"\x01"
 SEALED: Final = b"\x81"
 _Decoded = TypeVar("_Decoded")
@@ -192,9 +194,15 @@ class Codec:
                         continue  # It was written in a session after that one.
         return self.open(entry.body, ("message", profile.id, number))
 
-    def decode_trace(self, entry: Entry, session_id: str) -> Trace:
-        """A trace."""
-        return self._decode(_trace, entry.body, ("trace", session_id, str(entry.number)))
+    def decode_traces(self, entries: Sequence[Entry], session_id: str) -> tuple[Trace, ...]:
+        """Traces. A corrupt one is as good as none: it must not take its session with it."""
+        traces = list[Trace]()
+        for entry in entries:
+            try:
+                traces.append(self._decode(_trace, entry.body, ("trace", session_id, str(entry.number))))
+            except Undecodable:
+                _log.warning("a stored trace cannot be decoded and is left out")
+        return tuple(traces)
 
     # Values of the state
 

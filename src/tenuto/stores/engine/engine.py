@@ -51,6 +51,7 @@ from tenuto.stores.engine.upkeep import EngineUpkeep
 
 _MOST_FORKS: Final = 20
 _LONG_ID: Final = 256
+_LAST: Final = 2**62
 
 
 @lru_cache(maxsize=10_000)
@@ -362,13 +363,14 @@ class EngineTraces:
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
-        last = 2**62 if before is None else before - 1
-        return (await self._page(scope, session_id, 0, last, -limit))[::-1] if limit > 0 else ()
+        last = _LAST if before is None else before - 1
+        return (await self._page(scope, session_id, 0, last, -min(limit, _LAST)))[::-1] if limit > 0 else ()
 
     async def _page(self, scope: Scope, session_id: str, first: int, last: int, limit: int) -> tuple[Trace, ...]:
         """Traces of a session that the scope reaches; read again if the session changed between head and page."""
         sessions = self._sessions
         codec, key = await sessions.codec(scope), session_key(scope, session_id)
+        first, last = min(first, _LAST), min(last, _LAST)
         while True:
             record = await sessions.read(
                 scope, session_id, lambda record, now: rules.read_record(record, scope, session_id, now)
@@ -377,10 +379,10 @@ class EngineTraces:
             page = await paging
             if page.revision == record.revision:
                 try:
-                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
+                    return codec.decode_traces(page.entries, session_id)
                 except DecryptionFailed:
                     codec = await sessions.codec(scope, refresh=True)
-                    return tuple([codec.decode_trace(entry, session_id) for entry in page.entries])
+                    return codec.decode_traces(page.entries, session_id)
             if page.revision == 0:
                 raise SessionNotFound(session_id)
             # What the page tells of may reach the feed later.

@@ -27,9 +27,10 @@ from tenuto.model import AppendResult, OpenTurn, Scope
 from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, digest_id, from_micros, to_micros
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat
-from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand
+from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand, Renew
 from tenuto.stores.engine.journal_folder import (
     ALWAYS,
     JournalFolder,
@@ -106,7 +107,7 @@ class Journal:
         queue: Queue,
     ) -> None:
         self._folder = folder
-        self._records = records
+        self._probe = records.probe if isinstance(records, BreakerRecords) else records.ping
         self._cache = cache
         self._clock = clock
         self._name = name
@@ -149,8 +150,12 @@ class Journal:
                 if not await self._is_away(lost):
                     raise
                 failure = lost if is_outcome_unknown(lost) else None
-        # The union is of all commands; which one it is decides the type of the answer.
-        answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command), since, failure)
+        try:
+            # The union is of all commands; which one it is decides the type of the answer.
+            answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command), since, failure)
+        except Unavailable:
+            self._refused += not isinstance(command, Renew)
+            raise
         return answer
 
     async def read(
@@ -167,12 +172,12 @@ class Journal:
         try:
             return rule(held.record, self._clock()).answer
         except (SessionNotFound, MessagesMissing, TracesMissing):
-            raise self._refusal() from None
+            raise StoreUnavailable from None
 
     async def refuse_in_outage(self, key: bytes, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """A change that no journal acknowledges: it waits for the rows before it, and fails while the store is away."""
         if self._folder.is_down:
-            raise self._refusal()
+            raise StoreUnavailable
         return await self._in_store(key, send)
 
     async def _in_store_or_once_more(self, key: bytes, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
@@ -201,11 +206,6 @@ class Journal:
         else:
             self._folder.note(key, record.revision, record.profile.incarnation)
 
-    def _refusal(self, failure: Unavailable | None = None) -> Unavailable:
-        """One wording, whether a session is absent, foreign or not to be journaled."""
-        self._refused += 1
-        return failure or StoreUnavailable()
-
     # In an outage
 
     async def _acknowledge(
@@ -219,13 +219,13 @@ class Journal:
             held, now = await self._hold(key, codec, creating=_creates(command)), self._clock()
             record = held.record
             if not _may_be_journaled(record, command):
-                raise self._refusal(failure)
+                raise failure or StoreUnavailable()
             try:
                 if failure is not None and record is not None and is_stored(record, command, since):
                     raise failure
                 step = command.apply(record, now)
             except SessionNotFound:
-                raise self._refusal(failure) from None
+                raise failure or StoreUnavailable() from None
             except MessagesMissing:
                 command = self._narrow(command, 0 if record is None else len(record.tail))
                 continue
@@ -259,7 +259,7 @@ class Journal:
             if creating and self._cache.get(key) is None and not self._folder.is_noted(key):
                 return _Held(None, StoredBase())
             if self._folder.are_offers_complete or asyncio.get_running_loop().time() > self._offers_until:
-                raise self._refusal()
+                raise StoreUnavailable
             await asyncio.sleep(_PAUSE)
 
     async def _fold(self, key: bytes, shelf: StoredShelf, codec: Codec) -> _Held:
@@ -285,7 +285,7 @@ class Journal:
                 except Undecodable:
                     await self._replay.set_aside(key, stored.number, "torn")
                 except (MessagesMissing, Unplaceable):
-                    raise self._refusal() from None
+                    raise StoreUnavailable from None
             if record is not None and record.reach != _ANY_NUMBER:
                 record = replace(record, reach=_ANY_NUMBER)
         self._folds[key] = _Fold(fold.base, fold.base_seq, record, last, origin)
@@ -297,7 +297,7 @@ class Journal:
         """A turn whose window is what is held of the session; nothing else goes on without older messages."""
         if isinstance(command, Begin) and command.request.window > held:
             return replace(command, request=replace(command.request, window=held))
-        raise self._refusal()
+        raise StoreUnavailable
 
     # Agreement
 
@@ -341,7 +341,7 @@ class Journal:
     async def _answer_vote(self) -> None:
         """A process has lost the store: look whether this one has."""
         try:
-            await self._records.ping()
+            await self._probe()
         except Unavailable:
             self._store_answers = False
         else:
@@ -401,7 +401,7 @@ class Journal:
         self._cache.listen()
         try:
             if self._folder.is_down:
-                await self._records.ping()
+                await self._probe()
                 await self._folder.reopen()
             # What the feed has missed is known at the latest now, should it be lost again.
             self._cache.listen()

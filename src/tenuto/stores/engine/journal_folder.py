@@ -64,7 +64,7 @@ class JournalCounts(Value, frozen=True, kw_only=True):
 class JournalState(Value, frozen=True, kw_only=True):
     """Whether the store is away, since when, and the turns of the machine that wait for it, the oldest since `oldest`.
 
-    `replayed` turns and `refused` calls are those of this process since its start.
+    `replayed` turns, and turns and appends that were `refused` in an outage, are those of this process since its start.
     """
 
     away: bool = False

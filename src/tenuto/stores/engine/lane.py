@@ -27,6 +27,7 @@ from tenuto.errors import (
     SessionNotFound,
     StoreFull,
     StoreReadOnly,
+    StoreRejected,
     StoreUnavailable,
     TenutoError,
     Unavailable,
@@ -266,15 +267,11 @@ class Lane:
                 else:
                     self._set_aside(standing.revision)
                 return
-            except UnknownFormat:
-                self._fail(Unavailable("session", "was written by a newer release"))
-                return
-            except Undecodable:
-                self._set_aside(standing.revision)
+            except Undecodable as failure:
+                self._refuse_record(failure, standing.revision)
                 return
             except DecryptionFailed as failure:
-                # With a commit in doubt the calls may have been carried out: callers must not retry with new keys.
-                self._fail(StoreUnavailable(why="did not answer, and does not open") if self._doubts else failure)
+                self._fail(failure)
                 return
             if record is None:
                 self._load(None)
@@ -324,10 +321,15 @@ class Lane:
             self._load(base)
             return
         if isinstance(missing, MessagesMissing):
-            record = with_messages(base, missing.span, self.codec.decode_messages(page.entries, base.profile))
+            try:
+                messages = self.codec.decode_messages(page.entries, base.profile)
+            except Undecodable as damage:
+                self._refuse_record(damage, page.revision)
+                return
+            record = with_messages(base, missing.span, messages)
         else:
             wanted = [entry for entry in page.entries if entry.number in missing.numbers]
-            traces = tuple([self.codec.decode_trace(entry, self._session_id) for entry in wanted])
+            traces = self.codec.decode_traces(wanted, self._session_id)
             record = replace(base, fetched=replace(base.fetched, trace_numbers=missing.numbers, traces=traces))
         # The page was of this revision, so the head is confirmed with it.
         self._attempt(record, is_fresh=True)
@@ -398,6 +400,12 @@ class Lane:
         if self._retries > _MOST_RETRIES:
             raise StoreUnavailable(why="keeps being changed by other writers")
 
+    def _refuse_record(self, failure: Undecodable, revision: int) -> None:
+        if isinstance(failure, UnknownFormat):
+            self._fail(Unavailable("session", "was written by a newer release"))
+        else:
+            self._set_aside(revision)
+
     def _set_aside(self, revision: int) -> None:
         """Keep a record that cannot be decoded apart, and free its id."""
         _log.warning("a stored session cannot be decoded and was set aside")
@@ -452,6 +460,9 @@ class Lane:
         self._end_batch()
 
     def _fail(self, failure: BaseException) -> None:
+        if self._doubts and isinstance(failure, Unavailable) and not is_outcome_unknown(failure):
+            # An earlier commit of the batch may have been made, or may be yet: callers must not take it for refused.
+            failure = StoreUnavailable()
         for call in self._batch:
             if not call.future.done():
                 call.future.set_exception(failure)
@@ -474,5 +485,5 @@ def is_outcome_unknown(failure: BaseException) -> bool:
     """Whether a failed commit may have been made, or may be yet."""
     return not isinstance(failure, TenutoError) or (
         isinstance(failure, Unavailable)
-        and not isinstance(failure, CircuitOpen | StoreFull | StoreReadOnly | DecryptionFailed)
+        and not isinstance(failure, CircuitOpen | StoreRejected | StoreFull | StoreReadOnly | DecryptionFailed)
     )

@@ -28,7 +28,7 @@ from tenuto.model.stored import (
 from tenuto.model.values import Json
 from tenuto.ports import RecordStore
 from tenuto.stores.encoding import Undecodable
-from tenuto.stores.engine.codec import PLAIN, Codec, Codecs
+from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, UnknownFormat
 from tenuto.stores.sealed_state import is_always_plain
 
 
@@ -176,12 +176,12 @@ class EngineState:
     ) -> list[_Held]:
         """Values by their keys; once more with fresh keys if one does not open: another process may have added one.
 
-        Those that are `replaced` whatever they are need not open, unless their key may come back.
+        Those that are `replaced` whatever they are need not open, unless their key or a newer release may come back.
         """
         codec = await self._codec(scope, namespace)
         try:
             return [_decode(one, scope, namespace, key, codec) for key, one in stored]
-        except DecryptionFailed:
+        except (DecryptionFailed, StateCorrupt):
             codec = await self._codec(scope, namespace, refresh=True)
             return [_decode(one, scope, namespace, key, codec, is_replaced=key in replaced) for key, one in stored]
 
@@ -206,10 +206,12 @@ def _decode(
     try:
         version, value = codec.decode_value(stored.head, (state_key(scope, namespace).hex(), key))
     except (Undecodable, ValueError, TypeError, msgspec.MsgspecError) as exc:
-        raise StateCorrupt("state value", "cannot be decoded") from exc
+        if not is_replaced or isinstance(exc, UnknownFormat):
+            raise StateCorrupt("state value", "cannot be decoded") from exc
     except DecryptionFailed as failure:
         if not is_replaced or isinstance(failure, MasterKeyMissing):
             raise
-        # A number above all that its version can have been.
-        return _Held(stored.revision, stored.revision, None)
-    return _Held(stored.revision, version, value)
+    else:
+        return _Held(stored.revision, version, value)
+    # A number above all that its version can have been.
+    return _Held(stored.revision, stored.revision, None)

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from tenuto.errors import Unavailable
-from tenuto.stores.postgres._errors import STORE, TRANSIENT, InDoubt, RequestRejected, Unsent
+from tenuto.errors import StoreRejected, Unavailable
+from tenuto.stores.postgres._errors import STORE, TRANSIENT, InDoubt, Unsent
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -115,7 +115,7 @@ class Batches(Generic[Item, Answer]):
     async def _run(self, batch: list[_Call[Item, Answer]]) -> None:
         try:
             answers = await self._send([call.item for call in batch])
-        except RequestRejected as failure:
+        except StoreRejected as failure:
             if len(batch) > 1:
                 for call in batch:
                     await self._run([call])

@@ -7,7 +7,7 @@ from typing import Final
 
 import asyncpg
 
-from tenuto.errors import StoreDamaged, StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
+from tenuto.errors import StoreDamaged, StoreFull, StoreReadOnly, StoreRejected, StoreUnavailable, Unavailable
 
 STORE: Final = "session store"
 
@@ -32,19 +32,15 @@ class InDoubt(StoreUnavailable):
     """The connection was lost during the request: it may have been stored."""
 
 
-class RequestRejected(Unavailable):
-    """The server answered with an error, and nothing of the request was stored."""
-
-
-class ServerReadOnly(StoreReadOnly, RequestRejected):
+class ServerReadOnly(StoreReadOnly, StoreRejected):
     """The server takes no writes: a standby, or a primary that has become one."""
 
 
-class ServerDiskFull(StoreFull, RequestRejected):
+class ServerDiskFull(StoreFull, StoreRejected):
     """The server's disk is full."""
 
 
-class ServerDamaged(StoreDamaged, RequestRejected):
+class ServerDamaged(StoreDamaged, StoreRejected):
     """The server found a damaged page or index."""
 
 
@@ -53,7 +49,7 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     if isinstance(exc, asyncpg.DiskFullError):
         return ServerDiskFull()  # Opening a connection may need disk space, too.
     if isinstance(exc, ValueError):
-        return RequestRejected(STORE, "refused the request")  # The driver could not encode it.
+        return StoreRejected(STORE, "refused the request")  # The driver could not encode it.
     if not sent:
         return Unsent(STORE)
     match exc:
@@ -62,12 +58,12 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
         case asyncpg.DataCorruptedError() | asyncpg.IndexCorruptedError():
             return ServerDamaged()
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
-            return RequestRejected(STORE, "took too long")
+            return StoreRejected(STORE, "took too long")
         # A server that shuts down or crashes reports that before the connection ends.
         case asyncpg.PostgresConnectionError() | asyncpg.OperatorInterventionError():
             return InDoubt(STORE)
         case asyncpg.PostgresError():
-            return RequestRejected(STORE, "refused the request")
+            return StoreRejected(STORE, "refused the request")
         case _:
             return InDoubt(STORE)
 

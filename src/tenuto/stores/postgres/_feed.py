@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Generic, TypeVar
+from struct import Struct
+from typing import Any, Final, TypeAlias
 
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.stores.postgres._client import Connection, Link, unread
@@ -25,7 +27,7 @@ from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
 log = logging.getLogger(__name__)
 
-News = TypeVar("News")
+OnChange: TypeAlias = Callable[[bytes | None, int], None]
 
 PULSE: Final = 1.0
 """Seconds between two pings."""
@@ -34,22 +36,16 @@ DOUBT: Final = 2.0
 PATIENCE: Final = 2.5
 """Seconds a strict change waits for listeners; longer than `DOUBT`."""
 _RETRY: Final = 0.2
+# A key, and a revision.
+_CHANGE: Final = Struct(">16sq")
 
 
-class PostgresFeed(Generic[News]):
-    """Listens while there are watchers.
+class PostgresFeed:
+    """The `RecordFeed` port over LISTEN/NOTIFY. It listens while there are watchers."""
 
-    `parse` reads a notification: the number of a strict change or `None`, and what watchers are told; it raises
-    `ValueError` for one that is none of ours.
-    """
-
-    def __init__(
-        self, connect: Callable[[], Awaitable[Connection]], schema: str, parse: Callable[[str], tuple[int | None, News]]
-    ) -> None:
-        self._connect = connect
-        self._schema = schema
-        self._parse = parse
-        self._watchers: list[Callable[[News | None], None]] = []
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._watchers: list[OnChange] = []
         self._listening: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._heard = float("-inf")
@@ -57,8 +53,12 @@ class PostgresFeed(Generic[News]):
         self._awake = asyncio.Event()
         self._strict = 0
 
+    def caught_up(self) -> bool:
+        """Whether a ping was answered lately and no bytes are unread."""
+        return time.monotonic() - self._heard < DOUBT and not self._unread()
+
     @asynccontextmanager
-    async def watch(self, on_change: Callable[[News | None], None]) -> AsyncIterator[None]:
+    async def watch(self, on_change: OnChange) -> AsyncIterator[None]:
         """Call `on_change` with changes; waits until the first connection listens, or fails to."""
         self._watchers.append(on_change)
         if self._listening is None:
@@ -76,15 +76,6 @@ class PostgresFeed(Generic[News]):
                     listening.cancel()
                     await asyncio.wait([listening])
 
-    @property
-    def listening(self) -> bool:
-        """Whether a recent ping was answered."""
-        return time.monotonic() - self._heard < DOUBT
-
-    def drain_invalidations(self) -> bool:
-        """Whether a recent ping was answered and no bytes are unread."""
-        return self.listening and not self._unread()
-
     async def _listen(self) -> None:
         level = logging.WARNING
         while True:
@@ -101,49 +92,50 @@ class PostgresFeed(Generic[News]):
             await asyncio.sleep(_RETRY)
 
     async def _listen_once(self) -> None:
-        connection = await self._connect()
+        connection = await self._link.connect()
         try:
             connection.add_termination_listener(lambda _: self._mark_stale())
-            asked = time.monotonic()
+            sent_at = time.monotonic()
             async with asyncio.timeout(DOUBT):
-                await connection.add_listener(self._schema, self._on_notify)
-                vouched = self._strict = await connection.fetchval("SELECT vouch()")
+                await connection.add_listener(self._link.schema, self._on_notify)
+                confirmed = self._strict = await connection.fetchval("SELECT join_feed()")
             # Changes before it listened are unknown.
             self._mark_stale()
             self._unread = unread(connection)
-            self._heard = asked
+            self._heard = sent_at
             self._tried.set()
             while not connection.is_closed():
-                vouched = await self._ping_or_acknowledge(connection, vouched)
+                confirmed = await self._ping_or_confirm(connection, confirmed)
             raise ConnectionResetError("the listening connection ended")
         finally:
             connection.terminate()
 
-    async def _ping_or_acknowledge(self, connection: Connection, vouched: int) -> int:
-        """Wait for the next ping, or for a strict change, which is then acknowledged."""
+    async def _ping_or_confirm(self, connection: Connection, confirmed: int) -> int:
+        """Wait for the next ping, or for a strict change, which is then confirmed."""
         self._awake.clear()
-        if self._strict == vouched:
+        if self._strict == confirmed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PULSE):
                     await self._awake.wait()
-        newest, asked = self._strict, time.monotonic()
+        newest, sent_at = self._strict, time.monotonic()
         async with asyncio.timeout(DOUBT):
-            if newest == vouched:
+            if newest == confirmed:
                 await connection.execute("SELECT 1")
             else:
-                await connection.execute("SELECT vouch_on($1, $2)", newest, vouched)
-        self._heard = asked
+                await connection.execute("SELECT confirm_feed($1, $2)", newest, confirmed)
+        self._heard = sent_at
         return newest
 
     def _on_notify(self, _connection: Any, _pid: int, _channel: str, message: object) -> None:
         try:
-            strict, news = self._parse(str(message))
+            strict, changes = parse_notification(str(message))
         except ValueError:
             # Another program uses the channel.
-            self._notify(None)
+            self._report(None, 0)
             return
         # Own changes too: a cancelled caller does not know that its write was committed.
-        self._notify(news)
+        for key, revision in changes:
+            self._report(key, revision)
         if strict is not None:
             self._strict = strict
             self._awake.set()
@@ -152,11 +144,24 @@ class PostgresFeed(Generic[News]):
         self._heard = float("-inf")
         self._unread = lambda: False
         self._awake.set()
-        self._notify(None)
+        self._report(None, 0)
 
-    def _notify(self, news: News | None) -> None:
+    def _report(self, key: bytes | None, revision: int) -> None:
         for on_change in self._watchers:
-            on_change(news)
+            on_change(key, revision)
+
+
+def parse_notification(message: str) -> tuple[int | None, list[tuple[bytes, int]]]:
+    """The number of a strict change, and keys with the revisions they were brought to.
+
+    Raises:
+        ValueError: it is none of our notifications.
+    """
+    strict, mark, digits = message.partition("!")
+    changes = b64decode(digits)
+    if not mark or len(changes) % _CHANGE.size:
+        raise ValueError("not a notification of ours")
+    return int(strict, 16) if strict else None, list(_CHANGE.iter_unpack(changes))
 
 
 async def wait_for_caches(link: Link, strict: int) -> None:

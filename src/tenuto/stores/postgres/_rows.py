@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -29,12 +29,11 @@ _STAYS: Final = -1
 STRICT_NTH: Final = 0
 """The number of the row that tells the number of a strict change."""
 
-
-class Standing(NamedTuple):
-    """What the server says of a change that it refused, or of a key that was loaded."""
-
-    record: StoredRecord | None
-    source_changed: bool
+COMMIT_HEADS: Final = (
+    "SELECT * FROM commit_heads($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
+    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
+    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18, $19, $20)"
+)
 
 
 def is_plain(change: RecordChange) -> bool:
@@ -59,8 +58,10 @@ def weigh_all(changes: Sequence[RecordChange]) -> int:
     return sum(map(weigh, changes))
 
 
-def head_arguments(changes: Sequence[RecordChange]) -> tuple[Any, ...]:
-    """The arguments of `commit_heads`."""
+def head_arguments(
+    changes: Sequence[RecordChange], has_turn: bool | None = None, keeps_turn: bool | None = None
+) -> tuple[Any, ...]:
+    """The arguments of `COMMIT_HEADS`; a change that is made in turn is alone."""
     keys, heads, *numbers = zip(
         *[
             (
@@ -94,6 +95,8 @@ def head_arguments(changes: Sequence[RecordChange]) -> tuple[Any, ...]:
         "".join([put.part for _, put in puts]),
         to_literal([put.number for _, put in puts]),
         [put.body for _, put in puts],
+        has_turn,
+        keeps_turn,
     )
 
 
@@ -186,13 +189,12 @@ def decode_scope(raw: bytes) -> Scope:
     return msgspec.msgpack.decode(raw, type=Scope)
 
 
-def to_standing(row: Row) -> Standing:
-    """A `standing`."""
-    _, key, revision, head, profile, deadline, numbers, bodies, *beside, source_changed = row
+def to_record(row: Row) -> StoredRecord | None:
+    """The record of a `standing`."""
+    _, key, revision, head, profile, deadline, numbers, bodies, *beside = row
     if revision is None:
-        return Standing(None, source_changed)
-    parts, beside_numbers, beside_bodies = beside
-    record = StoredRecord(
+        return None
+    return StoredRecord(
         key=key,
         revision=revision,
         head=head,
@@ -201,12 +203,11 @@ def to_standing(row: Row) -> Standing:
         entries=tuple(
             [
                 Entry(part=Part(part.decode()), number=number, body=body)
-                for part, number, body in zip(parts or (), beside_numbers or (), beside_bodies or (), strict=True)
+                for part, number, body in zip(*[column or () for column in beside], strict=True)
             ]
         ),
         messages=to_entries(Part.MESSAGES, numbers, bodies)[::-1],
     )
-    return Standing(record, source_changed)
 
 
 def to_entries(part: Part, numbers: Iterable[int] | None, bodies: Iterable[bytes] | None) -> tuple[Entry, ...]:

@@ -15,7 +15,7 @@ from tenuto.errors import Unavailable
 from tenuto.model.stored import RecordChange, Refused
 from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._errors import STORE, InDoubt
-from tenuto.stores.postgres._rows import head_arguments, to_standing
+from tenuto.stores.postgres._rows import COMMIT_HEADS, head_arguments, to_record
 
 _CONTENDED: Final = 1.0
 """Seconds after a refusal for which a key's commits are made in turn."""
@@ -28,11 +28,6 @@ _IN_A_ROW: Final = 4
 _MOST: Final = 3
 """Connections in use for this."""
 _MOST_KEYS: Final = 1000
-_COMMIT: Final = (
-    "SELECT * FROM commit_in_turn($1, $2, $3, $4, $5, $6, $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], "
-    "$10::text::bigint[], $11::text::bigint[], $12::text::bigint[], $13::text::bigint[], $14::text::bigint[], "
-    "$15::text::bigint[], $16::text::bigint[], $17::text::bigint[], $18, $19::text::bigint[], $20)"
-)
 
 
 class Turns:
@@ -103,11 +98,11 @@ class Turns:
             connection, made, timer = kept
             timer.cancel()
         keeps = made + 1 < _IN_A_ROW
-        rows = await self._link.fetch_on(connection, _COMMIT, kept is not None, keeps, *head_arguments([change]))
+        rows = await self._link.fetch_on(connection, COMMIT_HEADS, *head_arguments([change], kept is not None, keeps))
         if rows:
             self.mark(key)
             self._keep(key, connection, made, _AWAITED)
-            return Refused(standing=(to_standing(rows[0]).record,))
+            return Refused(standing=(to_record(rows[0]),))
         if keeps:
             self._keep(key, connection, made + 1, _IDLE)
         else:

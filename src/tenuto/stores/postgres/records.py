@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from struct import Struct
 from typing import Any, Final, Self, TypeAlias
 
 from tenuto.model import CompactionResult, Scope
 from tenuto.model.scope import site_scope
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
@@ -36,8 +34,8 @@ from tenuto.stores.postgres._batches import Batches
 from tenuto.stores.postgres._client import Link, Row
 from tenuto.stores.postgres._feed import PostgresFeed, wait_for_caches
 from tenuto.stores.postgres._rows import (
+    COMMIT_HEADS,
     STRICT_NTH,
-    Standing,
     change_argument,
     decode_scope,
     head_arguments,
@@ -46,7 +44,7 @@ from tenuto.stores.postgres._rows import (
     to_entries,
     to_found,
     to_literal,
-    to_standing,
+    to_record,
     weigh,
     weigh_all,
 )
@@ -56,18 +54,9 @@ from tenuto.stores.postgres._turns import Turns
 Load: TypeAlias = tuple[bytes, int, int, int]
 """The key, how many messages, and beyond which message and page of keys."""
 
-# A key, and a revision.
-_CHANGE: Final = Struct(">16sq")
 _VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
-_COMMIT_HEADS: Final = (
-    "SELECT * FROM commit_heads($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
-    "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
-    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18)"
-)
-_LOAD: Final = (
-    "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[])"
-)
+_LOAD: Final = "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[])"
 _ORDERS: Final = {
     IndexOrder.NEWEST: ("listed_at DESC, key DESC", "(listed_at, key) < (($1).behind, ($1).behind_key)"),
     IndexOrder.OLDEST: ("listed_at, key", "(listed_at, key) > (($1).behind, ($1).behind_key)"),
@@ -89,7 +78,7 @@ class PostgresRecords:
 
     def __init__(self, link: Link, *, batches: int) -> None:
         self.link = link
-        self.feed = PostgresRecordFeed(link)
+        self.feed = PostgresFeed(link)
         opened = partial(Batches, width=batches, patience=link.patience)
         self._turns = Turns(link)
         self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
@@ -158,10 +147,10 @@ class PostgresRecords:
 
     async def _send_heads(self, changes: Sequence[RecordChange]) -> list[Refused | None]:
         order = sorted(range(len(changes)), key=lambda nth: changes[nth].key)
-        rows = await self.link.fetch(_COMMIT_HEADS, *head_arguments([changes[nth] for nth in order]))
+        rows = await self.link.fetch(COMMIT_HEADS, *head_arguments([changes[nth] for nth in order]))
         answers: list[Refused | None] = [None] * len(changes)
         for row in rows:
-            answers[order[row["nth"] - 1]] = Refused(standing=(to_standing(row).record,))
+            answers[order[row["nth"] - 1]] = Refused(standing=(to_record(row),))
             self._turns.mark(row["key"])
         return answers
 
@@ -169,19 +158,24 @@ class PostgresRecords:
         order = sorted(range(len(commits)), key=lambda nth: commits[nth][0].key)
         owners = [nth for nth in order for _ in commits[nth]]
         changes = [change_argument(nth, change) for nth in order for change in commits[nth]]
-        standings: dict[int, list[Standing]] = {}
+        standing: dict[int, list[StoredRecord | None]] = {}
+        moved: set[int] = set()
         for row in sorted(await self.link.fetch("SELECT * FROM commit_changes($1)", changes), key=_nth):
-            if row["nth"] == STRICT_NTH:
-                await wait_for_caches(self.link, row["revision"])
+            if (nth := row["nth"]) > STRICT_NTH:
+                standing.setdefault(owners[nth - 1], []).append(to_record(row))
+            elif nth < STRICT_NTH:
+                moved.add(owners[-nth - 1])
             else:
-                standings.setdefault(owners[row["nth"] - 1], []).append(to_standing(row))
-        return [_refused(standings.get(nth)) for nth in range(len(commits))]
+                await wait_for_caches(self.link, row["revision"])
+        return [
+            Refused(standing=tuple(standing[nth]), source_changed=nth in moved) if nth in standing else None
+            for nth in range(len(commits))
+        ]
 
     async def _send_loads(self, loads: Sequence[Load]) -> list[StoredRecord | None]:
         keys, *numbers = zip(*loads, strict=True)
-        nths = range(1, len(loads) + 1)
-        rows = await self.link.fetch(_LOAD, keys, *map(to_literal, (nths, *numbers)))
-        return [to_standing(row).record for row in sorted(rows, key=_nth)]
+        rows = await self.link.fetch(_LOAD, keys, *map(to_literal, numbers))
+        return [to_record(row) for row in sorted(rows, key=_nth)]
 
     async def _send_touches(self, touches: Sequence[tuple[bytes, int]]) -> Sequence[None]:
         order = sorted(touches)
@@ -244,6 +238,19 @@ class PostgresRecords:
         warned = await self.link.work("VACUUM records, entries")
         return CompactionResult(cleared=False, remaining_reason=_UNVACUUMED if warned else _VACUUMED)
 
+    async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
+        row = await self.link.row(
+            "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS waits"
+        )
+        message, advice = f"fsync {row['fsync']}, synchronous_commit {row['waits']}", None
+        if row["fsync"] != "on":
+            advice = "a power failure may corrupt the whole database; set fsync on"
+        elif row["waits"] == "off":
+            advice = "a crash of the server may lose the last turns; set synchronous_commit on to keep them"
+        else:
+            message += ": every acknowledged turn is on disk"
+        return (DurabilityFinding(name="durability", message=message, advice=advice),)
+
     async def ping(self) -> None:
         await self.link.fetch("SELECT 1")
 
@@ -258,41 +265,6 @@ class PostgresRecords:
         await self.link.close()
 
 
-class PostgresRecordFeed:
-    """The `RecordFeed` port over LISTEN/NOTIFY.
-
-    It is caught up while the listening connection answered a ping lately and has no unread bytes.
-    """
-
-    def __init__(self, link: Link) -> None:
-        self._feed = PostgresFeed(link.connect, link.schema, parse_changes)
-
-    def caught_up(self) -> bool:
-        return self._feed.drain_invalidations()
-
-    @asynccontextmanager
-    async def watch(self, on_change: Callable[[bytes | None, int], None]) -> AsyncIterator[None]:
-        def tell(changes: Sequence[tuple[bytes, int]] | None) -> None:
-            for key, revision in ((None, 0),) if changes is None else changes:
-                on_change(key, revision)
-
-        async with self._feed.watch(tell):
-            yield
-
-
-def parse_changes(message: str) -> tuple[int | None, Sequence[tuple[bytes, int]]]:
-    """The number of a strict change, and keys with the revisions they were brought to.
-
-    Raises:
-        ValueError: it is none of our notifications.
-    """
-    strict, mark, digits = message.partition("!")
-    changes = b64decode(digits)
-    if not mark or len(changes) % _CHANGE.size:
-        raise ValueError("not a notification of ours")
-    return int(strict, 16) if strict else None, list(_CHANGE.iter_unpack(changes))
-
-
 def _load(key: bytes, tail: int, known: Known) -> Load:
     return key, tail, known.message, known.page
 
@@ -300,11 +272,3 @@ def _load(key: bytes, tail: int, known: Known) -> Load:
 def _nth(row: Row) -> int:
     nth: int = row["nth"]
     return nth
-
-
-def _refused(standings: Sequence[Standing] | None) -> Refused | None:
-    if standings is None:
-        return None
-    return Refused(
-        standing=tuple([one.record for one in standings]), source_changed=any(one.source_changed for one in standings)
-    )

@@ -167,11 +167,10 @@ class Link:
         deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
         return check(await self.topology.node_at(endpoint).ask(pack(parts), deadline))
 
-    async def primaries(self, timeout: float | None = None) -> tuple[Endpoint, ...]:
-        """Every server that takes writes; looked up if none is known yet."""
-        if not self.topology.primaries():
-            deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
-            await self.topology.renew(deadline)
+    async def primaries(self, *, fresh: bool = False) -> tuple[Endpoint, ...]:
+        """Every server that takes writes; looked up if it must be `fresh`, or none is known yet."""
+        if fresh or not self.topology.primaries():
+            await self.topology.renew(asyncio.get_running_loop().time() + self.policy.call_timeout)
         return self.topology.primaries()
 
     async def aclose(self) -> None:

@@ -12,11 +12,13 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
-from tenuto.model.stored import Action, IndexColumns, Kind, RecordChange, StoredRecord
+from tenuto.model.scope import KEY_BYTES
+from tenuto.model.stored import Action, IndexColumns, Kind, RecordChange
 from tenuto.stores.redis._keys import RecordKeys, part_of, value_place
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 from tenuto.stores.redis._servers import Servers
+from tenuto.stores.redis._wire import decode_columns
 
 Call: TypeAlias = tuple[Word, ...]
 _HELD_MS: Final = 3000
@@ -33,22 +35,44 @@ class Places:
         """What to add before a change: places of the record itself, and then of lists in lists of lists."""
         if change.action is not Action.WRITE:
             return [], []
-        key, index = change.key, change.index
+        is_new = change.index is not None and (change.if_revision == 0 or change.replaces)
+        deadline = change.deadline if (is_new or lowered) and change.deadline is not UNSET else None
+        return self.of_record(change.key, change.index, deadline, is_new=is_new)
+
+    def of_record(
+        self, key: bytes, index: IndexColumns | None, deadline: int | None, *, is_new: bool = True
+    ) -> tuple[list[Call], list[Call]]:
+        """The places of a record with these columns; those that only a new one lacks, if it is."""
         own, above = list[Call](), list[Call]()
-        is_new = index is not None and (change.if_revision == 0 or change.replaces)
         if index is not None and index.kind is Kind.SESSION:
             names = (self._keys.site(index.space), self._keys.owner(index.owner))
-            own += [(name, "GT", index.listed_at, key) for name in names]
+            own += [("ZADD", name, "GT", index.listed_at, key) for name in names]
         elif index is not None:
-            own.append((self._keys.drawer(index.drawer), 0, value_place(index.name, key)))
-            above.append((self._keys.drawers(index.space), 0, index.owner + index.drawer))
+            own.append(("ZADD", self._keys.drawer(index.drawer), 0, value_place(index.name, key)))
+            above.append(("ZADD", self._keys.drawers(index.space), 0, index.owner + index.drawer))
         if index is not None and is_new:
-            own.append((self._keys.all[part_of(key)], 0, key))
+            own.append(("ZADD", self._keys.all[part_of(key)], 0, key))
             if index.scope is not None:
-                above.append((self._keys.sites, 0, index.space))
-        if (is_new or lowered) and change.deadline is not UNSET and change.deadline is not None:
-            own.append((self._keys.due[part_of(key)], change.deadline, key))
+                above.append(("ZADD", self._keys.sites, 0, index.space))
+        if deadline is not None:
+            # One that is too early is corrected when it is met.
+            own.append(("ZADD", self._keys.due[part_of(key)], "LT", deadline, key))
         return own, above
+
+    async def add(self, places: Iterable[tuple[Sequence[Call], Sequence[Call]]]) -> None:
+        """Add places of several records; one call adds all those in an index."""
+        merged = dict[Call, list[Word]](), dict[Call, list[Word]]()
+        for pair in places:
+            for calls, into in zip(pair, merged, strict=True):
+                for call in calls:
+                    into.setdefault(call[:-2], []).extend(call[-2:])
+        for into in merged:
+            await self._call_all([(*start, *places) for start, places in into.items()])
+
+    def of_aside(self, name: bytes, columns: bytes | None) -> Call:
+        """The place of a record that is set aside under a name, by the columns it has, if any."""
+        owner = decode_columns(columns).owner if columns else bytes(KEY_BYTES)
+        return ("ZADD", self._keys.asides, 0, owner + name)
 
     async def remove(self, key: bytes, index: IndexColumns | None) -> None:
         """Remove the places of a record that `gone` keeps absent, and let it be created again."""
@@ -97,13 +121,6 @@ class Places:
                 if deadline and int(deadline) < to
             ]
         )
-
-    async def restore_deadlines(self, changes: Sequence[RecordChange], standing: Sequence[StoredRecord | None]) -> None:
-        """Move the places of records back whose refused change put them behind their deadlines."""
-        for change, record in zip(changes, standing, strict=True):
-            if record is not None and record.deadline is not None and change.deadline is not UNSET:
-                due = self._keys.due[part_of(change.key)]
-                await self._servers.call("ZADD", due, "LT", record.deadline, change.key)
 
     async def _hold(self, key: bytes, milliseconds: int) -> bool:
         """Keep a missing record from being created, or let it; whether it is missing."""

@@ -14,7 +14,9 @@ slot. The indexes lie in slots of their own.
     <prefix>:sites            zset    the sites, in order
     <prefix>:due:<n>          zset    records with a deadline, by that or by an earlier one
     <prefix>:all:<n>          zset    all records, by key
-    <prefix>:l                zset    only in data from before the first release
+    <prefix>:repaired         string  in a cluster, the processes of the servers since which no place was lost
+    <prefix>:repairing        string  the client that puts places back now
+    <prefix>:l, :n:{...}      zset    sites, and names of API keys, in data from before the first release
 
 Fields of a record: n revision and sums, h head, p profile, d deadline, i columns; m5, t1, k0 ... entries by part and
 number, and r the first and last number of each part. While the places of a removed record in the indexes are being
@@ -26,7 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.scope import KEY_BYTES
+from tenuto.model.scope import KEY_BYTES, SYSTEM, state_key
 from tenuto.model.stored import KEY_GROUP
 
 PARTS: Final = 16
@@ -38,14 +40,19 @@ class RecordKeys:
     """Keys under one prefix, which sets installations on one server apart."""
 
     def __init__(self, prefix: str) -> None:
-        if not prefix or not prefix.isascii() or not prefix.isprintable() or set(prefix) & set("{} *?[]"):
-            raise InvalidSetting("prefix", "a key prefix is plain ASCII without braces, blanks and wildcards")
+        if not prefix or not prefix.isascii() or not prefix.isprintable() or set(prefix) & set("{} *?[]\\"):
+            raise InvalidSetting("prefix", "a key prefix is plain ASCII without braces, blanks, \\ and wildcards")
         start = prefix.encode()
         self._start = start
         self.records = start + b":r:{"
         self.asides = start + b":asides"
+        self.aside_records = start + b":aside:{"
+        self.pattern = start + b":*"
+        self.repaired = start + b":repaired"
+        self.repairing = start + b":repairing"
         self.sites = start + b":sites"
-        self.unreleased = start + b":l"
+        api_keys = state_key(SYSTEM, "api-keys").hex().encode()
+        self.unreleased = (start + b":l", b"%b:n:{%b}" % (start, api_keys))
         self.due = tuple(b"%b:due:%d" % (start, part) for part in range(PARTS))
         self.all = tuple(b"%b:all:%d" % (start, part) for part in range(PARTS))
 
@@ -60,12 +67,11 @@ class RecordKeys:
 
     def aside(self, key: bytes, revision: int) -> bytes:
         """The name of a record that was set aside at a revision."""
-        return b"%b:aside:%b:%x" % (self._start, self.record(key)[len(self.records) - 1 :], revision)
+        return b"%b%b:%x" % (self.aside_records, self.record(key)[len(self.records) :], revision)
 
     def parse_aside(self, stored: bytes) -> bytes:
         """The key that a record had before it was set aside."""
-        tail = stored[len(self._start) + len(b":aside:{") :]
-        return bytes.fromhex(tail.rpartition(b":")[0].replace(b"}", b"", 1).decode())
+        return bytes.fromhex(stored[len(self.aside_records) :].rpartition(b":")[0].replace(b"}", b"", 1).decode())
 
     def site(self, space: bytes) -> bytes:
         return b"%b:site:{%b}" % (self._start, space.hex().encode())

@@ -24,6 +24,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexOrder,
     IndexQuery,
     Known,
     Part,
@@ -43,6 +44,7 @@ from tenuto.stores.redis._index import Places
 from tenuto.stores.redis._invalidation import Notes
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._listing import RecordListing
+from tenuto.stores.redis._repair import IndexRepair
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import Servers, port_error
@@ -95,7 +97,7 @@ class RedisRecords:
 
     async def prepare(self) -> None:
         await self.ping()
-        if await _translated(self.link.call("EXISTS", self.keys.unreleased, key=self.keys.unreleased)):
+        if any(await asyncio.gather(*(self._servers.call("EXISTS", name) for name in self.keys.unreleased))):
             raise Unavailable("session store", _UNRELEASED)
 
     # One record
@@ -178,7 +180,6 @@ class RedisRecords:
                 return None if changes is given else await self._check_source(given)
             if reply[0] == b"refused":
                 refused = _decode_refusal(changes, reply)
-                await self._places.restore_deadlines(changes, refused.standing)
             elif reply[0] == b"lowered":
                 lowered = True
             elif asyncio.get_running_loop().time() > until:
@@ -193,9 +194,7 @@ class RedisRecords:
         """In a cluster, write the places of a commit's records."""
         if not self._servers.sharded:
             return
-        places = [self._places.of_change(change, lowered=lowered) for change in changes]
-        for calls in ([call for own, _ in places for call in own], [call for _, above in places for call in above]):
-            await asyncio.gather(*(self._servers.call("ZADD", *call) for call in calls))
+        await self._places.add([self._places.of_change(change, lowered=lowered) for change in changes])
 
     def _is_one_call(self, change: RecordChange) -> bool:
         """Whether a change needs no steps before it; one server has the records and the indexes."""
@@ -217,10 +216,8 @@ class RedisRecords:
         for change in changes:
             if change.action is Action.SET_ASIDE:
                 ((stored,),) = await self._servers.fields([self.keys.record(change.key)], ("i",))
-                columns = decode_columns(stored) if stored else None
-                owner = bytes(KEY_BYTES) if columns is None else columns.owner
-                member = owner + self.keys.aside(change.key, change.if_revision)
-                await self._servers.call("ZADD", self.keys.asides, 0, member)
+                name = self.keys.aside(change.key, change.if_revision)
+                await self._servers.call(*self._places.of_aside(name, stored))
 
     async def _read_copies(self, changes: Sequence[RecordChange]) -> tuple[Sequence[RecordChange], Refused | None]:
         """In a cluster, where a script does not reach the source of a copy, put what was read there instead."""
@@ -304,6 +301,26 @@ class RedisRecords:
 
 class ClusterRecords(RedisRecords):
     """Records in a cluster, of whose servers some can be unavailable."""
+
+    def __init__(self, url: str, *, prefix: str | None = None, policy: ConnectionPolicy | None = None) -> None:
+        super().__init__(url, prefix=prefix, policy=policy)
+        self.repair = IndexRepair(self._servers, self.keys, self._places)
+
+    async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        # Erasures and sweeps must not miss what a server has lost from an index.
+        erases = query.order is IndexOrder.OLDEST and query.owner is not None
+        if erases or query.order is IndexOrder.DEADLINE:
+            await self.repair.ensure()
+        return await super().list(query)
+
+    async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
+        if not after:
+            await self.repair.ensure()
+        return await super().scan(after, limit)
+
+    async def close(self) -> None:
+        self.repair.close()
+        await super().close()
 
     @property
     def shards(self) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Records in one SQLite file: the default, with nothing to install and nothing to start."""
 
+from tenuto.stores.sqlite._threads import wait_for_lock
 from tenuto.stores.sqlite.records import SqliteRecords
 
-__all__ = ["SqliteRecords"]
+__all__ = ["SqliteRecords", "wait_for_lock"]

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, StoreReplaced, TenutoError, Unavailable
-from tenuto.stores.sqlite import _schema
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
-from tenuto.stores.sqlite._threads import insist
+from tenuto.stores.sqlite._schema import create_tables, is_current
+from tenuto.stores.sqlite._threads import wait_for_lock
 
 Synchronous = Literal["full", "normal"]
 
@@ -28,14 +28,6 @@ _CACHE_KIB: Final = 8 * 1024
 # Larger than SQLite's 1,000 pages: a checkpoint costs two more fsyncs, and recovery of 16 MiB is still a blink.
 _CHECKPOINT_PAGES: Final = 4000
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
-
-
-class Schema(Protocol):
-    """The module of a schema: its tables, and how they are recognised."""
-
-    def is_current(self, db: sqlite3.Connection) -> bool: ...
-
-    def create(self, db: sqlite3.Connection) -> None: ...
 
 
 def check_path(path: str | Path) -> Path:
@@ -74,12 +66,7 @@ def file_check(path: Path) -> Callable[[], None]:
 
 
 def open_file(
-    path: Path,
-    synchronous: Synchronous,
-    readers: int,
-    patience: timedelta,
-    read_only: bool = False,
-    schema: Schema = _schema,
+    path: Path, synchronous: Synchronous, readers: int, patience: timedelta, read_only: bool = False
 ) -> tuple[sqlite3.Connection, ...]:
     """Create the file, for its owner alone, or bring it up to date; returns the writer's connection and the readers'.
 
@@ -93,13 +80,13 @@ def open_file(
     with ExitStack() as stack:
         try:
             writer = stack.enter_context(closing(_connect(path, patience)))
-            _upgrade(writer, patience, schema)
+            _upgrade(writer, patience)
             _configure(writer, synchronous)
             others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
         except sqlite3.Error as exc:
             refusal = _open_error(path, exc)
             if read_only and isinstance(refusal, StoreReadOnly):
-                return _open_immutable(path, readers, patience, schema)
+                return _open_immutable(path, readers, patience)
             raise refusal from exc
         stack.pop_all()
     return writer, *others
@@ -116,7 +103,7 @@ def _create_file(path: Path) -> None:
         raise InvalidSetting("store", f"the file {path} cannot be made: {failed.strerror}") from failed
 
 
-def _open_immutable(path: Path, readers: int, patience: timedelta, schema: Schema) -> tuple[sqlite3.Connection, ...]:
+def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
     """Open a file in a folder where SQLite cannot create the files that it needs to share it.
 
     Without a log no process has it open, so it is read as immutable. With a log its last changes would be missing, so
@@ -134,7 +121,7 @@ def _open_immutable(path: Path, readers: int, patience: timedelta, schema: Schem
                 stack.enter_context(closing(_connect(f"{path.as_uri()}?immutable=1", patience)))
                 for _ in range(1 + readers)
             ]
-            if not schema.is_current(opened[0]):
+            if not is_current(opened[0]):
                 raise StoreReadOnly  # An older release's; it would have to be brought up to date.
         except sqlite3.Error as exc:
             raise _open_error(path, exc) from exc
@@ -155,33 +142,33 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _upgrade(db: sqlite3.Connection, patience: timedelta, schema: Schema) -> None:
-    current = insist(lambda: _check_current(db, schema), patience)
+def _upgrade(db: sqlite3.Connection, patience: timedelta) -> None:
+    current = wait_for_lock(lambda: _check_current(db), patience)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     # Two processes that open a new file at once meet here, and SQLite does not wait on this switch by itself.
-    insist(lambda: db.execute("PRAGMA journal_mode = WAL"), patience)
-    insist(lambda: db.execute("BEGIN IMMEDIATE"), patience)
-    if not schema.is_current(db):
-        schema.create(db)
+    wait_for_lock(lambda: db.execute("PRAGMA journal_mode = WAL"), patience)
+    wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), patience)
+    if not is_current(db):
+        create_tables(db)
     db.execute("COMMIT")
 
 
-def _check_current(db: sqlite3.Connection, schema: Schema) -> bool:
+def _check_current(db: sqlite3.Connection) -> bool:
     """Whether the file is current, as of one moment: another process may be making it right now."""
     db.execute("BEGIN")
     try:
-        return schema.is_current(db)
+        return is_current(db)
     finally:
         db.execute("ROLLBACK")
 
 
 def _configure(db: sqlite3.Connection, synchronous: Synchronous) -> None:
-    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA synchronous = {'NORMAL' if synchronous == 'normal' else 'FULL'}")
     db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
     db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    # From now on `insist` waits for locks, with shorter pauses than SQLite's.
+    # From now on `wait_for_lock` waits for locks, with shorter pauses than SQLite's.
     db.execute("PRAGMA busy_timeout = 0")
 
 
@@ -198,7 +185,7 @@ def compact(db: sqlite3.Connection, patience: timedelta) -> None:
     Raises:
         Unavailable: another process reads an older state for longer than `patience`, so the log cannot be emptied.
     """
-    insist(lambda: db.execute("VACUUM"), patience)
+    wait_for_lock(lambda: db.execute("VACUUM"), patience)
     deadline = time.monotonic() + patience.total_seconds()
     while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
         if time.monotonic() > deadline:

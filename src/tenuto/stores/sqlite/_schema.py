@@ -39,7 +39,7 @@ _STATEMENTS: Final = (
     "CREATE INDEX record_place ON record (owner, drawer, name) WHERE kind = 'value'",
     "CREATE INDEX record_due ON record (due) WHERE due IS NOT NULL",
     # One row for each group commit: which records it changed, for the caches of other processes.
-    "CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, writer INTEGER NOT NULL, keys BLOB NOT NULL)",
+    "CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, keys BLOB NOT NULL)",
 )
 
 
@@ -60,7 +60,7 @@ def is_current(db: sqlite3.Connection) -> bool:
     return version == FORMAT
 
 
-def create(db: sqlite3.Connection) -> None:
+def create_tables(db: sqlite3.Connection) -> None:
     """Create the tables, in the transaction of the caller."""
     for statement in _STATEMENTS:
         db.execute(statement)

@@ -1,8 +1,6 @@
 """The threads of a SQLite file: one writes, a few read.
 
-The writer commits together what has queued up, so that many callers share one fsync. While callers wait for the same
-fsync the CPU is idle, and while they work the disk is idle. Where callers take longer than the disk, the writer splits
-them into two halves: it acknowledges one half while the transaction of the other half goes to disk.
+The writer commits together what has queued up, so that many callers share one fsync.
 
 A step first checks and then writes, so most errors leave nothing behind. If a step fails after it has written, the
 transaction is rolled back and the other steps run again without it; steps must tolerate that.
@@ -11,17 +9,15 @@ transaction is rolled back and the other steps run again without it; steps must 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
-import secrets
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from queue import Empty, SimpleQueue
-from time import monotonic, perf_counter, sleep
+from time import monotonic, sleep
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from tenuto.errors import Unavailable
@@ -31,22 +27,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Execute = Callable[..., sqlite3.Cursor]
 
-# Callers beyond this many wait before they queue, so that a stalled disk cannot fill the memory.
-_MAX_WAITING: Final = 10_000
-_MAX_BATCH: Final = 1000
 _CHANGES_KEPT: Final = 1000
 _PRUNE_EVERY: Final = 128
-# From so many jobs on it may be worth two fsyncs to have callers and disk work side by side.
-_WORTH_HALVING: Final = 16
-# Seconds that a quick disk takes for a commit.
-_QUICK_DISK: Final = 0.003
-# Seconds that results already on disk may wait for the next transaction to be on its way there.
-_MAX_ACK_DELAY: Final = 0.003
-
-
-quick: Final = bytearray
-"""Wraps a blob parameter of a statement that every turn runs: for `bytes` the driver spends a microsecond on looking
-for an adapter, for `bytearray` none."""
 
 
 @dataclass(slots=True)
@@ -87,8 +69,8 @@ def _set_results(jobs: Sequence[Job[Any]]) -> None:
             job.future.set_exception(job.failure)
 
 
-def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], None] | None = None) -> T:
-    """Repeat a step while other processes hold its lock; call `meanwhile` after each refusal.
+def wait_for_lock(step: Callable[[], T], patience: timedelta) -> T:
+    """Repeat a step while other processes hold its lock.
 
     SQLite's own backoff goes up to 100 ms, which starves beside a process that commits without pause.
     """
@@ -99,139 +81,80 @@ def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], N
         except sqlite3.OperationalError as exc:
             if not is_busy(exc) or monotonic() > deadline:
                 raise
-        if meanwhile is not None:
-            meanwhile()
         sleep(random.uniform(0.0002, 0.003))
 
 
 class WriterThread:
-    """Group commit. A result is handed back after its commit, so acknowledged means on disk.
-
-    `brief` steps take well below a millisecond: finished callers may wait behind them.
-    """
+    """Group commit. A result is handed back after its commit, so acknowledged means on disk."""
 
     def __init__(
-        self,
-        db: sqlite3.Connection,
-        patience: timedelta,
-        brief: Container[Callable[..., Any]] = (),
-        *,
-        check_file: Callable[[], None] = lambda: None,
+        self, db: sqlite3.Connection, patience: timedelta, *, check_file: Callable[[], None] = lambda: None
     ) -> None:
-        self.id: Final = secrets.randbits(62)
         self._db = db
         self._check_file = check_file
         self._patience = patience.total_seconds()
-        self._brief = brief
         self._loop = asyncio.get_running_loop()
-        self._gathered: list[Job[Any]] = []
-        self._waiting = 0
-        self._room = asyncio.Event()
         self._closing = False
-        self._queue: SimpleQueue[list[Job[Any]] | None] = SimpleQueue()
-        # Used by the writer thread only: jobs of the next transaction; finished jobs not yet acknowledged and their
-        # deadline; how long it last waited for callers, and for the disk.
-        self._ahead: list[Job[Any]] = []
-        self._settled: list[Job[Any]] = []
-        self._ack_by = 0.0
-        self._callers_took, self._disk_took = 0.0, math.inf
+        self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run_thread, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
 
-    def run(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+    def run(
+        self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
         """Run a step in the next transaction and return its result once that is committed.
 
         A caller that is cancelled before its step began is left out; after that the step stands.
         """
         assert not kwargs, "steps take positional arguments"
-        job: Job[T] = Job(self._loop.create_future(), step, args, patient_until=monotonic() + self._patience)
-        return self._enqueue(job) if self._waiting < _MAX_WAITING else self._enqueue_when_room(job)
+        return self._enqueue(Job(self._loop.create_future(), step, args, monotonic() + self._patience))
 
-    def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
+    def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> asyncio.Future[T]:
         """Run a step between two transactions, for what SQLite does outside of any; it gets `patience`."""
         return self._enqueue(Job(self._loop.create_future(), step, (), alone=True))
 
     def _enqueue(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
             raise Unavailable("session store", "is closed")
-        self._waiting += 1
-        # All jobs of one event loop iteration are handed over together.
-        if not self._gathered:
-            self._loop.call_soon(self._submit_batch)
-        self._gathered.append(job)
+        self._queue.put(job)
         return job.future
-
-    async def _enqueue_when_room(self, job: Job[T]) -> T:
-        while self._waiting >= _MAX_WAITING:
-            self._room.clear()
-            await self._room.wait()
-        return await self._enqueue(job)
 
     async def close(self) -> None:
         """Finish what is queued and close the connection."""
         if not self._closing:
             self._closing = True
-            self._submit_batch()
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
-
-    def _submit_batch(self) -> None:
-        if self._gathered:
-            self._queue.put(self._gathered)
-            self._gathered = []
-
-    def _complete_jobs(self, jobs: list[Job[Any]]) -> None:
-        _set_results(jobs)
-        self._waiting -= len(jobs)
-        self._room.set()
 
     # Everything below runs on the writer thread.
 
     def _run_thread(self) -> None:
-        last = False
-        while self._ahead or not last:
-            if self._ahead:
-                jobs, self._ahead = self._ahead, []
-            else:
-                jobs, last = self._collect_jobs()
-                # Halves help only where callers take longer than the disk; once split, batches stay split, hence
-                # the absolute bound on the disk's time.
-                quick_disk = self._disk_took <= min(self._callers_took, _QUICK_DISK)
-                if quick_disk and len(jobs) >= _WORTH_HALVING and self._waiting <= len(jobs):
-                    half = len(jobs) // 2
-                    jobs, self._ahead = jobs[:half], jobs[half:]
-            if not all(job.step in self._brief for job in jobs):
-                self._acknowledge()
-            self._run_batch([job for job in jobs if not job.alone])
+        while jobs := self._collect_jobs():
+            batch = [job for job in jobs if not job.alone]
+            if batch:
+                self._run_batch(batch)
+                self._deliver(batch)
             for job in jobs:
                 if job.alone:
-                    self._acknowledge()
                     self._run_outside(job)
-            if not self._ahead and self._queue.empty():
-                self._acknowledge()
-        self._acknowledge()
+                    self._deliver([job])
         self._db.close()
 
-    def _collect_jobs(self) -> tuple[list[Job[Any]], bool]:
-        """Wait for a job, then take all that are queued; true if the queue is closed."""
-        began = perf_counter()
-        handed = self._queue.get()
-        self._callers_took = perf_counter() - began
-        jobs: list[Job[Any]] = []
+    def _collect_jobs(self) -> list[Job[Any]]:
+        """Wait for a job, then take all that are queued; none if the queue is closed."""
+        jobs = list[Job[Any]]()
+        job = self._queue.get()
         with suppress(Empty):
-            while handed is not None:
-                jobs += handed
-                if len(jobs) >= _MAX_BATCH:
-                    break
-                handed = self._queue.get_nowait()
-        return jobs, handed is None
+            while job is not None:
+                jobs.append(job)
+                job = self._queue.get_nowait()
+            self._queue.put(None)  # To be met again behind these jobs.
+        return jobs
 
-    def _acknowledge(self) -> None:
-        """Wake the callers of the settled jobs, with one call into their event loop."""
-        if self._settled:
-            with suppress(RuntimeError):  # A closed loop has no waiting callers; committed steps stay committed.
-                self._loop.call_soon_threadsafe(self._complete_jobs, self._settled)
-            self._settled = []
+    def _deliver(self, jobs: list[Job[Any]]) -> None:
+        """Wake callers, with one call into their event loop."""
+        with suppress(RuntimeError):  # A closed loop has no waiting callers; committed steps stay committed.
+            self._loop.call_soon_threadsafe(_set_results, jobs)
 
     def _run_batch(self, jobs: list[Job[Any]]) -> None:
         """Set the outcome of each job: a result that is on disk, or a failure that stored nothing."""
@@ -239,7 +162,6 @@ class WriterThread:
         try:
             self._check_file()
             while (left := self._begin_transaction(left)) and (broken := self._run_and_commit(left)) is not None:
-                self._acknowledge()
                 left.remove(broken)
                 # The others may have been refused because of what is now rolled back: all run again.
                 for job in left:
@@ -253,9 +175,6 @@ class WriterThread:
             # Refused jobs too: they may have been refused because of what is now rolled back.
             for job in left:
                 job.fail(exc)
-        # Earlier jobs are acknowledged by now, unless nothing was committed here.
-        self._acknowledge()
-        self._settled, self._ack_by = jobs, perf_counter() + _MAX_ACK_DELAY
 
     def _run_outside(self, job: Job[Any]) -> None:
         if not job.future.cancelled():
@@ -263,22 +182,22 @@ class WriterThread:
                 job.result = job.step(self._db, timedelta(seconds=self._patience))
             except Exception as exc:
                 job.fail(exc)
-        self._settled.append(job)
 
     def _begin_transaction(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Begin a transaction; returns the jobs whose callers still wait once the lock is free."""
         while jobs:
             patience = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
             try:
-                insist(lambda: self._db.execute("BEGIN IMMEDIATE"), patience, meanwhile=self._acknowledge)
+                wait_for_lock(lambda: self._db.execute("BEGIN IMMEDIATE"), patience)
                 break
             except sqlite3.OperationalError as exc:
                 if not is_busy(exc):
                     raise
                 now = monotonic()
-                for job in jobs:
-                    if job.patient_until <= now:
-                        job.fail(exc)
+                late = [job for job in jobs if job.patient_until <= now]
+                for job in late:
+                    job.fail(exc)
+                self._deliver(late)
                 jobs = [job for job in jobs if job.patient_until > now]
         return jobs
 
@@ -288,8 +207,6 @@ class WriterThread:
         cursor = db.cursor()
         txn = Transaction(cursor.execute, cursor.executemany)
         for job in jobs:
-            if self._settled and perf_counter() > self._ack_by:
-                self._acknowledge()
             noted, written = len(txn.changed), db.total_changes
             try:
                 job.result = job.step(txn, *job.args)
@@ -301,13 +218,10 @@ class WriterThread:
                 del txn.changed[noted:]
         if txn.changed:  # For the caches of other processes, in the same transaction.
             keys = b"".join(dict.fromkeys(txn.changed))
-            number = txn.execute("INSERT INTO change (writer, keys) VALUES (?, ?)", (self.id, keys)).lastrowid
+            number = txn.execute("INSERT INTO change (keys) VALUES (?)", (keys,)).lastrowid
             if number is not None and number % _PRUNE_EVERY == 0:
                 txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
-        self._acknowledge()
-        began = perf_counter()
         db.execute("COMMIT")
-        self._disk_took = perf_counter() - began
         return None
 
     def _roll_back(self) -> None:
@@ -335,7 +249,7 @@ class ReaderThreads:
 
     def run(
         self, step: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> Awaitable[T]:
+    ) -> asyncio.Future[T]:
         """Run a step that reads one snapshot of the file."""
         assert not kwargs, "steps take positional arguments"
         if self._closing:

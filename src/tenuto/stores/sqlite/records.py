@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Final
 
-from tenuto.errors import TenutoError, Unavailable
 from tenuto.model import CompactionResult, Scope
 from tenuto.model.stored import (
     AsideRecords,
@@ -24,15 +23,14 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
-from tenuto.stores.sqlite import _schema
 from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tenuto.stores.sqlite._file import Synchronous, check_path, compact, file_check, open_file
+from tenuto.stores.sqlite._gathered import Gathered
 from tenuto.stores.sqlite._reads import list_records, list_sites, load_records, read_page, scan_records, sum_totals
 from tenuto.stores.sqlite._threads import ReaderThreads, WriterThread
 
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
+_READERS: Final = 2
 
 
 class SqliteRecords:
@@ -55,7 +53,6 @@ class SqliteRecords:
         path: str | Path,
         *,
         synchronous: Synchronous = "full",
-        readers: int = 2,
         lock_timeout: timedelta = timedelta(seconds=5),
         read_only: bool = False,
     ) -> SqliteRecords:
@@ -65,13 +62,11 @@ class SqliteRecords:
         `read_only` a file in a read-only folder can be opened, too.
 
         Raises:
-            InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
+            InvalidSetting: there can be no such file, or it is not ours to read.
             Unavailable: the file cannot be opened now.
         """
         file = check_path(path)
-        writing, *reading = await asyncio.to_thread(
-            open_file, file, synchronous, readers, lock_timeout, read_only, schema=_schema
-        )
+        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, _READERS, lock_timeout, read_only)
         check = file_check(file)
         writer = WriterThread(writing, lock_timeout, check_file=check)
         return cls(file, writer, ReaderThreads(reading, check_file=check), SqliteRecordFeed(file))
@@ -89,10 +84,10 @@ class SqliteRecords:
         return self._commits.ask(changes)
 
     def page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> Future[EntryPage]:
-        return self._read(read_page, key, part, first, last, limit)
+        return self._readers.run(read_page, key, part, first, last, limit)
 
     def touch(self, key: bytes, deadline: int) -> Future[None]:
-        return _as_future(self._writer.run(touch, key, deadline))
+        return self._writer.run(touch, key, deadline)
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
         return tuple(await self._readers.run(load_records, [(key, 0, Known()) for key in keys]))
@@ -127,60 +122,3 @@ class SqliteRecords:
         self.feed.close()
         await self._readers.close()
         await self._writer.close()
-
-    def _read(self, step: Callable[..., _Answer], *args: Any) -> Future[_Answer]:
-        return _as_future(self._readers.run(step, *args))
-
-
-def _as_future(call: Awaitable[_Answer]) -> Future[_Answer]:
-    return asyncio.ensure_future(call)
-
-
-class Gathered(Generic[_Asked, _Answer]):
-    """Hands over together what is asked in one turn of the event loop; each caller has a future of its own."""
-
-    def __init__(self, run: Callable[[Sequence[_Asked]], Awaitable[Sequence[_Answer]]]) -> None:
-        self._run = run
-        self._waiting: list[tuple[Future[_Answer], _Asked]] = []
-
-    def ask(self, asked: _Asked) -> Future[_Answer]:
-        """The answer to one of them."""
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self.hand_over)
-        future: Future[_Answer] = loop.create_future()
-        self._waiting.append((future, asked))
-        return future
-
-    def hand_over(self) -> None:
-        """Send what is waiting."""
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            self._send(waiting)
-
-    def _send(self, waiting: list[tuple[Future[_Answer], _Asked]]) -> None:
-        try:
-            running = _as_future(self._run([asked for _, asked in waiting]))
-        except Unavailable as closed:
-            _fail_all(waiting, closed)
-        else:
-            running.add_done_callback(lambda done: self._answer(waiting, done))
-
-    def _answer(self, waiting: list[tuple[Future[_Answer], _Asked]], done: Future[Sequence[_Answer]]) -> None:
-        failure = done.exception()
-        if failure is None:
-            for (future, _), answer in zip(waiting, done.result(), strict=True):
-                if not future.done():
-                    future.set_result(answer)
-        elif len(waiting) == 1 or isinstance(failure, TenutoError):
-            _fail_all(waiting, failure)
-        else:
-            # Nothing was done. One of them cannot be, and the others must not fail with it.
-            for one in waiting:
-                self._send([one])
-
-
-def _fail_all(waiting: list[tuple[Future[_Answer], Any]], failure: BaseException) -> None:
-    for future, _ in waiting:
-        if not future.done():
-            future.set_exception(failure)

@@ -25,6 +25,7 @@ class MoodyRecords(InMemoryRecords):
     def __init__(self) -> None:
         super().__init__()
         self.failure: TenutoError | None = None
+        self.answers: asyncio.Event | None = None
         self.calls = 0
 
     def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
@@ -43,6 +44,8 @@ class MoodyRecords(InMemoryRecords):
 
     async def ping(self) -> None:
         self.calls += 1
+        if self.answers is not None:
+            await self.answers.wait()
         if self.failure is not None:
             raise self.failure
 
@@ -105,20 +108,47 @@ async def test_answers_do_not_open_it(answer: TenutoError) -> None:
     assert (records.closed, inner.calls) == (True, 2 * POLICY.failures)
 
 
-async def test_a_ping_that_is_answered_ends_the_rest() -> None:
+async def test_a_probe_that_is_answered_ends_the_rest() -> None:
+    """A ping is rejected like any call meanwhile: who asks for the state of a server is answered at once."""
     inner = MoodyRecords()
     records = BreakerRecords(inner, now=Ticks(), policy=POLICY)
     inner.failure = StoreUnavailable()
     await _fail(records, POLICY.failures)
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(CircuitOpen):
         await records.ping()
+    assert inner.calls == POLICY.failures
+    with pytest.raises(StoreUnavailable):
+        await records.probe()
     still_open = records.state
     inner.failure = None
-    await records.ping()
+    await records.probe()
     await records.load(b"a", 1)
 
     assert (still_open, records.state) == (BreakerState.OPEN, BreakerState.CLOSED)
+
+
+async def test_a_ping_counts_though_its_caller_gave_up() -> None:
+    """A server that is silent keeps one readiness check waiting, not each of them."""
+    ticks, inner, answers = Ticks(), MoodyRecords(), asyncio.Event()
+    records = BreakerRecords(inner, now=ticks, policy=POLICY)
+    inner.failure = StoreUnavailable()
+    await _fail(records, POLICY.failures)
+    ticks.now += 10
+    inner.answers = answers
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await records.ping()
+    with pytest.raises(CircuitOpen):
+        await records.ping()
+    answers.set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert (records.state, inner.calls) == (BreakerState.OPEN, POLICY.failures + 1)
+    with pytest.raises(CircuitOpen):
+        await records.load(b"a", 1)
 
 
 async def test_a_cancelled_probe_lets_the_next_call_be_one() -> None:

@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._schema import migrations
+from tests.contract.test_records import A, change
 from tests.peek import postgres_rows
-from tests.samples import ANN, batch, texts
 from tests.servers import PostgresDatabase, PostgresServer
 
 
@@ -20,14 +20,14 @@ def test_migrations_are_numbered_without_gaps() -> None:
 
 
 async def test_many_processes_that_start_at_once_migrate_once(database: PostgresDatabase) -> None:
-    stores = await asyncio.gather(*(PostgresStore.open(database.app_url) for _ in range(6)))
+    stores = await asyncio.gather(*(PostgresRecords.open(database.app_url) for _ in range(6)))
 
-    await stores[0].sessions.append(ANN, "s", batch("hello"))
-    said = [await texts(store, ANN, "s") for store in stores]
+    await stores[0].commit([change(A, 0, 1)])
+    loaded = [await store.load(A, 0) for store in stores]
     for store in stores:
         await store.close()
 
-    assert said == [["hello"]] * 6
+    assert [record and record.revision for record in loaded] == [1] * 6
     applied = await postgres_rows(database.app_url, "SELECT number, name FROM tenuto.migrations ORDER BY number")
     assert applied == [(step.number, step.name) for step in migrations()]
 
@@ -48,22 +48,23 @@ EARLIER = "from before the first release: begin with a new schema"
 async def test_a_schema_of_another_release_is_refused_with_a_sentence(
     database: PostgresDatabase, change: str, why: str
 ) -> None:
-    """Its tables may have other columns: it would open, and every write of state would fail."""
-    await (await PostgresStore.open(database.app_url)).close()
+    """Its tables may have other columns: it would open, and every write would fail."""
+    await (await PostgresRecords.open(database.app_url)).close()
     await postgres_rows(database.app_url, change)
 
     with pytest.raises(Unavailable, match=why):
-        await PostgresStore.open(database.app_url)
+        await PostgresRecords.open(database.app_url)
 
 
 async def test_two_schemas_of_a_database_do_not_meet(database: PostgresDatabase) -> None:
-    one = await PostgresStore.open(database.app_url, schema="one")
-    other = await PostgresStore.open(database.app_url, schema='the "other"')
+    one = await PostgresRecords.open(database.app_url, schema="one")
+    other = await PostgresRecords.open(database.app_url, schema='the "other"')
 
-    await one.sessions.append(ANN, "s", batch("one's"))
-    await other.sessions.append(ANN, "s", batch("the other's"))
+    for store, head in ((one, b"one"), (other, b"other")):
+        assert await store.commit([change(A, 0, 1, head=head)]) is None
 
-    assert (await texts(one, ANN, "s"), await texts(other, ANN, "s")) == (["one's"], ["the other's"])
+    loaded = [await store.load(A, 0) for store in (one, other)]
+    assert [record and record.head for record in loaded] == [b"one", b"other"]
     await one.close()
     await other.close()
 
@@ -72,9 +73,9 @@ async def test_a_role_that_no_wall_binds_is_warned_about(
     database: PostgresDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        await (await PostgresStore.open(database.app_url)).close()
+        await (await PostgresRecords.open(database.app_url)).close()
         plain = list(caplog.messages)
-        await (await PostgresStore.open(database.admin_url)).close()
+        await (await PostgresRecords.open(database.admin_url)).close()
 
     assert plain == []
     assert "give tenuto a plain role" in caplog.text
@@ -84,16 +85,16 @@ async def test_a_database_that_cannot_hold_all_characters_is_refused(postgres: P
     postgres.sql("CREATE DATABASE ascii OWNER tenuto_app TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
 
     with pytest.raises(InvalidSetting, match="needs UTF8"):
-        await PostgresStore.open(postgres.database("ascii").app_url)
+        await PostgresRecords.open(postgres.database("ascii").app_url)
 
 
 @pytest.mark.parametrize("schema", ["", "x" * 64])
 async def test_a_schema_name_that_postgres_would_cut_is_refused(database: PostgresDatabase, schema: str) -> None:
     with pytest.raises(InvalidSetting, match="schema"):
-        await PostgresStore.open(database.app_url, schema=schema)
+        await PostgresRecords.open(database.app_url, schema=schema)
 
 
 @pytest.mark.parametrize(("place", "error"), [("nobody@127.0.0.1:1", Unavailable), ("127.0.0.1:port", InvalidSetting)])
 async def test_an_address_without_a_server_is_refused(place: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await PostgresStore.open(f"postgresql://{place}/none")
+        await PostgresRecords.open(f"postgresql://{place}/none")

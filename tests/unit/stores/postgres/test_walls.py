@@ -1,4 +1,4 @@
-"""Row-level security: the wall between tenants that stands even behind a forgotten WHERE."""
+"""Row-level security: the wall between tenants that stands even behind a statement that forgets its WHERE."""
 
 from __future__ import annotations
 
@@ -8,95 +8,122 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tenuto.model import FinishTurn, Producer, Scope
-from tenuto.model.scope import site_key
-from tenuto.stores.postgres import PostgresStore
-from tests.samples import ANN, ANN_ELSEWHERE, EVE, batch, begin, once, texts, trace_of
+from tenuto.model import Scope
+from tenuto.model.scope import owner_key, site_key
+from tenuto.model.stored import IndexOrder, IndexQuery
+from tenuto.stores.postgres import PostgresRecords
+from tests.contract.test_records import A, B, change, columns, messages
+from tests.samples import ANN, ANN_ELSEWHERE, EVE
 from tests.servers import PostgresDatabase
 
-KEPT = ["sessions", "messages", "keyed", "marks", "state", "state_spaces", "traces"]
+TABLES = ("records", "entries")
 
 
 @pytest.fixture
-async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
-    """A store with a row of each of two tenants in every table."""
-    store = await PostgresStore.open(database.app_url)
-    for scope in (ANN, EVE):
-        await store.sessions.append(scope, "s", batch("secret", idempotency_key=once("k")))
-        await store.sessions.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
-        await store.state.write_state(scope, "prefs", "k", "secret")
-        turn = await begin(store, scope, "s")
-        await store.sessions.finish_turn(turn, FinishTurn(trace=trace_of(turn)))
-    yield store
-    await store.close()
-
-
-@pytest.fixture
-async def connection(filled: PostgresStore, database: PostgresDatabase) -> AsyncIterator[asyncpg.Connection[Any]]:
-    """The application's role, for handwritten statements without a WHERE."""
-    connected: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    yield connected
+async def connection(records: PostgresRecords, database: PostgresDatabase) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """The application's role in a transaction, for statements by hand, and a record of each of two tenants."""
+    for key, scope in ((A, ANN), (B, EVE)):
+        assert await records.commit([change(key, 0, 1, index=columns(scope), puts=messages(1))]) is None
+    connected: asyncpg.Connection[Any] = await asyncpg.connect(
+        database.app_url, server_settings={"search_path": "tenuto"}
+    )
+    async with connected.transaction():
+        yield connected
     await connected.close()
 
 
-async def _counts(connection: asyncpg.Connection[Any]) -> dict[str, int]:
-    return {table: len(await connection.fetch(f"SELECT * FROM tenuto.{table}")) for table in KEPT}
-
-
 async def _enter(connection: asyncpg.Connection[Any], scope: Scope) -> None:
-    await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(scope))
+    await connection.execute("SELECT enter($1)", site_key(scope))
 
 
-async def test_only_rows_of_the_space_are_visible(connection: asyncpg.Connection[Any]) -> None:
-    """Without a space, none; of another site of the tenant, none."""
-    async with connection.transaction():
-        assert await _counts(connection) == dict.fromkeys(KEPT, 0)
-        await _enter(connection, ANN)
-        assert await _counts(connection) == {**dict.fromkeys(KEPT, 1), "messages": 2}
-        await _enter(connection, ANN_ELSEWHERE)
-        assert await _counts(connection) == dict.fromkeys(KEPT, 0)
+async def _visible(connection: asyncpg.Connection[Any]) -> list[int]:
+    """How many rows of each table a statement without a WHERE can read."""
+    return [len(await connection.fetch(f"SELECT * FROM {table}")) for table in TABLES]
 
 
-async def test_the_stores_own_connections_see_nothing_between_calls(filled: PostgresStore) -> None:
-    await filled.sessions.get(ANN, "s")
-    await filled.upkeep.sweep()
+async def test_a_statement_sees_the_named_space_alone(connection: asyncpg.Connection[Any]) -> None:
+    """Without a space, none; of another site of the tenant, none; and no row of another tenant by its key."""
+    seen = [await _visible(connection)]
+    for scope in (ANN, ANN_ELSEWHERE):
+        await _enter(connection, scope)
+        seen.append(await _visible(connection))
 
-    assert [await filled.link.fetch(f"SELECT * FROM {table}") for table in KEPT] == [[]] * len(KEPT)
+    assert seen == [[0, 0], [1, 1], [0, 0]]
+    await _enter(connection, ANN)
+    assert await connection.fetch("SELECT FROM records WHERE key = $1", B) == []
+    assert await connection.fetch("SELECT FROM entries JOIN records ON record = id WHERE key = $1", B) == []
 
 
-async def test_nothing_can_be_written_into_another_space(
-    filled: PostgresStore, connection: asyncpg.Connection[Any]
-) -> None:
-    insert = "INSERT INTO tenuto.messages (ref, seq, turn, space, body) VALUES (1, 99, 1, $1, 'x')"
-    async with connection.transaction():
-        await _enter(connection, ANN)
-        assert await connection.execute("UPDATE tenuto.sessions SET title = 'mine'") == "UPDATE 1"
-        assert await connection.execute("DELETE FROM tenuto.messages") == "DELETE 2"
+async def test_a_statement_changes_the_named_space_alone(connection: asyncpg.Connection[Any]) -> None:
+    await _enter(connection, ANN)
+
+    assert await connection.execute("UPDATE records SET title = 'mine'") == "UPDATE 1"
+    assert await connection.execute("DELETE FROM entries") == "DELETE 1"
+    for write in ("UPDATE records SET space = $1", "INSERT INTO entries VALUES (1, 9, 'm', $1, 'x')"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with connection.transaction():
-                await connection.execute(insert, site_key(EVE))
-
-    assert (await filled.sessions.get(EVE, "s")).title == ""
-    assert await texts(filled, EVE, "s") == ["secret", "secret"]
+                await connection.execute(write, site_key(EVE))
 
 
-async def test_upkeep_across_tenants_sees_heads_and_no_words(connection: asyncpg.Connection[Any]) -> None:
-    async with connection.transaction():
-        await connection.execute("SELECT set_config('tenuto.upkeep', 'on', true)")
-        counts = await _counts(connection)
-        changed = await connection.execute("UPDATE tenuto.sessions SET title = 'mine'")
+async def test_a_search_across_tenants_leaves_nothing_open(connection: asyncpg.Connection[Any]) -> None:
+    """As of a key that is another tenant's: what follows in the transaction sees no more than before."""
+    assert await connection.fetchval("SELECT spaces_of($1)", [B, A]) == [site_key(EVE), site_key(ANN)]
+    for search, named in (
+        ("SELECT spaces_of(ARRAY[$1::bytea])", B),
+        ("SELECT space_of_owner($1)", owner_key(EVE)),
+        ("SELECT find_records(NULL, 'true', 'key') WHERE $1::bytea IS NOT NULL", B),
+        ("SELECT list_scopes($1, 9)", b""),
+    ):
+        await _enter(connection, ANN)
+        assert len(await connection.fetch(search, named)) in (1, 2)
+        assert await connection.fetch("SELECT FROM records WHERE key = $1 OR owner = $2", B, owner_key(EVE)) == []
 
-    assert counts == {**dict.fromkeys(KEPT, 0), "sessions": 2, "state_spaces": 2}
-    assert changed == "UPDATE 0"
+
+@pytest.mark.parametrize(
+    ("setting", "named", "seen"),
+    [
+        ("named", B, [B]),
+        ("named", owner_key(EVE), [B]),
+        ("named", site_key(EVE), []),
+        ("named", b"", []),
+        ("space", b"lookup", []),
+        ("space", b"upkeep", [A, B]),
+    ],
+    ids=["a key", "an owner", "a space", "nothing", "unknown", "upkeep"],
+)
+async def test_a_search_reads_the_records_that_it_names(
+    connection: asyncpg.Connection[Any], setting: str, named: bytes, seen: list[bytes]
+) -> None:
+    """No entries, and nothing can be changed or locked by it; upkeep alone reads those of all tenants."""
+    text = named.decode() if setting == "space" else f"\\x{named.hex()}"
+    await connection.execute("SELECT set_config($1, $2, true)", f"tenuto.{setting}", text)
+
+    rows = await connection.fetch("SELECT key FROM records ORDER BY key")
+    locked = await connection.fetch("SELECT FROM records FOR UPDATE")
+    changed = [await connection.execute(one) for one in ("UPDATE records SET title = 'x'", "DELETE FROM records")]
+
+    assert [row["key"] for row in rows] == seen
+    assert (await _visible(connection))[1] == 0
+    assert (locked, changed) == ([], ["UPDATE 0", "DELETE 0"])
 
 
-async def test_every_table_with_a_space_is_behind_the_wall(filled: PostgresStore, database: PostgresDatabase) -> None:
+async def test_our_connections_see_nothing_between_calls(
+    records: PostgresRecords, connection: asyncpg.Connection[Any]
+) -> None:
+    await records.load(A, 9)
+    await records.scan(b"", 9)
+    await records.list(IndexQuery(order=IndexOrder.NEWEST, owner=owner_key(EVE)))
+    await records.commit([change(A, 1, 2)])
+    await records.sites(b"", 9)
+
+    assert [await records.link.fetch(f"SELECT * FROM {table}") for table in TABLES] == [[], []]
+
+
+async def test_every_table_with_a_space_is_behind_the_wall(records: PostgresRecords) -> None:
     """A table added later must not be forgotten, and the owner of the tables is bound, too."""
-    rows = await filled.link.fetch(
-        "SELECT relname, relrowsecurity AND relforcerowsecurity AS walled, "
-        "EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attname = 'space') AS spaced "
-        "FROM pg_class c WHERE relnamespace = 'tenuto'::regnamespace AND relkind = 'r'"
+    rows = await records.link.fetch(
+        "SELECT relname, relrowsecurity AND relforcerowsecurity AS walled "
+        "FROM pg_class WHERE relnamespace = 'tenuto'::regnamespace AND relkind = 'r'"
     )
 
-    assert {row["relname"] for row in rows if row["spaced"]} == set(KEPT)
-    assert {row["relname"] for row in rows if not row["walled"]} == {"migrations"}
+    assert {row["relname"]: row["walled"] for row in rows} == {"records": True, "entries": True, "migrations": False}

@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tenuto.errors import SessionNotFound
 from tenuto.model.scope import session_key
-from tenuto.stores.redis import RedisStore
+from tenuto.stores.engine.breaker import ShardedRecords
+from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._scripts import Script
-from tests.samples import ANN, batch
+from tests.samples import ANN
 from tests.servers import RedisCluster, RedisServer, start_cluster
+from tests.unit.stores.redis.test_link import run
 
 COUNT = Script("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])")
 
@@ -79,12 +80,12 @@ async def test_a_call_without_a_key_is_answered_by_somebody(link: Link) -> None:
 async def test_a_moved_slot_is_followed(cluster: RedisCluster, link: Link) -> None:
     key = b"{moved}:count"
     slot = key_slot(key)
-    await link.eval_script(COUNT, [key, b"{moved}:other"], [])
+    await run(link, COUNT, [key, b"{moved}:other"], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 10)
     end_move(cluster, slot, target)
 
-    counts = await asyncio.gather(*(link.eval_script(COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
+    counts = await asyncio.gather(*(run(link, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
 
     assert sorted(counts) == list(range(2, 22))
     assert source is not target
@@ -99,7 +100,7 @@ async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluste
 
     # `new` is not at the source, so the importing server takes it; it does not know the script yet
     target.call("SCRIPT", "FLUSH")
-    assert await link.eval_script(COUNT, [new, new], []) == 2
+    assert await run(link, COUNT, [new, new], []) == 2
     assert await link.call("GET", old, key=old) == b"1"
 
     move_keys(source, target, slot, 10)
@@ -112,11 +113,11 @@ async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluste
     """TRYAGAIN: a script on two keys, one of which has moved already."""
     first, second = b"{torn}:1", b"{torn}:2"
     slot = key_slot(first)
-    await link.eval_script(COUNT, [first, second], [])
+    await run(link, COUNT, [first, second], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 1)
 
-    waiting = asyncio.ensure_future(link.eval_script(COUNT, [first, second], []))
+    waiting = asyncio.ensure_future(run(link, COUNT, [first, second], []))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     move_keys(source, target, slot, 1)
@@ -125,33 +126,14 @@ async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluste
     end_move(cluster, slot, target)
 
 
-async def test_a_session_on_the_move_can_be_taken_away(cluster: RedisCluster) -> None:
-    """What tells of it is a key that is nowhere, which a slot on the move does not serve."""
-    cluster.flush()
-    store = await RedisStore.open(cluster.url)
-    await store.sessions.append(ANN, "s", batch("one"))
-    slot = key_slot(store.keys.session(session_key(ANN, "s"))[0])
-    _, target = begin_move(cluster, slot)
+async def test_a_record_lies_on_one_of_the_shards_by_name(cluster: RedisCluster) -> None:
+    """By these names each server has a breaker of its own."""
+    records = await RedisRecords.open(cluster.url, prepare=False)
+    assert isinstance(records, ShardedRecords)
+    unknown = records.shards
+    await records.ping()
 
-    reset = await store.sessions.reset(ANN, "s")
-    await store.sessions.delete(ANN, "s")
-    end_move(cluster, slot, target)
-
-    assert reset.messages == 0
-    with pytest.raises(SessionNotFound):
-        await store.sessions.get(ANN, "s")
-    await store.close()
-
-
-async def test_a_session_lies_on_one_of_the_parts_that_are_told(cluster: RedisCluster) -> None:
-    """A21: by these names each server has a breaker of its own."""
-    store = await RedisStore.open(cluster.url)
-    try:
-        unknown = RedisStore(cluster.url).shards
-        await store.upkeep.ping()
-
-        assert unknown == {""}
-        assert len(store.shards) == 3
-        assert {store.shard_of(ANN, f"s{number}") for number in range(50)} == store.shards
-    finally:
-        await store.close()
+    assert unknown == {""}
+    assert len(records.shards) == 3
+    assert {records.shard_of(session_key(ANN, f"s{number}")) for number in range(50)} == records.shards
+    await records.close()

@@ -111,14 +111,18 @@ export function talkActions(store) {
   /** Bring what others changed in a talk that nothing is being said in; returns the events of an answer being made. */
   async function catchUp(key) {
     const { id, items: before } = store.get().talks[key];
-    // What a journal keeps is not among the messages of the store, and would be lost on screen.
-    if (before.some((item) => item.seq === null && item.degraded?.includes("journal"))) return null;
+    if (before.some(isJournaled)) return null;
     try {
       const events = await api.join(id);
       if (before.some((item) => item.seq === null)) await settle(key);
-      const page = await api.messages(id);
+      let shown, page;
+      do {
+        // What was said here meanwhile may not be on the page yet, and would be lost on screen.
+        shown = store.get().talks[key]?.items;
+        page = await api.messages(id);
+      } while (shown !== store.get().talks[key]?.items && store.get().talks[key]?.running === null);
       const { items, running, loading } = store.get().talks[key] ?? {};
-      if (running !== null || loading) {
+      if (running !== null || loading || items.some(isJournaled)) {
         events?.next().then(() => events.return()); // ends the connection
         return null;
       }
@@ -149,6 +153,11 @@ export function talkActions(store) {
   }
 
   return { change, queue, open, load, catchUp, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
+}
+
+/** Whether a journal keeps it: it is not among the messages of the store, and would be lost on screen. */
+function isJournaled({ seq, degraded }) {
+  return seq === null && degraded?.includes("journal");
 }
 
 /** Whether a talk outlives its place on screen. */

@@ -51,7 +51,7 @@ export function beginningView(actions) {
     for (const input of choices.querySelectorAll("input")) input.checked = input.value === assistant?.name;
     const missing = assistant?.missing;
     set(needed, "hidden", !missing);
-    fill(needed, missing && [t("missing.why"), commandView(missing.install)]);
+    fill(needed, missing && whyMissing(missing));
     const asked = missing ? [] : phrases(`try.${assistant?.name}`);
     fill(
       examples,
@@ -77,11 +77,18 @@ function choice(assistant, actions) {
       "span",
       { class: "name" },
       called(assistant.titles, assistant.name),
-      assistant.missing && [" ", h("span", { class: "badge grave" }, t("missing.label"))],
+      assistant.missing && [" ", h("span", { class: "badge grave" }, t(assistant.missing.install ? "missing.label" : "missing.file"))],
     ),
     h("span", { class: "about" }, about(assistant)),
-    assistant.missing && h("code", { class: "about" }, assistant.missing.install),
+    assistant.missing && h("code", { class: "about" }, assistant.missing.install ?? assistant.missing.cause),
   );
+}
+
+/** What to do about an assistant that takes no turns; why its file cannot be loaded is told to operators alone. */
+function whyMissing({ install, cause, advice }) {
+  if (install) return [t("missing.why"), commandView(install)];
+  if (!cause) return t("missing.file.why");
+  return [t("missing.file.cause"), " ", h("code", { lang: "en", dir: "ltr" }, cause), " ", h("span", { lang: "en" }, `${advice}.`)];
 }
 
 /** What an assistant does; where the offline model answers for it, that may be less than its description says. */

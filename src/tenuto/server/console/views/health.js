@@ -95,13 +95,15 @@ function breakerCard({ state, rejected }) {
   return card("breaker", state === "closed" ? "ok" : "warning", state, [["rejected", number(rejected)]]);
 }
 
-function journalCard({ waiting, oldest_seconds, quarantined, replayed }) {
+function journalCard({ waiting, oldest_seconds, quarantined, replayed, refused, since }) {
   const level = quarantined ? "error" : waiting ? "warning" : "ok";
   return card("journal", level, quarantined ? "quarantined" : waiting ? "waiting" : "empty", [
     ["waiting", number(waiting)],
     oldest_seconds !== null && ["oldest", lasting(oldest_seconds * 1000)],
     ["quarantined", number(quarantined)],
     ["replayed", number(replayed)],
+    since !== null && ["away_since", moment(since)],
+    refused > 0 && ["refused", number(refused)],
   ]);
 }
 

@@ -322,6 +322,10 @@ export const en = {
   "problem.model_not_found": "The model’s provider has no model with this name.",
   "problem.prompt_too_long": "The prompt is longer than the model accepts.",
   "problem.extra_missing": "This assistant needs a package that is not installed on the server.",
+  "problem.assistant_missing": "This assistant cannot be loaded. Its operator finds the cause in Health.",
   "missing.label": "not installed",
+  "missing.file": "cannot be loaded",
+  "missing.file.why": "This assistant cannot be loaded. Its operator finds the cause in Health.",
+  "missing.file.cause": "The file of this assistant cannot be loaded:",
   "missing.why": "Install what it needs on the server, then restart it:",
 };

@@ -321,6 +321,10 @@ export const zh = {
   "problem.model_not_found": "模型服务商没有这个名称的模型。",
   "problem.prompt_too_long": "提示词超出了模型可接受的长度。",
   "problem.extra_missing": "此助手所需的软件包未安装在服务器上。",
+  "problem.assistant_missing": "无法加载此助手。管理员可在“运行状况”页面查看原因。",
   "missing.label": "未安装",
+  "missing.file": "无法加载",
+  "missing.file.why": "无法加载此助手。管理员可在“运行状况”页面查看原因。",
+  "missing.file.cause": "无法加载此助手的文件：",
   "missing.why": "请在服务器上安装所需的软件包，然后重新启动：",
 };

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from tenuto.errors import Unavailable
-from tenuto.stores.sqlite._threads import insist
+from tenuto.stores.sqlite import wait_for_lock
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -99,7 +99,7 @@ class FolderThread:
         if not jobs:
             return
         try:
-            insist(lambda: db.execute("BEGIN IMMEDIATE"), _PATIENCE)
+            wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), _PATIENCE)
             for job in jobs:
                 self._run_job(job)
             db.execute("COMMIT")

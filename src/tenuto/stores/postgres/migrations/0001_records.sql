@@ -53,30 +53,46 @@ ALTER TABLE entries ALTER body SET STATISTICS 0;
 ALTER INDEX records_place ALTER COLUMN 4 SET STATISTICS 0;
 
 -- The second wall between tenants: a row is visible only while the transaction names its space, whatever a statement asks
--- for; the tables' owner is bound as well. IS NOT DISTINCT FROM is `=` that no index is used for: rows are looked up by
--- their keys, and the wall only checks. The name 'lookup' shows records of all spaces, to find the space of a key and
--- what is due; it shows no entries, and nothing can be changed by it.
+-- for; the tables' owner is bound as well. Calls name keys and no space: so the one record whose key, or those whose owner
+-- is named can be read, to find their space. What passes over all tenants (what is due, sites, copies of the store) reads
+-- the records of all while 'upkeep' is named. Neither shows entries, changes anything, or outlives the function that names
+-- it. No index serves the policies (IS NOT DISTINCT FROM, coalesce): rows are found by their keys, and the wall only checks.
 ALTER TABLE records ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE entries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_space ON records USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
 CREATE POLICY own_space ON entries USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
-CREATE POLICY lookup ON records FOR SELECT USING (current_setting('tenuto.space', true) = 'lookup');
+CREATE POLICY named ON records FOR SELECT
+    USING (coalesce(current_setting('tenuto.named', true)::bytea IN (key, owner), false));
+CREATE POLICY upkeep ON records FOR SELECT USING (current_setting('tenuto.space', true) = 'upkeep');
 
 -- Names the space of what follows in this transaction; null names none. Assigned and not performed, it costs a fifth.
 CREATE FUNCTION enter(a_space bytea) RETURNS text LANGUAGE sql AS $$
     SELECT set_config('tenuto.space', coalesce(a_space::text, ''), true)
 $$;
 
--- The space of each key in order; null where there is no record. A subquery is a search in the index whatever the planner
--- thinks of the table.
+-- The space of each key in order; null where there is no record. Each search needs the key that was named right before it;
+-- as a set it takes a fifth of the time of a loop. LIMIT and OFFSET keep the planner from joining in another way.
 CREATE FUNCTION spaces_of(keys bytea[]) RETURNS bytea[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    entered text := set_config('tenuto.space', 'lookup', true);
-BEGIN
-    RETURN ARRAY(
-        SELECT (SELECT space FROM records WHERE records.key = given.key)
-          FROM unnest(keys) WITH ORDINALITY AS given (key, nth) ORDER BY given.nth
+    spaces bytea[] := ARRAY(
+        SELECT its.space FROM unnest(keys) WITH ORDINALITY AS given (key, nth)
+         CROSS JOIN LATERAL (SELECT set_config('tenuto.named', given.key::text, true)::bytea AS key OFFSET 0) named
+          LEFT JOIN LATERAL (SELECT space FROM records WHERE records.key = named.key LIMIT 1) its ON true
+         ORDER BY given.nth
     );
+    named text := set_config('tenuto.named', '', true);
+BEGIN
+    RETURN spaces;
+END
+$$;
+
+CREATE FUNCTION space_of_owner(an_owner bytea) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    named text := set_config('tenuto.named', an_owner::text, true);
+    a_space bytea := (SELECT space FROM records WHERE owner = an_owner LIMIT 1);
+BEGIN
+    named := set_config('tenuto.named', '', true);
+    RETURN a_space;
 END
 $$;
 
@@ -106,7 +122,7 @@ $$;
 
 -- A listener confirms by a lock on the number of the last strict change that it has heard of; the lock ends with its
 -- connection. A new listener begins at the last number, with no change in between.
-CREATE FUNCTION vouch() RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION join_feed() RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
     heard int;
 BEGIN
@@ -118,7 +134,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION vouch_on(heard int, before int) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION confirm_feed(heard int, before int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_lock_shared(hashtext('tenuto listeners ' || current_schema()), heard);
     PERFORM pg_advisory_unlock_shared(hashtext('tenuto listeners ' || current_schema()), before);
@@ -136,17 +152,18 @@ $$;
 
 -- Reading one record.
 
--- A record with its newest messages, newest first, and what is beside it. Where there is none, `revision` is null. `source_changed` is
--- of a refused copy; in the row number 0 `revision` is the number of a strict change.
+-- A record with its newest messages, newest first, and what is beside it; without a revision there is none. Of the commits
+-- in a batch, number 0 has the number of a strict change as its revision, and a negative one is a copy whose source moved.
 CREATE TYPE standing AS (
     nth bigint, key bytea, revision bigint, head bytea, profile bytea, deadline bigint,
-    numbers bigint[], bodies bytea[], beside_parts "char"[], beside_numbers bigint[], beside_bodies bytea[],
-    source_changed boolean
+    numbers bigint[], bodies bytea[], beside_parts "char"[], beside_numbers bigint[], beside_bodies bytea[]
 );
 
--- The record of each key: at most `tail` messages beyond number `message`, pages of keys beyond `page`. Of one moment.
-CREATE FUNCTION load_records(keys bytea[], nths bigint[], tails bigint[], messages bigint[], pages bigint[])
-RETURNS SETOF standing LANGUAGE plpgsql STABLE AS $$
+-- The record of each key: at most `tail` messages beyond number `message`, pages of keys beyond `page`. Of one moment, and
+-- without those that are `done`.
+CREATE FUNCTION load_records(
+    keys bytea[], tails bigint[], messages bigint[], pages bigint[], done bigint[] DEFAULT '{}'
+) RETURNS SETOF standing LANGUAGE plpgsql STABLE AS $$
 DECLARE
     entered text;
     spaces bytea[] := spaces_of(keys);
@@ -156,8 +173,9 @@ BEGIN
         entered := enter(a_space);
         RETURN QUERY
         SELECT given.nth, given.key, records.revision, records.head, records.profile, records.deadline,
-               newest.numbers, newest.bodies, beside.parts, beside.numbers, beside.bodies, false
-          FROM unnest(keys, nths, spaces, tails, messages, pages) AS given (key, nth, space, tail, message, page)
+               newest.numbers, newest.bodies, beside.parts, beside.numbers, beside.bodies
+          FROM unnest(keys, spaces, tails, messages, pages) WITH ORDINALITY
+            AS given (key, space, tail, message, page, nth)
           LEFT JOIN LATERAL (SELECT * FROM records WHERE records.key = given.key LIMIT 1) records ON true
           LEFT JOIN LATERAL (
               SELECT array_agg(its.number) AS numbers, array_agg(its.body) AS bodies
@@ -177,7 +195,7 @@ BEGIN
                      ORDER BY part, number
                 ) its
           ) beside ON true
-         WHERE given.space IS NOT DISTINCT FROM a_space;
+         WHERE given.space IS NOT DISTINCT FROM a_space AND given.nth <> ALL (done);
     END LOOP;
 END
 $$;
@@ -219,24 +237,45 @@ CREATE FUNCTION lag_behind(due bigint, deadline bigint) RETURNS bigint LANGUAGE 
     SELECT CASE WHEN due <= deadline AND deadline <= due + 3600000000 THEN due ELSE deadline END
 $$;
 
--- The usual commit of a record: a new head, entries, now and then a profile or columns of the index. Each change is made for itself; what is refused comes back as what stands
--- instead. Changes are sorted by key; `nths` are the changes that entries belong to, `parts` a letter for each. Deadline -1 leaves it as it is.
+-- A session that several processes change at a time is changed in turn: a turn is a lock on the key, kept beyond the
+-- transaction. One that is kept for a second is not waited for: it orders commits, and revisions are compared all the same.
+CREATE FUNCTION turn_lock(a_key bytea) RETURNS bigint LANGUAGE sql AS $$
+    SELECT hashtextextended('tenuto turns ' || current_schema() || a_key::text, 0)
+$$;
+
+CREATE FUNCTION take_turn(a_key bytea) RETURNS void LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
+BEGIN
+    PERFORM pg_advisory_lock(turn_lock(a_key));
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END
+$$;
+
+-- The usual commit of a record: a new head, entries, now and then a profile or columns of the index. Each change is made
+-- for itself; what is refused comes back as what stands instead. Changes are sorted by key; `nths` are the changes that
+-- entries belong to, `parts` a letter for each. Deadline -1 leaves it as it is. A change that is made in turn is alone: the
+-- turn stays with the connection if the change is refused, or if it `keeps_turn`.
 CREATE FUNCTION commit_heads(
     keys bytea[], heads bytea[], profiles bytea[], places record_index[],
     expected bigint[], revisions bigint[], deadlines bigint[],
     sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
     tails bigint[], known_messages bigint[], known_pages bigint[],
-    nths bigint[], parts text, numbers bigint[], bodies bytea[]
+    nths bigint[], parts text, numbers bigint[], bodies bytea[],
+    has_turn boolean DEFAULT NULL, keeps_turn boolean DEFAULT NULL
 ) RETURNS SETOF standing LANGUAGE plpgsql AS $$
 DECLARE
     entered text;
-    spaces bytea[] := spaces_of(keys);
+    spaces bytea[];
     a_space bytea;
     done bigint[] := '{}';
     news bytea := '';
     some_done bigint[];
     some_news bytea;
 BEGIN
+    IF NOT has_turn THEN
+        PERFORM take_turn(keys[1]);
+    END IF;
+    spaces := spaces_of(keys);
     FOR a_space IN SELECT DISTINCT space FROM unnest(spaces) AS known (space) WHERE space IS NOT NULL ORDER BY 1 LOOP
         entered := enter(a_space);
         WITH changed AS (
@@ -272,53 +311,13 @@ BEGIN
         done := done || some_done;
         news := news || coalesce(some_news, '');
     END LOOP;
-    IF news <> '' THEN
-        PERFORM pg_notify(current_schema(), '!' || encode(news, 'base64'));
-    END IF;
+    PERFORM announce(news);
     IF cardinality(done) < cardinality(keys) THEN
-        RETURN QUERY SELECT its.* FROM (
-            SELECT array_agg(nth) AS nths, array_agg(key) AS keys, array_agg(tail) AS tails,
-                   array_agg(message) AS messages, array_agg(page) AS pages
-              FROM unnest(keys, tails, known_messages, known_pages) WITH ORDINALITY AS given (key, tail, message, page, nth)
-             WHERE nth <> ALL (done)
-        ) refused, load_records(refused.keys, refused.nths, refused.tails, refused.messages, refused.pages) its;
-    END IF;
-END
-$$;
-
--- The usual commit of a session that several processes change at a time: each waits for its turn, which is a lock on the
--- key. It is kept beyond the transaction for the next commit of the same connection if this one is refused, or if `keeps`.
--- A lock that is kept for a second is not waited for: it orders commits, and revisions are compared all the same.
-CREATE FUNCTION commit_in_turn(
-    has_lock boolean, keeps boolean,
-    keys bytea[], heads bytea[], profiles bytea[], places record_index[],
-    expected bigint[], revisions bigint[], deadlines bigint[],
-    sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
-    tails bigint[], known_messages bigint[], known_pages bigint[],
-    nths bigint[], parts text, numbers bigint[], bodies bytea[]
-) RETURNS SETOF standing LANGUAGE plpgsql AS $$
-DECLARE
-    family int := hashtext('tenuto turns ' || current_schema());
-    turn int := hashtext(keys[1]::text);
-    patience text := current_setting('lock_timeout');
-BEGIN
-    IF NOT has_lock THEN
-        PERFORM set_config('lock_timeout', '1000', true);
-        BEGIN
-            PERFORM pg_advisory_lock(family, turn);
-        EXCEPTION WHEN lock_not_available THEN
-            NULL;
-        END;
-        PERFORM set_config('lock_timeout', patience, true);
-    END IF;
-    RETURN QUERY SELECT * FROM commit_heads(
-        keys, heads, profiles, places, expected, revisions, deadlines, sessions_of, messages_of, tokens_of, costs_of,
-        tails, known_messages, known_pages, nths, parts, numbers, bodies
-    );
-    IF NOT FOUND AND NOT keeps THEN
+        RETURN QUERY SELECT * FROM load_records(keys, tails, known_messages, known_pages, done);
+    ELSIF NOT keeps_turn THEN
         -- Until the end of this transaction, so that the next one sees what it did.
-        PERFORM pg_try_advisory_xact_lock(family, turn);
-        PERFORM pg_advisory_unlock(family, turn);
+        PERFORM pg_try_advisory_xact_lock(turn_lock(keys[1]));
+        PERFORM pg_advisory_unlock(turn_lock(keys[1]));
     END IF;
 END
 $$;
@@ -334,12 +333,24 @@ CREATE TYPE record_change AS (
     parts text[], numbers bigint[], bodies bytea[], strict boolean, tail bigint, known_message bigint, known_page bigint
 );
 
--- Writes the columns of a record, and returns its id. A record of the key made meanwhile violates the unique index.
-CREATE FUNCTION write_columns(row_id bigint, change record_change) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Makes one change: its revision was compared, and its row is locked. A record that was made of its key meanwhile violates
+-- the unique index.
+CREATE FUNCTION make_change(change record_change, a_space bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     place record_index := change.index;
+    row_id bigint := (SELECT id FROM records WHERE key = change.key);
+    its entry_drop;
 BEGIN
-    IF row_id IS NULL THEN
+    IF change.action = 'set aside' THEN
+        UPDATE records SET key = NULL, aside = key, deadline = NULL, due = NULL WHERE id = row_id;
+        RETURN;
+    ELSIF change.action = 'remove' OR change.replaces THEN
+        DELETE FROM entries WHERE entries.record = row_id;
+    END IF;
+    IF change.action = 'remove' THEN
+        DELETE FROM records WHERE id = row_id;
+        RETURN;
+    ELSIF row_id IS NULL THEN
         INSERT INTO records (
             revision, deadline, sessions, messages, tokens, cost_nanos, head, due, listed_at,
             key, space, owner, kind, status, drawer, namespace, name, title, scope, profile
@@ -361,27 +372,6 @@ BEGIN
             name = coalesce(place.name, name), scope = CASE WHEN place.owner IS NULL THEN scope ELSE place.scope END
          WHERE id = row_id;
     END IF;
-    RETURN row_id;
-END
-$$;
-
--- Makes one change: its revision was compared, and its row is locked.
-CREATE FUNCTION make_change(change record_change, a_space bytea) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    row_id bigint := (SELECT id FROM records WHERE key = change.key);
-    its entry_drop;
-BEGIN
-    IF change.action = 'set aside' THEN
-        UPDATE records SET key = NULL, aside = key, deadline = NULL, due = NULL WHERE id = row_id;
-        RETURN;
-    ELSIF change.action = 'remove' OR change.replaces THEN
-        DELETE FROM entries WHERE entries.record = row_id;
-    END IF;
-    IF change.action = 'remove' THEN
-        DELETE FROM records WHERE id = row_id;
-        RETURN;
-    END IF;
-    row_id := write_columns(row_id, change);
     FOREACH its IN ARRAY change.drops LOOP
         DELETE FROM entries
          WHERE entries.record = row_id AND part = its.part::"char" AND number BETWEEN its.first AND its.last
@@ -404,7 +394,11 @@ $$;
 CREATE FUNCTION commit_changes(changes record_change[]) RETURNS SETOF standing LANGUAGE plpgsql AS $$
 DECLARE
     entered text;
+    keys bytea[];
     spaces bytea[];
+    tails bigint[];
+    known_messages bigint[];
+    known_pages bigint[];
     a_space bytea;
     some_keys bytea[];
     low int;
@@ -415,14 +409,16 @@ DECLARE
     change record_change;
     is_strict boolean := false;
     strict_number int;
+    told standing;
     news bytea := '';
-    refused int[] := '{}';
-    with_moved_source int[] := '{}';
+    done bigint[] := '{}';
 BEGIN
-    spaces := spaces_of(ARRAY(SELECT its.key FROM unnest(changes) WITH ORDINALITY AS its ORDER BY its.ordinality));
+    SELECT array_agg(key), array_agg((index).space), array_agg(tail), array_agg(known_message), array_agg(known_page)
+      INTO keys, spaces, tails, known_messages, known_pages
+      FROM (SELECT * FROM unnest(changes) WITH ORDINALITY ORDER BY ordinality) its;
     spaces := ARRAY(
-        SELECT coalesce(spaces[its.ordinality], (its.index).space)
-          FROM unnest(changes) WITH ORDINALITY AS its ORDER BY its.ordinality
+        SELECT coalesce(its.known, its.given)
+          FROM unnest(spaces_of(keys), spaces) WITH ORDINALITY AS its (known, given, nth) ORDER BY its.nth
     );
     -- A new record has no row to lock. Two batches that make the same ones in other orders would wait for each other.
     PERFORM pg_advisory_xact_lock(hashtext('tenuto new records ' || current_schema()), sorted.number)
@@ -452,7 +448,11 @@ BEGIN
           FROM unnest(changes[low:high]) AS its
           LEFT JOIN LATERAL (SELECT revision, kind FROM records WHERE key = its.key LIMIT 1) old ON true
           LEFT JOIN LATERAL (SELECT revision FROM records WHERE key = its.source LIMIT 1) source ON true;
-        IF fits AND NOT moved THEN
+        IF moved THEN
+            told.nth := -low;
+            RETURN NEXT told;
+            CONTINUE;
+        ELSIF fits THEN
             BEGIN
                 FOREACH change IN ARRAY changes[low:high] LOOP
                     PERFORM make_change(change, spaces[low]);
@@ -461,11 +461,8 @@ BEGIN
                 fits := false;  -- Another batch has made a record of a key that was free.
             END;
         END IF;
-        IF NOT fits OR moved THEN
-            refused := refused || ARRAY(SELECT generate_series(low, high));
-            with_moved_source := with_moved_source || CASE WHEN moved THEN low END;
-            CONTINUE;
-        END IF;
+        CONTINUE WHEN NOT fits;
+        done := done || ARRAY(SELECT generate_series(low, high)::bigint);
         is_strict := is_strict OR coalesce(hides, false);
         FOREACH change IN ARRAY changes[low:high] LOOP
             news := news || CASE WHEN change.replaces THEN change.key || int8send(0) ELSE '' END || change.key
@@ -474,19 +471,13 @@ BEGIN
     END LOOP;
     IF is_strict THEN
         strict_number := next_strict();
-        RETURN QUERY SELECT (ROW(0, NULL, strict_number, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::standing).*;
+        told.nth := 0;
+        told.revision := strict_number;
+        RETURN NEXT told;
     END IF;
     PERFORM announce(news, strict_number);
-    IF refused <> '{}' THEN
-        RETURN QUERY
-        SELECT found.nth, found.key, found.revision, found.head, found.profile, found.deadline, found.numbers,
-               found.bodies, found.beside_parts, found.beside_numbers, found.beside_bodies,
-               found.nth = ANY (with_moved_source)
-          FROM (
-              SELECT array_agg(its.ordinality) AS nths, array_agg(its.key) AS keys, array_agg(its.tail) AS tails,
-                     array_agg(its.known_message) AS messages, array_agg(its.known_page) AS pages
-                FROM unnest(changes) WITH ORDINALITY AS its WHERE its.ordinality = ANY (refused)
-          ) wanted, load_records(wanted.keys, wanted.nths, wanted.tails, wanted.messages, wanted.pages) found;
+    IF cardinality(done) < cardinality(keys) THEN
+        RETURN QUERY SELECT * FROM load_records(keys, tails, known_messages, known_pages, done);
     END IF;
 END
 $$;
@@ -513,38 +504,32 @@ CREATE TYPE record_query AS (
     behind bigint, behind_key bytea, behind_owner bytea, behind_drawer bytea, behind_name text, size bigint
 );
 
--- Records by conditions on the fields of `$1`, in an order: of a space, of the space of an owner, or of all. Planned for each
--- call, with the values it is called with: which index serves depends on them.
+-- Records by conditions on the fields of `$1`, in an order: of a space, of the space of an owner, or of all. Planned for
+-- each call, with the values it is called with: which index serves depends on them.
 CREATE FUNCTION find_records(query record_query, conditions text, sorting text) RETURNS SETOF records
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    entered text := set_config('tenuto.space', 'lookup', true);
+    entered text;
 BEGIN
-    IF query.space IS NULL AND query.owner IS NOT NULL THEN
-        query.space := (SELECT space FROM records WHERE owner = query.owner LIMIT 1);
-        IF query.space IS NULL THEN
-            RETURN;
-        END IF;
-    END IF;
-    IF query.space IS NOT NULL THEN
-        entered := enter(query.space);
-    END IF;
+    query.space := coalesce(query.space, space_of_owner(query.owner));
+    entered := CASE WHEN query.space IS NULL AND query.owner IS NULL
+                    THEN set_config('tenuto.space', 'upkeep', true) ELSE enter(query.space) END;
     RETURN QUERY EXECUTE
         format('SELECT * FROM records WHERE %s ORDER BY %s LIMIT ($1).size', conditions, sorting) USING query;
+    entered := enter(NULL);
 END
 $$;
 
 CREATE FUNCTION sum_records(a_space bytea, an_owner bytea, now bigint)
 RETURNS TABLE (sessions bigint, messages bigint, tokens bigint, cost_nanos bigint) LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    entered text;
+    entered text := enter(a_space);
 BEGIN
-    entered := enter(a_space);
     RETURN QUERY EXECUTE
         'SELECT coalesce(sum(sessions), 0)::bigint, coalesce(sum(messages), 0)::bigint, coalesce(sum(tokens), 0)::bigint, '
         'coalesce(sum(cost_nanos), 0)::bigint FROM records WHERE kind = ''session'' AND key IS NOT NULL '
-        'AND (deadline IS NULL OR deadline > $3) AND '
-        || CASE WHEN an_owner IS NULL THEN 'space = $1' ELSE 'space = $1 AND owner = $2' END
+        'AND (deadline IS NULL OR deadline > $3) AND space = $1'
+        || CASE WHEN an_owner IS NULL THEN '' ELSE ' AND owner = $2' END
         USING a_space, an_owner, now;
 END
 $$;
@@ -552,16 +537,16 @@ $$;
 -- The scope of one record of each space behind one, in order of their keys: each is one step in an index.
 CREATE FUNCTION list_scopes(behind bytea, size bigint) RETURNS SETOF bytea LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    entered text;
+    entered text := set_config('tenuto.space', 'upkeep', true);
     a_scope bytea;
 BEGIN
-    entered := set_config('tenuto.space', 'lookup', true);
     FOR nth IN 1..size LOOP
         SELECT space, scope INTO behind, a_scope FROM records
          WHERE space > behind AND scope IS NOT NULL AND key IS NOT NULL ORDER BY space LIMIT 1;
         EXIT WHEN NOT FOUND;
         RETURN NEXT a_scope;
     END LOOP;
+    entered := enter(NULL);
 END
 $$;
 
@@ -569,12 +554,8 @@ $$;
 CREATE FUNCTION forget_aside(an_owner bytea)
 RETURNS TABLE (records bigint, messages bigint, traces bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    entered text;
-    a_space bytea;
+    entered text := enter(space_of_owner(an_owner));
 BEGIN
-    entered := set_config('tenuto.space', 'lookup', true);
-    SELECT records.space INTO a_space FROM records WHERE owner = an_owner AND aside IS NOT NULL LIMIT 1;
-    entered := enter(a_space);
     RETURN QUERY
     WITH gone AS (
         DELETE FROM records WHERE owner = an_owner AND aside IS NOT NULL RETURNING id, records.messages

@@ -67,7 +67,7 @@ local function write(record, ranges, source, at)
       drop(record, ranges, part, first, final, keep)
     elseif kind == '+' then
       local words = tonumber(ARGV[at + 1])
-      call('ZADD', unpack(ARGV, at + 2, at + 1 + words))
+      call(unpack(ARGV, at + 2, at + 1 + words))
       at = at + 1 + words
     elseif kind == '<' then
       copy(record, ranges, source, tonumber(ARGV[at + 1]))

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from msgspec.structs import replace
 
-from tenuto.errors import StoreFull, Unavailable
-from tenuto.model.scope import owner_key, site_key
+from tenuto.errors import InvalidSetting, StoreFull, Unavailable
+from tenuto.model import SessionQuery
+from tenuto.model.scope import SYSTEM, owner_key, site_key, state_key
 from tenuto.model.stored import (
     UNKNOWN_REVISION,
     Action,
@@ -22,12 +24,13 @@ from tenuto.model.stored import (
     Refused,
 )
 from tenuto.stores.redis import RedisRecords
-from tenuto.stores.redis._keys import value_place
+from tenuto.stores.redis._keys import RecordKeys, value_place
+from tenuto.stores.redis.records import ClusterRecords
+from tests.backends import redis_engine
 from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
-from tests.samples import ANN, BOB, fresh, talk, texts
+from tests.samples import ANN, BOB, fresh, talk
 from tests.servers import RedisCluster, RedisServer
-from tests.shared_stores import redis_store
 
 NEWEST = IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))
 
@@ -47,15 +50,44 @@ async def other(valkey: RedisServer, records: RedisRecords) -> AsyncIterator[Red
     await opened.close()
 
 
-async def test_data_from_before_the_first_release_is_refused(valkey: RedisServer) -> None:
+@pytest.mark.parametrize("kind", ["sessions", "API keys"])
+async def test_data_from_before_the_first_release_is_refused(valkey: RedisServer, kind: str) -> None:
+    """API keys that are not found would let every caller in."""
     prefix = fresh("unit")
-    async with redis_store(valkey.url, prefix=prefix) as earlier:
-        await talk(earlier, ANN, "s", "one", "two")
+    drawer = state_key(SYSTEM, "api-keys").hex()
+    name = f"{prefix}:l" if kind == "sessions" else f"{prefix}:n:{{{drawer}}}"
+    valkey.call("ZADD", name, 0, "anything")
 
-        with pytest.raises(Unavailable, match="from before the first release"):
-            await RedisRecords.open(valkey.url, prefix=prefix)
+    with pytest.raises(Unavailable, match="from before the first release"):
+        await RedisRecords.open(valkey.url, prefix=prefix)
 
-        assert await texts(earlier, ANN, "s") == ["one", "two"]
+
+@pytest.mark.parametrize("prefix", ["", "a{b", "a}b", "a*", "a b", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
+def test_a_prefix_that_could_reach_elsewhere_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidSetting):
+        RecordKeys(prefix)
+
+
+async def test_two_prefixes_are_two_installations(valkey: RedisServer, records: RedisRecords) -> None:
+    await records.commit([change(A, 0, 1)])
+    other = await RedisRecords.open(f"{valkey.url}?prefix={fresh('unit')}")
+
+    assert await other.load(A, 0) is None
+    assert await other.list(NEWEST) == await other.scan(b"", 9) == ()
+    await other.close()
+
+
+async def test_a_turn_is_two_calls_and_no_request_searches_keys(valkey: RedisServer) -> None:
+    async with redis_engine(f"{valkey.url}?prefix={fresh('unit')}") as engine:
+        await talk(engine, ANN, "warm", "one", "two")
+        valkey.call("CONFIG", "RESETSTAT")
+        await talk(engine, ANN, "s", "one", "two")
+        turn = valkey.info("commandstats")
+        await engine.sessions.list(ANN, SessionQuery(title="u"))
+        await engine.sessions.delete(ANN, "s")
+
+    assert turn["cmdstat_evalsha"]["calls"] == 2
+    assert not valkey.info("commandstats").keys() & {"cmdstat_keys", "cmdstat_scan", "cmdstat_eval"}
 
 
 # The feed
@@ -263,3 +295,36 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
     assert await records.load(target, 9) is None
     assert await records.list(NEWEST) == ()
     await records.close()
+
+
+async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCluster) -> None:
+    """Of every index, those of records that stand; a removed one's stay away."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    assert isinstance(records, ClusterRecords)
+    value = columns(kind=Kind.VALUE, drawer=b"d" * 16, name="key")
+    gone, aside = b"gone" * 4, b"side" * 4
+    await records.commit([change(A, 0, 1, deadline=9)])
+    await records.commit([change(B, 0, 1, index=value)])
+    await asyncio.gather(*(records.commit([change(key, 0, 1)]) for key in (gone, aside)))
+    await records.commit([RecordChange(key=gone, if_revision=1, action=Action.REMOVE)])
+    await records.commit([RecordChange(key=aside, if_revision=1, action=Action.SET_ASIDE)])
+    await records.repair.ensure()
+    before = await indexes(records)
+    for name in (*before, records.keys.repaired):
+        await records.link.call("DEL", name, key=name)
+
+    assert await records.list(NEWEST) == ()
+    assert len(await records.list(replace(NEWEST, order=IndexOrder.OLDEST, owner=owner_key(ANN)))) == 1
+    assert await indexes(records) == before
+    assert len(before) == 8, "one of each kind"
+    await records.close()
+
+
+async def indexes(records: RedisRecords) -> dict[bytes, list[bytes]]:
+    """What is in the indexes."""
+    link, found = records.link, dict[bytes, list[bytes]]()
+    for server in await link.primaries():
+        for name in await link.call_node(server, "KEYS", f"{records.prefix}:*"):
+            if await link.call("TYPE", name, key=name) == b"zset":
+                found[name] = await link.call("ZRANGE", name, 0, -1, "WITHSCORES", key=name)
+    return found
