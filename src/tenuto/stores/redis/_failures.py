@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
-from tenuto.stores.encoding import Undecodable
 from tenuto.stores.redis._resp import CallFailed, ResponseError
 
 WHAT = "session store"
 
 
-def failure(exc: CallFailed) -> Exception:
+def port_error(exc: CallFailed) -> Exception:
     """The port's error for a failed call."""
     if not isinstance(exc, ResponseError):
         return StoreUnavailable(WHAT)
     match exc.code:
         case "WRONGTYPE":
-            return Undecodable("a key of another type")
+            return Unavailable(WHAT, "holds a key of another type")
         case "OOM":
             return StoreFull()
         case "MISCONF" if exc.full:

@@ -6,23 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from tenuto.errors import Unavailable
-from tenuto.stores.encoding import Undecodable
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
-from tenuto.stores.redis._failures import WHAT, failure
+from tenuto.stores.redis._failures import port_error
 from tenuto.stores.redis._resp import CallFailed, Part, Reply, pack
 from tenuto.stores.redis._scripts import Script, script
 from tenuto.stores.redis._url import DeploymentMode
 
 _Answer = TypeVar("_Answer")
 _AT_ONCE: Final = 1000
-
-
-def port_error(failed: CallFailed) -> Exception:
-    """The port's error for a failed call."""
-    error = failure(failed)
-    return Unavailable(WHAT, "holds a key of another type") if isinstance(error, Undecodable) else error
 
 
 class Servers:
