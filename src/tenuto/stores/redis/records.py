@@ -305,10 +305,12 @@ class ClusterRecords(RedisRecords):
         self.repair = IndexRepair(self._servers, self.keys, self._places)
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
-        # Erasures and sweeps must not miss what a server has lost from an index.
-        erases = query.order is IndexOrder.OLDEST and query.owner is not None
-        if erases or query.order is IndexOrder.DEADLINE:
+        # Erasures and sweeps must not miss what a server has lost from an index; a sweep makes room for it.
+        if query.order is IndexOrder.OLDEST and query.owner is not None:
             await self.repair.ensure()
+        elif query.order is IndexOrder.DEADLINE:
+            with suppress(StoreFull, StoreReadOnly):
+                await self.repair.ensure()
         return await super().list(query)
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:

@@ -313,6 +313,25 @@ async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCl
     await records.close()
 
 
+async def test_full_servers_are_swept_before_places_are_put_back(redis_cluster: RedisCluster) -> None:
+    """An erasure that might miss a session is refused."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    assert isinstance(records, ClusterRecords)
+    await records.commit([change(A, 0, 1, deadline=9)])
+    await records.repair.ensure()
+    await records.link.call("DEL", records.keys.repaired, key=records.keys.repaired)
+    try:
+        for node in redis_cluster.nodes:
+            node.call("CONFIG", "SET", "maxmemory", 1)
+        assert len(await records.list(IndexQuery(order=IndexOrder.DEADLINE, due=9))) == 1
+        with pytest.raises(StoreFull):
+            await records.list(IndexQuery(order=IndexOrder.OLDEST, owner=owner_key(ANN)))
+    finally:
+        for node in redis_cluster.nodes:
+            node.call("CONFIG", "SET", "maxmemory", 0)
+        await records.close()
+
+
 async def indexes(records: RedisRecords) -> dict[bytes, list[bytes]]:
     """What is in the indexes."""
     link, found = records.link, dict[bytes, list[bytes]]()
