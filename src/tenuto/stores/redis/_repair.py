@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenuto.stores.redis._durability import parse_info
-from tenuto.stores.redis._failures import port_error
 from tenuto.stores.redis._index import Call, Places
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._resp import CallFailed, ResponseError
-from tenuto.stores.redis._servers import Servers
+from tenuto.stores.redis._servers import Servers, port_error
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import decode_columns

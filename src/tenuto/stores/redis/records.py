@@ -39,7 +39,6 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._commits import CommitBatches
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
-from tenuto.stores.redis._failures import WHAT, port_error
 from tenuto.stores.redis._feed import RedisRecordFeed
 from tenuto.stores.redis._index import Places
 from tenuto.stores.redis._invalidation import Notes
@@ -48,7 +47,7 @@ from tenuto.stores.redis._listing import RecordListing
 from tenuto.stores.redis._repair import IndexRepair
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
-from tenuto.stores.redis._servers import Servers
+from tenuto.stores.redis._servers import WHAT, Servers, port_error
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._url import DeploymentMode, parse
 from tenuto.stores.redis._wire import decode_columns, decode_page, decode_record, decode_totals
