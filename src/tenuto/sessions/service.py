@@ -655,5 +655,5 @@ async def _wait_exactly_until(moment: float) -> None:
     """
     loop = asyncio.get_running_loop()
     await asyncio.sleep(moment - loop.time() - _ROUNDING_SECONDS)
-    while loop.time() < moment:
+    while loop.time() < moment:  # noqa: ASYNC110
         await asyncio.sleep(0)
