@@ -1,4 +1,4 @@
-"""Compacting beside other connections: what can be done is done, and what cannot is reported."""
+"""Compacting a server's files: what can be done is done, and what cannot is reported."""
 
 from __future__ import annotations
 
