@@ -225,14 +225,17 @@ def find_problems(
     models: Sequence[ModelStatus] = (),
     lacking: Mapping[str, str] = _NOTHING_LACKING,
     broken: Mapping[str, str] = _NOTHING_LACKING,
+    failed: Sequence[str] = (),
 ) -> list[StatusFinding]:
     """What an operator should look at, the worst first. `lacking` has the command that installs the package of each
-    assistant whose package is missing, `broken` why the file of an assistant cannot be loaded."""
+    assistant whose package is missing, `broken` why the file of an assistant cannot be loaded; of the
+    assistants in `failed`, turns failed in the last minutes for another reason than the model's."""
     failing = [_model_finding(model, model.last_failure) for model in models if model.is_failing and model.last_failure]
     work = _work_findings(turns, jobs, tasks, store.answers, bool(failing))
     extras = _extra_findings(tasks, lacking)
     files = [_file_finding(name, cause) for name, cause in broken.items()]
-    found = [*_store_findings(store, breaker, journal), *failing, *files, *extras, *work]
+    turns_failed = [_failed_finding(name) for name in failed] if store.answers else []
+    found = [*_store_findings(store, breaker, journal), *failing, *files, *turns_failed, *extras, *work]
     return sorted(found, key=lambda finding: finding.level is not Level.ERROR)
 
 
@@ -304,6 +307,11 @@ def _extra_findings(tasks: WorkerStatus, lacking: Mapping[str, str]) -> Iterator
             _warning("assistant_extra", f"The assistant {name} takes no turns: a package is missing.", install),
             subject=name,
         )
+
+
+def _failed_finding(name: str) -> StatusFinding:
+    message = f"The assistant {name} failed in the last minutes."
+    return replace(_warning("assistant_failed", message, "Look at its traces, which name the exception."), subject=name)
 
 
 def _file_finding(name: str, cause: str) -> StatusFinding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -44,6 +45,8 @@ from tenuto.wiring.tasks import can_run_plans
 routes = Router("health", prefix="/v1")
 
 _PATIENCE_SECONDS: Final = 2.0
+# Turns that failed within it are worth a look.
+_LATELY: Final = timedelta(minutes=10)
 _STATM: Final = Path("/proc/self/statm")
 _EXAMPLE: Final[JsonObject] = {
     "level": "ok",
@@ -133,6 +136,7 @@ class ServerStatus:
             models=models,
             lacking=self._lacking,
             broken=self._broken,
+            failed=self._meters.failed_assistants(self._clock() - _LATELY),
         )
         return StatusView(
             level=worst_level(findings),
