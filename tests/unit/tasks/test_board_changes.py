@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import Invalid, InvalidJson, KeyLocked, KeyProtected, LockLost, TooLarge, ValueMismatch
+from tenuto.errors import Invalid, InvalidJson, TooLarge
 from tenuto.model.task import BoardChange
 from tenuto.stores.memory import MemoryStore
+from tenuto.task_errors import KeyLocked, KeyProtected, LockLost, ValueMismatch
 from tenuto.tasks import Board, Tasks
 from tests.clock import FakeClock
 from tests.samples import ANN

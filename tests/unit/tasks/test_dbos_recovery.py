@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
 from tenuto.model.plan import StepStatus
 from tenuto.model.task import TaskStatus
 from tenuto.stores.copier import Copier
 from tenuto.stores.copy_reports import CopyPolicy
+from tenuto.task_errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
 from tests.patience import LONG, until
 from tests.samples import ANN
 

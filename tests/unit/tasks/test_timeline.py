@@ -8,11 +8,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from tenuto.errors import InvalidCursor, TaskNotFound
+from tenuto.errors import InvalidCursor
 from tenuto.model import Scope
 from tenuto.model.plan import Plan, Step
 from tenuto.model.task import TaskError, TaskEvent
 from tenuto.stores.memory import MemoryStore
+from tenuto.task_errors import TaskNotFound
 from tenuto.tasks import Tasks, timeline
 from tests.clock import FakeClock
 from tests.patience import LONG
