@@ -14,7 +14,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import FailureReason, PromptTooLong, install_line
+from tenuto.errors import FailureReason, PromptTooLong
+from tenuto.extras import install_line, with_folder
 from tenuto.model.values import View
 
 _SLOW_MS: Final = 250.0
@@ -142,7 +143,8 @@ class ModelFailure(View, frozen=True, kw_only=True):
 class ModelStatus(View, frozen=True, kw_only=True):
     """The calls of a provider's model since the start: of turns, titles and summaries. `failed_in_a_row` counts since
     the last answer; `failure_rate`, `p50_ms` and `p95_ms` (whole answers) are those of the last 100 calls, and null
-    where there is none."""
+    where there is none. `address` is that of its server without a password, if it is set or local, and
+    `address_variable` what sets it."""
 
     name: str
     answered: int
@@ -153,6 +155,8 @@ class ModelStatus(View, frozen=True, kw_only=True):
     last_failure: ModelFailure | None
     p50_ms: float | None
     p95_ms: float | None
+    address: str | None = None
+    address_variable: str | None = None
 
     @property
     def is_failing(self) -> bool:
@@ -301,7 +305,9 @@ def _work_findings(
 
 def _extra_findings(tasks: WorkerStatus, lacking: Mapping[str, str]) -> Iterator[StatusFinding]:
     if tasks.error == EXTRA_MISSING:
-        yield _warning("tasks_extra", "Plans cannot run: the extra tasks is not installed.", install_line("tasks"))
+        yield _warning(
+            "tasks_extra", "Plans cannot run: the extra tasks is not installed.", with_folder(install_line("tasks"))
+        )
     for name, install in lacking.items():
         yield replace(
             _warning("assistant_extra", f"The assistant {name} takes no turns: a package is missing.", install),
@@ -326,6 +332,8 @@ def _model_finding(model: ModelStatus, failure: ModelFailure) -> StatusFinding:
     lead = "" if model.failed_in_a_row else "Half of the last calls of a model failed. "
     message = f"{lead}{failure.message[:1].upper()}{failure.message[1:]}."
     advice = _PROMPT_ADVICE if failure.code == PromptTooLong.code else _MODEL_ADVICE[failure.reason]
+    if failure.reason is FailureReason.UNREACHABLE and model.address and model.address_variable:
+        advice = f"Start its server at {model.address}, or set {model.address_variable} to its address."
     return StatusFinding(
         code=f"model_{failure.reason}", level=level, message=message, advice=advice, subject=model.name
     )

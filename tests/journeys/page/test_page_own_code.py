@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,37 @@ async def test_why_the_fallback_answers_and_where_to_look(chromium: Browser) -> 
         await visit.say("Hello")
         await visit.answers.first.get_by_role("link", name="Health").click()
         await expect(visit.page.locator(".findings")).to_contain_text("refuses the key")
+
+
+async def test_health_names_the_address_of_a_model_that_is_away(
+    chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://ann:secret@127.0.0.1:1/v1")
+    async with (
+        served(model="ollama:own", summarizer_model="offline") as door,
+        listening(door) as base,
+        visiting(chromium, base) as visit,
+    ):
+        visit.allow("503")
+        await visit.open()
+        await visit.say("Hello")
+        await visit.answers.first.get_by_role("link", name="Health").click()
+
+        advice = "Start its server at http://127.0.0.1:1/v1, or set OLLAMA_BASE_URL to its address."
+        await expect(visit.page.locator(".findings")).to_contain_text(advice)
+        await expect(visit.page.locator("[data-card=model]")).to_contain_text("http://127.0.0.1:1/v1")
+        await expect(visit.page.locator("body")).not_to_contain_text("secret")
+        await _picture(visit.page, "health-address")
+
+
+async def test_the_page_of_tasks_says_first_that_no_plan_can_run(
+    chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
+        await visit.open("/#/tasks")
+        first = visit.page.locator(".page .column > *").first
+        await expect(first).to_contain_text("This server cannot run plans: the extra “tasks” is not installed.")
+        await _picture(visit.page, "tasks")
+        await first.get_by_role("link", name="Health").click()
+        await expect(visit.page.locator(".findings")).to_contain_text("tasks]'")

@@ -89,6 +89,7 @@ export const en = {
 
   "health.finding.model_unreachable": "{subject}: the provider cannot be reached.",
   "health.do.model_unreachable": "Start its server, or check its address (TENUTO_MODEL_BASE_URL, or the provider’s own, as OLLAMA_BASE_URL) and the network.",
+  "health.do.model_unreachable.at": "Start its server at `{address}`, or set `{variable}` to its address.",
   "health.finding.model_refused": "{subject}: the provider refuses the requests.",
   "health.finding.model_key_refused": "{subject}: the provider refuses the key or its permissions.",
   "health.finding.model_not_found": "{subject}: the provider has no model of that name.",
@@ -203,6 +204,7 @@ export const zh = {
 
   "health.finding.model_unreachable": "{subject}：无法连接模型服务商。",
   "health.do.model_unreachable": "请启动其服务器，或检查其地址（TENUTO_MODEL_BASE_URL，或服务商自己的变量，如 OLLAMA_BASE_URL）以及网络。",
+  "health.do.model_unreachable.at": "请启动位于 `{address}` 的服务器，或将 `{variable}` 设为其地址。",
   "health.finding.model_refused": "{subject}：模型服务商拒绝请求。",
   "health.finding.model_key_refused": "{subject}：模型服务商拒绝了密钥或其权限。",
   "health.finding.model_not_found": "{subject}：模型服务商没有此名称的模型。",
