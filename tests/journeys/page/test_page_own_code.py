@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
 from tenuto.access import KeyRole
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused
@@ -48,12 +47,6 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-async def _picture(page: Page, name: str) -> None:
-    """A picture for those who want to look."""
-    if where := os.environ.get("OWN_CODE_PICTURES"):
-        await page.screenshot(path=f"{where}/{name}.png")
-
-
 async def _choose(visit: Visit, name: str) -> None:
     await visit.page.get_by_role("radio", name=name).check()
 
@@ -67,12 +60,10 @@ async def test_a_broken_file_has_its_cause_on_its_card_and_in_health(chromium: B
         cause = "broken.py: assistant() raises NameError at line 2: name 'Assistent' is not defined"
         await expect(page.locator(".assistants label", has_text="broken")).to_contain_text("cannot be loaded")
         await expect(page.locator(".needed")).to_contain_text(f"{cause} correct the file, then start again.")
-        await _picture(page, "card")
         await visit.open("/#/health")
         finding = page.locator(".findings [data-code=assistant_file]")
         await expect(finding).to_contain_text("The assistant broken takes no turns: its file cannot be loaded.")
         await expect(finding).to_contain_text(cause)
-        await _picture(page, "health-file")
 
 
 async def test_what_respond_raised_is_named_below_the_answer_and_in_its_trace(chromium: Browser, folder: str) -> None:
@@ -88,20 +79,17 @@ async def test_what_respond_raised_is_named_below_the_answer_and_in_its_trace(ch
         await expect(answer.get_by_role("alert")).to_contain_text("This assistant failed. Its operator finds the cause")
         await expect(answer.locator(".causes")).to_contain_text(RAISED)
         await expect(page.locator(".frame > [role=status].unseen")).to_have_text("")
-        await _picture(page, "respond")
         await answer.get_by_role("link", name="Open the trace").click()
         facts = page.locator(".trace-facts")
         await expect(facts).to_contain_text("assistant failed")
         await expect(facts).to_contain_text(RAISED)
         await page.get_by_role("button", name="What the model saw").click()
         await expect(page.locator(".page .insight")).to_contain_text("No model was called: the turn ended before it.")
-        await _picture(page, "respond-trace")
         await visit.open("/#/traces")
         await expect(page.locator(".trace-table td.outcome")).to_have_text("assistant failed")
         await visit.open("/#/health")
         await expect(page.locator(".level")).to_have_text("Something needs attention")
         await expect(page.locator(".findings")).to_contain_text("The assistant resp failed in the last minutes.")
-        await _picture(page, "health-turns")
 
 
 async def test_what_a_tool_raised_is_named_below_the_answer_and_in_its_trace(chromium: Browser, folder: str) -> None:
@@ -117,10 +105,8 @@ async def test_what_a_tool_raised_is_named_below_the_answer_and_in_its_trace(chr
             "That lookup failed (weather). The operator of this assistant finds the cause in the trace."
         )
         await expect(answer.locator(".causes")).to_contain_text(f"weather: {raised}")
-        await _picture(page, "tool")
         await answer.get_by_role("link", name="Open the trace").click()
         await expect(page.locator(".raised")).to_contain_text(raised)
-        await _picture(page, "tool-trace")
 
 
 async def test_a_visitor_is_told_no_more_than_that_it_failed(chromium: Browser, folder: str) -> None:
@@ -159,7 +145,6 @@ async def test_why_the_fallback_answers_and_where_to_look(chromium: Browser) -> 
         answer = await visit.hear()
         await expect(answer.locator(".prose")).to_contain_text("The language model did not answer")
         await expect(answer.locator(".causes")).to_contain_text(str(refused))
-        await _picture(visit.page, "fallback")
     async with (
         served(**playing(ScriptedModel([Fail(refused)]))) as door,
         listening(door) as base,
@@ -190,7 +175,6 @@ async def test_health_names_the_address_of_a_model_that_is_away(
         await expect(visit.page.locator(".findings")).to_contain_text(advice)
         await expect(visit.page.locator("[data-card=model]")).to_contain_text("http://127.0.0.1:1/v1")
         await expect(visit.page.locator("body")).not_to_contain_text("secret")
-        await _picture(visit.page, "health-address")
 
 
 async def test_the_page_of_tasks_says_first_that_no_plan_can_run(
@@ -201,6 +185,5 @@ async def test_the_page_of_tasks_says_first_that_no_plan_can_run(
         await visit.open("/#/tasks")
         first = visit.page.locator(".page .column > *").first
         await expect(first).to_contain_text("This server cannot run plans: the extra “tasks” is not installed.")
-        await _picture(visit.page, "tasks")
         await first.get_by_role("link", name="Health").click()
         await expect(visit.page.locator(".findings")).to_contain_text("tasks]'")
