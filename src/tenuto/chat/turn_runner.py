@@ -26,6 +26,7 @@ from tenuto.chat.agent_loop import (
     with_tool_state,
 )
 from tenuto.chat.deps import ChatDeps
+from tenuto.chat.lease_renewal import LeaseRenewal
 from tenuto.chat.offered_tools import OfferedTools
 from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
@@ -39,7 +40,6 @@ from tenuto.errors import (
     StoreFull,
     TenutoError,
     TooLarge,
-    TurnLost,
     TurnStopped,
     Unavailable,
     failure_reason,
@@ -130,7 +130,7 @@ class Turn:
             AssistantFailed: code of the assistant, or of a model that a program gave, raised something of its own.
         """
         try:
-            lease = _LeaseRenewal(self._means, self._begun.turn)
+            lease = LeaseRenewal(self._means, self._begun.turn)
             try:
                 answer = await self._answer_until_stopped()
             finally:
@@ -517,41 +517,6 @@ class Turn:
             # A full store has no space for a trace, but can release the lease.
             closing = replace(closing, changes=None, trace=None)
         self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
-
-
-class _LeaseRenewal:
-    """Renews a turn's lease until `stop`; most turns end before the first renewal."""
-
-    def __init__(self, means: ChatDeps, turn: OpenTurn | None) -> None:
-        self._sessions = means.sessions
-        self._keeper: asyncio.Task[None] | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        if turn is not None:
-            pause = turn.lease.total_seconds() / 3
-            self._alarm = asyncio.get_running_loop().call_later(pause, self._start_renewing, turn, pause)
-
-    async def stop(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            # `wait` and not `await`: a cancellation of the caller must pass.
-            await asyncio.wait((self._keeper,))
-            if not self._keeper.cancelled():
-                self._keeper.result()
-
-    def _start_renewing(self, turn: OpenTurn, pause: float) -> None:
-        self._keeper = asyncio.get_running_loop().create_task(self._renew(turn, pause))
-
-    async def _renew(self, turn: OpenTurn, pause: float) -> None:
-        while True:
-            try:
-                await self._sessions.renew(turn)
-            except TurnLost:
-                return
-            except TenutoError as failed:
-                _log.warning("a turn's lease was not renewed: %s", failed.code)
-            await asyncio.sleep(pause)
 
 
 def _error_message(ended: BaseException | None) -> str:

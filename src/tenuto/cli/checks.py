@@ -29,8 +29,8 @@ from tenuto.errors import (
     StoreReadOnly,
     TenutoError,
     Unavailable,
-    install_folder,
 )
+from tenuto.extras import install_folder
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM

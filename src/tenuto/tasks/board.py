@@ -15,22 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.compare_and_set import Update
-from tenuto.errors import (
-    BoardFull,
-    Invalid,
-    KeyLocked,
-    KeyProtected,
-    LockLost,
-    StepLost,
-    TaskFinished,
-    TooLarge,
-    ValueMismatch,
-)
+from tenuto.errors import Invalid, TooLarge
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import BoardChange, BoardEntry, BoardLock, BoardView
 from tenuto.model.turn import IdempotencyKey
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json, is_number
 from tenuto.ports import Clock
+from tenuto.task_errors import BoardFull, KeyLocked, KeyProtected, LockLost, StepLost, TaskFinished, ValueMismatch
 from tenuto.tasks._record_store import VersionedRecord, check_version
 from tenuto.tasks._records import (
     BoardRecord,

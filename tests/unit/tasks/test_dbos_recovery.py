@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
 from tenuto.model.plan import StepStatus
 from tenuto.model.task import TaskStatus
 from tenuto.ports import utc_now
+from tenuto.task_errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
 from tests.copies import copy_store
 from tests.patience import LONG, until
 from tests.samples import ANN

@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, TooLarge
+from tenuto.errors import TooLarge
 from tenuto.model import Scope, StateEntry
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import TaskError, TaskStatus
 from tenuto.model.values import Json
 from tenuto.ports import Store
+from tenuto.task_errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning
 from tenuto.tasks import Tasks
 from tenuto.tasks._workspace import BOARD
 from tenuto.tasks.agents import AgentContext, Agents
