@@ -55,10 +55,11 @@ def sqlite_rows(store: Engine, sql: str) -> list[Any]:
         return db.execute(sql).fetchall()
 
 
-def sqlite_writer(store: Engine) -> WriterThread:
+def sqlite_writer(store: Engine | SqliteRecords) -> WriterThread:
     """The thread that writes: what a full disk does to its connection cannot be set from another one."""
-    assert isinstance(store.records, SqliteRecords)
-    return store.records._writer
+    records = store.records if isinstance(store, Engine) else store
+    assert isinstance(records, SqliteRecords)
+    return records._writer
 
 
 def sqlite_db(store: Engine) -> sqlite3.Connection:

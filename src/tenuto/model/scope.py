@@ -105,8 +105,6 @@ def site_scope(scope: Scope) -> Scope:
 
 # Data of the installation and no tenant, such as API keys. HTTP and CLI refuse tenant ids that start with "~".
 SYSTEM: Final = Scope(tenant="~tenuto")
-JOURNALS: Final = "journals"
-"""The namespace of its state in which processes with a journal list the sessions whose turns they hold."""
 
 
 def check_tenant_id(tenant: str) -> str:

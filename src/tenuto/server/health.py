@@ -16,6 +16,7 @@ from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
 from tenuto.server.task_worker import TaskWorker, TaskWorkerView
+from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health")
 
@@ -26,13 +27,15 @@ _VERSION: Final = version("tenuto")
 
 
 class HealthView(View, frozen=True, kw_only=True):
-    """The process lives. `memories_without_user`: what callers say who name no user is remembered all the same."""
+    """The process lives. `memories_without_user`: what callers say who name no user is remembered all the same.
+    `plans`: the extra that runs plans of tasks is installed."""
 
     status: str
     version: str
     store: str
     auth: str
     memories_without_user: bool
+    plans: bool
 
 
 class JournalView(View, frozen=True, kw_only=True):
@@ -62,7 +65,10 @@ async def get_health(request: Request) -> Response:
         auth = "unknown: the store does not answer"
     store = here.settings.store.split(":", 1)[0]
     shared = here.settings.memory_policy().without_user
-    return answer(HealthView(status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared))
+    view = HealthView(
+        status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared, plans=can_run_plans()
+    )
+    return answer(view)
 
 
 @routes.get("/readyz", describe(ReadinessView, public=True, problems=(503,)))

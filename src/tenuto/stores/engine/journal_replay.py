@@ -69,8 +69,10 @@ class Replay:
         clock: Clock,
         codec: CodecOf,
         queue: Queue,
+        sharded: bool = False,
     ) -> None:
         self._folder = folder
+        self._sharded = sharded
         self._cache = cache
         self._state = state
         self._clock = clock
@@ -91,7 +93,9 @@ class Replay:
             except SessionElsewhere:
                 continue  # Another process does.
             except StoreUnavailable:
-                return
+                if self._folder.is_down or not self._sharded:
+                    return
+                # The server of this session is down; those of others answer.
             except Unavailable as failure:
                 _log.warning("journaled turns of a session wait on: %s", failure.code)
             except Exception:
