@@ -47,6 +47,7 @@ from tenuto.model.values import JsonObject, check_json, check_text, to_text
 from tenuto.ports import ChatModel, OfflineTool, Span, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
+_NOTHING_SPENT: Final = (0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -62,29 +63,25 @@ class StepTimer:
     began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
-    def step(self, name: str, answer: Completion | None = None) -> Iterator[None]:
-        began, before = time.perf_counter(), _spent(answer)
+    def step(self, name: str, completion: Completion | None = None) -> Iterator[None]:
+        began, before = time.perf_counter(), completion.spent if completion is not None else _NOTHING_SPENT
         try:
             with self.span(f"tenuto.{name}") if self.span else nullcontext():
                 yield
         finally:
             taken = (time.perf_counter() - began) * 1000
             self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
-            read, written, cost = (now - then for now, then in zip(_spent(answer), before, strict=True))
+            spent = completion.spent if completion is not None else _NOTHING_SPENT
             self.spans.append(
                 TraceSpan(
                     name=name,
                     start=round((began - self.began) * 1000, 3),
                     milliseconds=round(taken, 3),
-                    input_tokens=read,
-                    output_tokens=written,
-                    cost_nanos=cost,
+                    input_tokens=spent[0] - before[0],
+                    output_tokens=spent[1] - before[1],
+                    cost_nanos=spent[2] - before[2],
                 )
             )
-
-
-def _spent(answer: Completion | None) -> tuple[int, int, int]:
-    return (answer.input_tokens, answer.output_tokens, answer.cost_nanos) if answer is not None else (0, 0, 0)
 
 
 def milliseconds_since(began: float) -> float:
@@ -277,6 +274,11 @@ class Completion:
         """The answer as it is stored."""
         said = (text_part(self.text),) if self.text or not self.calls else ()
         return (*said, *(tool_call(call.id, call.name, call.arguments) for call in self.calls))
+
+    @property
+    def spent(self) -> tuple[int, int, int]:
+        """Tokens read and written, and what they cost."""
+        return self.input_tokens, self.output_tokens, self.cost_nanos
 
     @property
     def usage(self) -> Usage:

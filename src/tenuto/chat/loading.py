@@ -189,7 +189,9 @@ def _prompt_inputs(chosen: Chosen, turn: OpenTurn, log: LogTail, summary: Summar
         system=assistant.system_prompt(chosen.persona, language),
         instructions=request.instructions or "",
         preferences=profile_text(profile, language) if profile else "",
-        chat_context=chat_context(request.chat_context, tenant, language, speakers=speakers, personas=personas),
+        chat_context=chat_context(request.chat_context, tenant, language, speakers=speakers, personas=personas)
+        if request.chat_context
+        else (),
         history_relevant=has_relevant_history(inputs.question, inputs.history, threshold=assistant.relevance)
         or (summary is not None and assistant.relevance <= 0)
         or not inputs.question,

@@ -221,7 +221,7 @@ async def admit(deps: ChatDeps, chosen: Chosen) -> None:
 
 async def _check_input(deps: ChatDeps, chosen: Chosen) -> None:
     """Sizes first: before texts of megabytes are counted or scanned for private values."""
-    request, policy = chosen.request, chosen.policy
+    request, policy = chosen.request, chosen.assistant.policies.sessions
     check_text_size(request.text, policy)
     if request.messages:
         check_message_sizes(request.messages, policy)
@@ -247,7 +247,7 @@ async def begin(deps: ChatDeps, chosen: Chosen) -> Begun:
     except DecryptionFailed:
         raise
     except Unavailable:
-        if chosen.policy.on_store_down is not OnStoreDown.STATELESS:
+        if chosen.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
             raise
         _log.warning("the store is unavailable: answering without memory")
         return _begin_unstored(deps, chosen)
@@ -260,7 +260,7 @@ def _begin_unstored(deps: ChatDeps, chosen: Chosen, history: tuple[Message, ...]
 
 
 async def _begin_in_store(deps: ChatDeps, chosen: Chosen) -> Begun:
-    request, scope, policy = chosen.request, chosen.scope, chosen.policy
+    request, scope, policy = chosen.request, chosen.scope, chosen.assistant.policies.sessions
     messages = _input_messages(deps, chosen)
     may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     if may_be_new or request.regenerate or request.edit is not None:

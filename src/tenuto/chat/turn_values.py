@@ -8,7 +8,6 @@ from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatRequest, TurnStarted
 from tenuto.model import Draft, Message, OpenTurn, Scope, Session
 from tenuto.model.generation import Persona, ToolContext, TurnEnded
-from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.values import JsonObject, Value
@@ -55,11 +54,6 @@ class Chosen(Value, frozen=True, kw_only=True):
     scope: Scope
     assistant: Assistant
     persona: Persona | None
-
-    @property
-    def policy(self) -> SessionPolicy:
-        """The policy of the session."""
-        return self.assistant.policies.sessions
 
 
 class Begun(Value, frozen=True, kw_only=True):
