@@ -20,7 +20,7 @@ from tenuto.assistants import Assistant
 from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer, Toolbox, plan_arguments
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import AUTO, NONE, REQUIRED, ChatRequest, EventSink
-from tenuto.chat.turn_values import Chosen, TurnContext
+from tenuto.chat.turn_values import Choice, TurnContext
 from tenuto.context import TokenCounter, assemble, counter_for, language_of
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import Invalid, InvalidSetting, TenutoError, TurnLost, TurnStopped, Unavailable
@@ -246,19 +246,19 @@ def prompt_policy(request: ChatRequest, assistant: Assistant, offers: OfferedToo
     return policy
 
 
-def check_prompt_room(deps: ChatDeps, chosen: Chosen) -> None:
+def check_prompt_room(deps: ChatDeps, choice: Choice) -> None:
     """Refuse tools and instructions that fill the prompt: with them, one without a question must fit.
 
     Raises:
         Invalid: beside the request's tools and instructions there is no room for a question.
     """
-    request, assistant = chosen.request, chosen.assistant
+    request, assistant = choice.request, choice.assistant
     language = request.language or language_of(request.question)
     empty = PromptInputs(
         question="",
-        system=assistant.system_prompt(chosen.persona, language),
+        system=assistant.system_prompt(choice.persona, language),
         instructions=request.instructions or "",
-        speaker=chosen.scope.user,
+        speaker=choice.scope.user,
         language=language,
     )
     offers = OfferedTools.of(request, assistant.tools)

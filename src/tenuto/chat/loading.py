@@ -18,7 +18,7 @@ from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.recall import finish_recall, tagged_names
 from tenuto.chat.request import last_question
-from tenuto.chat.turn_values import ActiveAssistant, Begun, Chosen, TurnContext
+from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import (
     chat_context,
     has_relevant_history,
@@ -52,23 +52,23 @@ _COMPARED: Final = 12
 _LANGUAGES: Final = {language.value: language for language in Language}
 
 
-async def load(deps: ChatDeps, begun: Begun, recalling: asyncio.Task[PreparedSearch] | None) -> TurnContext:
+async def load(deps: ChatDeps, beginning: Beginning, recalling: asyncio.Task[PreparedSearch] | None) -> TurnContext:
     """The context of the turn; if it cannot be loaded, the lease is released."""
-    turn = begun.turn
+    turn = beginning.turn
     if turn is None:
-        return _unstored_context(deps, begun)
+        return _unstored_context(deps, beginning)
     if turn.state is TurnState.FINISHED:
-        return _stored_context(deps, begun, turn, LogTail(turn.window), None)
-    return await release_on_error(deps.sessions.finish, turn, _load_stored(deps, begun, turn, recalling))
+        return _stored_context(deps, beginning, turn, LogTail(turn.window), None)
+    return await release_on_error(deps.sessions.finish, turn, _load_stored(deps, beginning, turn, recalling))
 
 
 async def _load_stored(
-    deps: ChatDeps, begun: Begun, turn: OpenTurn, recalling: asyncio.Task[PreparedSearch] | None
+    deps: ChatDeps, beginning: Beginning, turn: OpenTurn, recalling: asyncio.Task[PreparedSearch] | None
 ) -> TurnContext:
     if turn.state is TurnState.RESUMED:
-        begun, turn = _with_addressed_persona(begun, turn)
-    turn, log, summary = await _load_log(deps, begun.chosen.assistant, turn)
-    context = _stored_context(deps, begun, turn, log, summary)
+        beginning, turn = _with_addressed_persona(beginning, turn)
+    turn, log, summary = await _load_log(deps, beginning.choice.assistant, turn)
+    context = _stored_context(deps, beginning, turn, log, summary)
     if deps.embedder is not None and context.assistant.relevance > 0:
         context = await _compare_by_meaning(deps, context)
     if recalling is not None:
@@ -76,15 +76,15 @@ async def _load_stored(
     return await _restore_private_values(deps, context)
 
 
-def _with_addressed_persona(begun: Begun, turn: OpenTurn) -> tuple[Begun, OpenTurn]:
+def _with_addressed_persona(beginning: Beginning, turn: OpenTurn) -> tuple[Beginning, OpenTurn]:
     """A resumed turn is answered by the persona that its message was addressed to."""
-    assistant = begun.chosen.assistant
+    assistant = beginning.choice.assistant
     addressed = turn.user_messages[0].persona if turn.user_messages else None
     if addressed is None or addressed == turn.scope.persona or addressed not in assistant.personas:
-        return begun, turn
+        return beginning, turn
     scope = replace(turn.scope, persona=addressed)
-    chosen = replace(begun.chosen, scope=scope, persona=assistant.persona(addressed))
-    return replace(begun, chosen=chosen), replace(turn, scope=scope)
+    choice = replace(beginning.choice, scope=scope, persona=assistant.persona(addressed))
+    return replace(beginning, choice=choice), replace(turn, scope=scope)
 
 
 async def _load_log(deps: ChatDeps, assistant: Assistant, turn: OpenTurn) -> tuple[OpenTurn, LogTail, Summary | None]:
@@ -126,11 +126,13 @@ def _has_room(window: tuple[Message, ...], assistant: Assistant) -> bool:
     return sum(message.tokens for message in window) < assistant.prompt.budget
 
 
-def _stored_context(deps: ChatDeps, begun: Begun, turn: OpenTurn, log: LogTail, summary: Summary | None) -> TurnContext:
+def _stored_context(
+    deps: ChatDeps, beginning: Beginning, turn: OpenTurn, log: LogTail, summary: Summary | None
+) -> TurnContext:
     """A turn of a stored session, with the history and the summary that it begins with."""
-    chosen, session, scope = begun.chosen, turn.session, turn.scope
-    request, assistant, persona = chosen.request, chosen.assistant, chosen.persona
-    inputs = _prompt_inputs(chosen, turn, log, summary)
+    choice, session, scope = beginning.choice, turn.session, turn.scope
+    request, assistant, persona = choice.request, choice.assistant, choice.persona
+    inputs = _prompt_inputs(choice, turn, log, summary)
     question = inputs.question or last_question(turn.user_messages or last_input(log.talk))
     # Digits and punctuation alone have no language.
     has_letters = any(map(str.isalpha, question))
@@ -161,13 +163,13 @@ def _stored_context(deps: ChatDeps, begun: Begun, turn: OpenTurn, log: LogTail, 
         prompt_inputs=inputs,
         tool_context=tool_context,
         active_assistant=ActiveAssistant.of(session).switch_to(assistant.name, scope.persona),
-        replaced_answer=begun.replaced_answer,
+        replaced_answer=beginning.replaced_answer,
     )
 
 
-def _prompt_inputs(chosen: Chosen, turn: OpenTurn, log: LogTail, summary: Summary | None) -> PromptInputs:
+def _prompt_inputs(choice: Choice, turn: OpenTurn, log: LogTail, summary: Summary | None) -> PromptInputs:
     """The inputs of the turn, completed from assistant and session."""
-    request, assistant = chosen.request, chosen.assistant
+    request, assistant = choice.request, choice.assistant
     session_context, tenant, in_chat = turn.session.context, turn.scope.tenant, turn.scope.chat is not None
     # A count is trusted if this very turn has made it.
     counted = turn.state is TurnState.OPENED and bool(turn.user_messages) and turn.user_messages[0].text == request.text
@@ -186,7 +188,7 @@ def _prompt_inputs(chosen: Chosen, turn: OpenTurn, log: LogTail, summary: Summar
     speakers = speaker_names(talk, tenant, language, in_chat=in_chat, personas=personas)
     return replace(
         inputs,
-        system=assistant.system_prompt(chosen.persona, language),
+        system=assistant.system_prompt(choice.persona, language),
         instructions=request.instructions or "",
         preferences=profile_text(profile, language) if profile else "",
         chat_context=chat_context(request.chat_context, tenant, language, speakers=speakers, personas=personas)
@@ -255,14 +257,14 @@ async def _restore_private_values(deps: ChatDeps, context: TurnContext) -> TurnC
     return context
 
 
-def _unstored_context(deps: ChatDeps, begun: Begun) -> TurnContext:
+def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
     """A turn that stores nothing."""
-    chosen = begun.chosen
-    request, scope, assistant, persona = chosen.request, chosen.scope, chosen.assistant, chosen.persona
+    choice = beginning.choice
+    request, scope, assistant, persona = choice.request, choice.scope, choice.assistant, choice.persona
     question = request.question
     language = request.language or language_of(question)
-    history = LogTail(begun.history or ()).talk
-    messages = _number_messages(begun.messages, history)
+    history = LogTail(beginning.history or ()).talk
+    messages = _number_messages(beginning.messages, history)
     words = last_words(messages)
     before = messages[: len(messages) - len(words)]
     history = readable_messages((*history, *before))
@@ -272,7 +274,9 @@ def _unstored_context(deps: ChatDeps, begun: Begun) -> TurnContext:
         history=history,
         system=assistant.system_prompt(persona, language),
         instructions=request.instructions or "",
-        preferences=profile_text(request.profile, language) if request.profile and begun.history is not None else "",
+        preferences=profile_text(request.profile, language)
+        if request.profile and beginning.history is not None
+        else "",
         persona=scope.persona,
         speaker=scope.user,
         language=language,

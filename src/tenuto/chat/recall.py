@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from tenuto.chat.turn_values import Chosen
+from tenuto.chat.turn_values import Choice
 from tenuto.context.wording import WORDING, quote_text
 from tenuto.model import OpenTurn
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
@@ -54,16 +54,16 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
         return quote_preferences(self.preferences)
 
 
-def start_recall(memories: Memories | None, chosen: Chosen) -> asyncio.Task[PreparedSearch] | None:
+def start_recall(memories: Memories | None, choice: Choice) -> asyncio.Task[PreparedSearch] | None:
     """Begin to load memories and to embed the question, beside the store's part of the turn.
 
     `None` if nothing is remembered for this caller, or by this assistant.
     """
-    if memories is None or not (chosen.assistant.remembers and chosen.assistant.recalls):
+    if memories is None or not (choice.assistant.remembers and choice.assistant.recalls):
         return None
-    if not memories.policy.covers(chosen.scope):
+    if not memories.policy.covers(choice.scope):
         return None
-    return asyncio.create_task(memories.prepare(chosen.scope, chosen.request.question), name="tenuto recall")
+    return asyncio.create_task(memories.prepare(choice.scope, choice.request.question), name="tenuto recall")
 
 
 async def finish_recall(

@@ -114,11 +114,11 @@ async def hide_old_answer(sessions: Sessions, turn: OpenTurn, window: int) -> tu
     if last is None:
         return turn, ()
     stays = outliving(page.messages, last)
-    kept = [one for one in page.messages if one.seq <= last or one.seq in stays]
-    left = turn.session.messages - len(page.messages) + len(kept)
-    shown = [one for one in kept if one.seq >= turn.session.window_start]
+    remaining = [one for one in page.messages if one.seq <= last or one.seq in stays]
+    count = turn.session.messages - len(page.messages) + len(remaining)
+    visible = [one for one in remaining if one.seq >= turn.session.window_start]
     replaced = tuple(one for one in page.messages if one.seq > last and not is_summary(one))
-    return replace(turn, session=replace(turn.session, messages=left), window=tuple(shown[-window:])), replaced
+    return replace(turn, session=replace(turn.session, messages=count), window=tuple(visible[-window:])), replaced
 
 
 async def remove_old_answer(sessions: Sessions, turn: OpenTurn) -> Session:
@@ -216,15 +216,15 @@ async def _cut_position(sessions: Sessions, scope: Scope, request: ChatRequest, 
 async def _check_editable(sessions: Sessions, scope: Scope, page: MessagePage, seq: int) -> int:
     if not 1 <= seq <= page.session.last_seq:
         raise MessageNotFound(seq)
-    there = await sessions.messages(scope, page.session.id, Page(limit=1, after=seq - 1))
-    found = there.messages[0] if there.messages else None
-    if found is None or found.seq != seq:
+    page_at = await sessions.messages(scope, page.session.id, Page(limit=1, after=seq - 1))
+    message = page_at.messages[0] if page_at.messages else None
+    if message is None or message.seq != seq:
         if _has_messages_after(page, seq):
             raise MessageNotFound(seq)
         # Removed before, by a request that then failed.
         return seq - 1
-    theirs = None not in (scope.user, found.speaker) and found.speaker != scope.user
-    if found.role is not Role.USER or theirs:
+    foreign = None not in (scope.user, message.speaker) and message.speaker != scope.user
+    if message.role is not Role.USER or foreign:
         raise MessageNotFound(seq)
     return seq - 1
 
@@ -278,7 +278,7 @@ def _has_messages_after(page: MessagePage, seq: int) -> bool:
 def _superseded_metadata(session: Session, messages: Sequence[Message]) -> JsonObject:
     """The metadata that records the keys of these messages as superseded; empty if it does already."""
     marks = dict.fromkeys(mark for message in messages if isinstance(mark := message.metadata.get(ONCE), str))
-    known = superseded_digests(session)
-    if marks.keys() <= set(known):
+    digests = superseded_digests(session)
+    if marks.keys() <= set(digests):
         return {}
-    return {TAKEN_BACK: [*(mark for mark in known if mark not in marks), *marks][-_NOTED:]}
+    return {TAKEN_BACK: [*(mark for mark in digests if mark not in marks), *marks][-_NOTED:]}

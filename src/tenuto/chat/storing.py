@@ -56,7 +56,7 @@ _NO_TALK: Final = (Kind.SYSTEM, Kind.PREFERENCES)
 _log = logging.getLogger(__name__)
 
 
-class Stored(NamedTuple):
+class TurnOutcome(NamedTuple):
     """A finished turn: its trace, the trace as it is stored, and the session's head; `None` if nothing was stored."""
 
     trace: Trace
@@ -64,7 +64,7 @@ class Stored(NamedTuple):
     session: Session | None = None
 
 
-async def store(deps: ChatDeps, work: Answering) -> Stored:
+async def store(deps: ChatDeps, work: Answering) -> TurnOutcome:
     """Store the answer and release the session.
 
     Raises:
@@ -75,7 +75,7 @@ async def store(deps: ChatDeps, work: Answering) -> Stored:
     trace = await _make_trace(deps, work)
     turn = work.context.turn
     if turn is None:
-        return Stored(trace)
+        return TurnOutcome(trace)
     try:
         with work.steps.step("finish"):
             result, claims_title = await _finish_answered(deps, work, turn, trace)
@@ -88,7 +88,7 @@ async def store(deps: ChatDeps, work: Answering) -> Stored:
         work.degraded["store"] = None
         abandoned = FinishTurn(abandoned=True, usage=work.completion.usage, trace=trace)
         _release_later(deps, work, turn, work.unfinished or abandoned, error)
-        return Stored(trace)
+        return TurnOutcome(trace)
     entries = work.prompt.manifest.entries if work.prompt is not None else ()
     # The tokens that the conversation cannot use; these entries open every manifest.
     reserved = sum([entry.tokens for entry in takewhile(lambda entry: entry.kind in _NO_TALK, entries)])
@@ -96,19 +96,19 @@ async def store(deps: ChatDeps, work: Answering) -> Stored:
     deps.afterwards.follow(
         work.context.to_turn_ended(result.session, work.completion.text, claims_title, log_tail, reserved)
     )
-    return Stored(trace, result.trace, result.session)
+    return TurnOutcome(trace, result.trace, result.session)
 
 
-async def report(deps: ChatDeps, work: Answering, stored: Stored) -> Reply:
+async def report(deps: ChatDeps, work: Answering, outcome: TurnOutcome) -> Reply:
     """Count what the answer cost, notify the observers, and make the reply."""
     await _count_usage(deps, work, turns=1)
     if deps.redaction.degraded:
         # The detector may have failed only on what was stored.
         work.degraded["detector"] = None
-    await _notify_observers(deps, work, stored.trace, stored.stored_trace)
+    await _notify_observers(deps, work, outcome.trace, outcome.stored_trace)
     return reply_from_trace(
-        stored.trace,
-        stored.session,
+        outcome.trace,
+        outcome.session,
         text=work.completion.text,
         calls=tuple(work.completion.calls),
         created=work.context.created,

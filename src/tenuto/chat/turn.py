@@ -30,7 +30,7 @@ from tenuto.chat.revision import (
     undo_user_message,
 )
 from tenuto.chat.storing import abandon, replay, report, store
-from tenuto.chat.turn_values import ActiveAssistant, Begun, Chosen, TurnContext
+from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
 from tenuto.context.compression import conversation_in
 from tenuto.context.window import pair_tools
@@ -98,21 +98,21 @@ async def answer_once(
     deps: ChatDeps, scope: Scope, request: ChatRequest, history: tuple[Message, ...], sink: EventSink
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
-    chosen = _chosen(deps, scope, request, ActiveAssistant())
-    await _check_input(deps, chosen)
-    await deps.spending.check_tenant(chosen.scope)
-    context = await load(deps, _begin_unstored(deps, chosen, history), None)
+    choice = _choice(deps, scope, request, ActiveAssistant())
+    await _check_input(deps, choice)
+    await deps.spending.check_tenant(choice.scope)
+    context = await load(deps, _begin_unstored(deps, choice, history), None)
     reply = await _answer_and_store(deps, context, StepTimer(deps.span), sink)
     return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
 
 async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest) -> TurnContext:
-    chosen = await choose(deps, scope, request)
-    await admit(deps, chosen)
+    choice = await choose(deps, scope, request)
+    await admit(deps, choice)
     # It runs beside the store's part of the turn, and does not outlive it.
-    recalling = start_recall(deps.memories, chosen)
+    recalling = start_recall(deps.memories, choice)
     try:
-        return await load(deps, await begin(deps, chosen), recalling)
+        return await load(deps, await begin(deps, choice), recalling)
     finally:
         await cancel_recall(recalling)
 
@@ -127,7 +127,7 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
     try:
         async with lease_renewed(deps.sessions, context.turn):
             await answer(deps, work)
-        stored = await store(deps, work)
+        outcome = await store(deps, work)
     except BaseException as error:
         # Also on cancellation: the user message stays, and the same key resumes.
         failure = error
@@ -141,13 +141,13 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
         if failure is not error:
             raise failure from error
         raise
-    return await report(deps, work, stored)
+    return await report(deps, work, outcome)
 
 
 # Choose: who answers
 
 
-async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Chosen:
+async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Choice:
     """The assistant and the persona that the request names, else the last ones of the session, else the default.
 
     A running conversation reads its assistant from the session cache. If another process changes it between that
@@ -160,16 +160,16 @@ async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Chosen:
         request.persona is not None or len(deps.assistants.find(request.assistant).personas) < 2
     )
     session = None if named else await _find_session(deps, scope, request.session_id)
-    return _chosen(deps, scope, request, ActiveAssistant.of(session))
+    return _choice(deps, scope, request, ActiveAssistant.of(session))
 
 
-def _chosen(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Chosen:
+def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Choice:
     assistant, persona = resolve_assistant(deps.assistants, request.assistant, request.persona, last)
     assistant.check_installed()
     if request.policy is not None or request.compress_above is not None:
         assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
     scope = scope if persona is None else replace(scope, persona=persona.id)
-    return Chosen(request=request, scope=scope, assistant=assistant, persona=persona)
+    return Choice(request=request, scope=scope, assistant=assistant, persona=persona)
 
 
 def resolve_assistant(
@@ -205,7 +205,7 @@ def _policies_for(request: ChatRequest, assistant: Assistant) -> Preset:
 # Admit: what may be stored and shown to a model
 
 
-async def admit(deps: ChatDeps, chosen: Chosen) -> None:
+async def admit(deps: ChatDeps, choice: Choice) -> None:
     """Refuse what no session may hold and what the prompt has no room for, before anything is stored.
 
     Raises:
@@ -213,55 +213,55 @@ async def admit(deps: ChatDeps, chosen: Chosen) -> None:
         PrivateData: the privacy policy blocks the content.
         Invalid: beside the request's tools and instructions there is no room for a question.
     """
-    await _check_input(deps, chosen)
-    if chosen.assistant.remembers and (chosen.request.tools or chosen.request.instructions):
+    await _check_input(deps, choice)
+    if choice.assistant.remembers and (choice.request.tools or choice.request.instructions):
         # In a thread, since both can be long.
-        await asyncio.to_thread(check_prompt_room, deps, chosen)
+        await asyncio.to_thread(check_prompt_room, deps, choice)
 
 
-async def _check_input(deps: ChatDeps, chosen: Chosen) -> None:
+async def _check_input(deps: ChatDeps, choice: Choice) -> None:
     """Sizes first: before texts of megabytes are counted or scanned for private values."""
-    request, policy = chosen.request, chosen.assistant.policies.sessions
+    request, policy = choice.request, choice.assistant.policies.sessions
     check_text_size(request.text, policy)
     if request.messages:
         check_message_sizes(request.messages, policy)
     if request.reply_metadata:
         check_metadata_size(request.reply_metadata, policy)
-    await deps.redaction.admit(chosen.scope, request.text, request.messages)
+    await deps.redaction.admit(choice.scope, request.text, request.messages)
 
 
 # Begin: store the messages and take the lease
 
 
-async def begin(deps: ChatDeps, chosen: Chosen) -> Begun:
+async def begin(deps: ChatDeps, choice: Choice) -> Beginning:
     """Store the user's messages and take the session's lease; an assistant without memory stores nothing.
 
     Raises:
         TenutoError: as in `Chat.take_turn`; the session has no lease, and what a refused turn stored is undone.
     """
-    if not chosen.assistant.remembers:
-        await deps.spending.check_tenant(chosen.scope)
-        return _begin_unstored(deps, chosen)
+    if not choice.assistant.remembers:
+        await deps.spending.check_tenant(choice.scope)
+        return _begin_unstored(deps, choice)
     try:
-        return await _begin_in_store(deps, chosen)
+        return await _begin_in_store(deps, choice)
     except DecryptionFailed:
         raise
     except Unavailable:
-        if chosen.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
+        if choice.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
             raise
         _log.warning("the store is unavailable: answering without memory")
-        return _begin_unstored(deps, chosen)
+        return _begin_unstored(deps, choice)
 
 
-def _begin_unstored(deps: ChatDeps, chosen: Chosen, history: tuple[Message, ...] | None = None) -> Begun:
-    if chosen.request.regenerate:
+def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] | None = None) -> Beginning:
+    if choice.request.regenerate:
         raise NothingToAnswer
-    return Begun(chosen=chosen, messages=_input_messages(deps, chosen), history=history)
+    return Beginning(choice=choice, messages=_input_messages(deps, choice), history=history)
 
 
-async def _begin_in_store(deps: ChatDeps, chosen: Chosen) -> Begun:
-    request, scope, policy = chosen.request, chosen.scope, chosen.assistant.policies.sessions
-    messages = _input_messages(deps, chosen)
+async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
+    request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
+    messages = _input_messages(deps, choice)
     may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     if may_be_new or request.regenerate or request.edit is not None:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
@@ -269,7 +269,7 @@ async def _begin_in_store(deps: ChatDeps, chosen: Chosen) -> Begun:
     if deps.spending.active and request.idempotency_key is None:
         # With a key the reply may be stored already, and a replay costs nothing.
         await deps.spending.check(scope, lambda: _find_session(deps, scope, request.session_id))
-    loaded = max(chosen.assistant.policies.context.loaded_messages, deps.reach.guess(scope, request.session_id))
+    loaded = max(choice.assistant.policies.context.loaded_messages, deps.reach.guess(scope, request.session_id))
     turn_request = TurnRequest(
         user_messages=messages,
         session_id=request.session_id,
@@ -277,7 +277,7 @@ async def _begin_in_store(deps: ChatDeps, chosen: Chosen) -> Begun:
         fingerprint=request.fingerprint,
         # A request may bring a whole conversation, and its outputs belong to calls before it.
         window=min(loaded + max(0, len(messages) - 1), MAX_WINDOW),
-        new_session=await _new_session(deps, chosen) if may_be_new and not request.regenerate else None,
+        new_session=await _new_session(deps, choice) if may_be_new and not request.regenerate else None,
         policy=_without_journal(policy) if request.regenerate else policy,
         renews=True,
     )
@@ -287,14 +287,14 @@ async def _begin_in_store(deps: ChatDeps, chosen: Chosen) -> Begun:
     turn = await deps.sessions.begin(scope, turn_request)
     await _store_profile(deps, scope, request.profile)
     if turn.state is TurnState.FINISHED:
-        return Begun(chosen=chosen, turn=turn)
-    checking = _check_open_turn(deps, chosen, turn, turn_request.window)
+        return Beginning(choice=choice, turn=turn)
+    checking = _check_open_turn(deps, choice, turn, turn_request.window)
     return await release_on_error(deps.sessions.finish, turn, checking)
 
 
-async def _check_open_turn(deps: ChatDeps, chosen: Chosen, turn: OpenTurn, window: int) -> Begun:
+async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, window: int) -> Beginning:
     """Checks that need the stored session; a concurrent turn may have spent the rest of a budget."""
-    request = chosen.request
+    request = choice.request
     replaced_answer: tuple[Message, ...] = ()
     if request.regenerate:
         turn, replaced_answer = await hide_old_answer(deps.sessions, turn, window)
@@ -318,7 +318,7 @@ async def _check_open_turn(deps: ChatDeps, chosen: Chosen, turn: OpenTurn, windo
         if _has_unknown_output(turn):
             await undo_user_message(deps.sessions, turn)
             raise UnknownToolCall
-    return Begun(chosen=chosen, turn=turn, replaced_answer=replaced_answer)
+    return Beginning(choice=choice, turn=turn, replaced_answer=replaced_answer)
 
 
 async def _check_budgets(deps: ChatDeps, session: Session) -> None:
@@ -327,9 +327,9 @@ async def _check_budgets(deps: ChatDeps, session: Session) -> None:
         await deps.spending.check_tenant(session.scope)
 
 
-def _input_messages(deps: ChatDeps, chosen: Chosen) -> tuple[Draft, ...]:
+def _input_messages(deps: ChatDeps, choice: Choice) -> tuple[Draft, ...]:
     """The request's messages as they are stored; none if it answers the last ones again."""
-    request, scope = chosen.request, chosen.scope
+    request, scope = choice.request, choice.scope
     if request.regenerate:
         return ()
     # In a chat the prompts of later turns need it.
@@ -389,8 +389,8 @@ async def _find_session(deps: ChatDeps, scope: Scope, session_id: str | None) ->
         return None
 
 
-async def _new_session(deps: ChatDeps, chosen: Chosen) -> NewSession:
-    request, scope, assistant = chosen.request, chosen.scope, chosen.assistant
+async def _new_session(deps: ChatDeps, choice: Choice) -> NewSession:
+    request, scope, assistant = choice.request, choice.scope, choice.assistant
     # Members of a chat read its session, and their prompts would show the profile of the member that began it.
     profile = {**await _stored_profile(deps, scope, request), **request.profile} if scope.chat is None else {}
     metadata: JsonObject = {ASSISTANT: assistant.name}

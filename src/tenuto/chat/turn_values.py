@@ -47,7 +47,7 @@ class ActiveAssistant(NamedTuple):
         return {key: name for key, name in names.items() if session.metadata.get(key) != name}
 
 
-class Chosen(Value, frozen=True, kw_only=True):
+class Choice(Value, frozen=True, kw_only=True):
     """Who answers what: the assistant has the request's policies, and the scope names the persona."""
 
     request: ChatRequest
@@ -56,7 +56,7 @@ class Chosen(Value, frozen=True, kw_only=True):
     persona: Persona | None
 
 
-class Begun(Value, frozen=True, kw_only=True):
+class Beginning(Value, frozen=True, kw_only=True):
     """A turn that has begun.
 
     `turn` is `None` if nothing is stored: the turn then answers `messages`, after the `history` that a caller brings in
@@ -64,7 +64,7 @@ class Begun(Value, frozen=True, kw_only=True):
     one is stored, and `turn` hides it.
     """
 
-    chosen: Chosen
+    choice: Choice
     turn: OpenTurn | None = None
     replaced_answer: tuple[Message, ...] = ()
     messages: tuple[Draft, ...] = ()
