@@ -235,7 +235,7 @@ async def _add_memories(
         deps.memories, recalling, turn, tool_context.question, inputs, context.isolated_persona
     )
     names = tagged_names(context.scope.tenant, inputs.speaker_names)
-    preferences = "\n".join(filter(None, (inputs.preferences, recalled.preference_lines)))
+    preferences = "\n".join(filter(None, (inputs.preferences, recalled.preferences)))
     return replace(
         context,
         prompt_inputs=replace(inputs, memories=recalled.pieces(inputs.language, names), preferences=preferences),

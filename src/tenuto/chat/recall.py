@@ -38,7 +38,7 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
     """What a turn knows of earlier conversations; `degraded` if memories could not be searched as usual."""
 
     hits: tuple[MemoryHit, ...] = ()
-    preferences: tuple[Memory, ...] = ()
+    preferences: str = ""
     degraded: bool = False
 
     def pieces(self, language: Language, names: Mapping[str, str]) -> tuple[Piece, ...]:
@@ -47,11 +47,6 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
             Piece(id=hit.memory.id, text=quote_memory(hit.memory, language, names), score=round(hit.score, 4))
             for hit in self.hits
         )
-
-    @property
-    def preference_lines(self) -> str:
-        """The preferences for the prompt."""
-        return quote_preferences(self.preferences)
 
 
 def start_recall(memories: Memories | None, choice: Choice) -> asyncio.Task[PreparedSearch] | None:
@@ -97,7 +92,7 @@ async def finish_recall(
     hits = [hit for hit in result.hits if topic.is_about(hit) and not _is_in_window(hit.memory, turn)]
     return Recalled(
         hits=tuple(hits[:_SHOWN]),
-        preferences=tuple(prepared.preferences(persona)),
+        preferences=quote_preferences(prepared.preferences(persona)),
         # Nothing is missing where the search would have found no vector to compare the question with.
         degraded=result.degraded and prepared.has_vectors,
     )
