@@ -44,6 +44,13 @@ class Machine:
         for client in self.server.clients:
             client.feed.disconnect() if is_away else client.feed.reconnect()
 
+    def lose(self, process: str) -> None:
+        """Cut a process off from the store and its feed; with an empty name it has them back."""
+        for client in self.server.clients:
+            if client.process in (process, self.cut):
+                client.feed.disconnect() if client.process == process else client.feed.reconnect()
+        self.cut = process
+
     def _fate(self, process: str, _kind: str) -> Fate:
         return Fate.REFUSED if self.is_away or self.cut == process else Fate.FINE
 
