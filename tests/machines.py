@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine import journal as journal_module
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tests.clock import FakeClock
@@ -44,15 +47,23 @@ class Machine:
         for client in self.server.clients:
             client.feed.disconnect() if is_away else client.feed.reconnect()
 
+    def lose(self, process: str) -> None:
+        """Cut a process off from the store and its feed; with an empty name it has them back."""
+        for client in self.server.clients:
+            if client.process in (process, self.cut):
+                client.feed.disconnect() if client.process == process else client.feed.reconnect()
+        self.cut = process
+
     def _fate(self, process: str, _kind: str) -> Fate:
         return Fate.REFUSED if self.is_away or self.cut == process else Fate.FINE
 
-    async def start(self, name: str) -> Engine:
+    async def start(self, name: str, breaker: BreakerPolicy | None = None) -> Engine:
         stack = AsyncExitStack()
+        client = SimClient(self.server, name)
         folder = await DiskFolder.open(self.path)
         stack.push_async_callback(folder.close)
         engine = Engine(
-            SimClient(self.server, name),
+            client if breaker is None else BreakerRecords(client, now=time.monotonic, policy=breaker),
             clock=self.clock,
             chance=Random(name),
             codecs=OneCodec(self.codec),

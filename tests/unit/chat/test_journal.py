@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import StoreUnavailable
+from tenuto.errors import StoreUnavailable, Superseded
 from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Page
 from tenuto.model.policy import OnStoreDown
@@ -151,3 +151,32 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: Hou
 
     assert waiting == 0
     assert len(await here.log()) == 4
+
+
+async def test_words_that_were_edited_away_are_refused_under_their_old_key(here: House) -> None:
+    """Promise 1: while the store is away as otherwise, and nothing of it waits."""
+    t = here.talk("First.", "Second.")
+    await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
+    await t.chat.take_turn(ANN, ask("one, rather", "s", edit=1, idempotency_key="new"))
+    here.goes_away()
+
+    with pytest.raises(Superseded):
+        await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
+
+    assert here.waiting == 0
+
+
+async def test_words_that_were_edited_away_elsewhere_meanwhile_are_quarantined_with_their_answer(here: House) -> None:
+    """Promise 1: the same request reached the store by another machine."""
+    t = here.talk("First.", "Second.", "Third.")
+    there = here.talk("Two.", "Two anew.", store=here.machine.elsewhere())
+    await t.chat.take_turn(ANN, ask("one", "s"))
+    here.machine.lose("a")
+    await t.chat.take_turn(ANN, ask("two", "s", idempotency_key="old"))
+    await there.chat.take_turn(ANN, ask("two", "s", idempotency_key="old"))
+    await there.chat.take_turn(ANN, ask("two, rather", "s", edit=3, idempotency_key="new"))
+    here.machine.lose("")
+
+    assert await here.log() == ["one", "First.", "two, rather", "Two anew."]
+    assert here.store.sessions.journal is not None
+    assert here.store.sessions.journal.status.quarantined == 1

@@ -98,6 +98,11 @@ class BreakerRecords:
         return self.state is BreakerState.CLOSED
 
     @property
+    def is_resting(self) -> bool:
+        """Whether calls are rejected for a while yet."""
+        return any(breaker.rest for breaker in self._breakers.values())
+
+    @property
     def rejected(self) -> int:
         """The number of rejected calls."""
         return sum([breaker.refused for breaker in self._breakers.values()])

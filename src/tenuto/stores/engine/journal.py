@@ -108,13 +108,13 @@ class Journal:
         queue: Queue,
     ) -> None:
         self._folder = folder
-        self._probe = records.probe if isinstance(records, BreakerRecords) else records.ping
+        self._breaker = records if isinstance(records, BreakerRecords) else None
+        self._probe = records.ping if self._breaker is None else self._breaker.probe
         self._cache = cache
         self._clock = clock
         self._name = name
         self._codec = codec
-        self._sharded = are_sharded(records)
-        self._replay = Replay(folder, cache, state, clock=clock, codec=codec, queue=queue, sharded=self._sharded)
+        self._replay = Replay(folder, cache, state, clock=clock, codec=codec, queue=queue, sharded=are_sharded(records))
         self._folds: OrderedDict[bytes, _Fold] = OrderedDict()
         self._agreeing: asyncio.Task[bool] | None = None
         self._store_answers = True
@@ -405,8 +405,8 @@ class Journal:
             if self._folder.is_down:
                 await self._probe()
                 await self._folder.reopen()
-            elif self._sharded and self._folder.may_have_rows:
-                # It ends the rest of a server that has come back.
+            elif self._breaker is not None and self._breaker.is_resting:
+                # The other processes reach the store: a server that has come back is not refused any longer.
                 await self._probe()
             # What the feed has missed is known at the latest now, should it be lost again.
             self._cache.listen()

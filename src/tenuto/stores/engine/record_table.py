@@ -225,12 +225,11 @@ def _matches(query: IndexQuery, row: _Row) -> bool:
 
 
 def _has_columns(query: IndexQuery, index: IndexColumns) -> bool:
-    pairs = (
-        (query.space, index.space),
-        (query.owner, index.owner),
-        (query.drawer, index.drawer),
-        (query.status, index.status),
+    return (
+        index.kind is query.kind
+        and (query.space is None or query.space == index.space)
+        and (query.owner is None or query.owner == index.owner)
+        and (query.drawer is None or query.drawer == index.drawer)
+        and (query.status is None or query.status == index.status)
+        and (query.title is None or query.title in index.title)
     )
-    if index.kind is not query.kind or any(wanted not in (None, held) for wanted, held in pairs):
-        return False
-    return query.title is None or query.title in index.title

@@ -15,6 +15,8 @@ from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, S
 from tenuto.model import Changes, Page, Scope
 from tenuto.model.scope import session_key
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
+from tenuto.stores.breaker import BreakerPolicy
+from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.journal_files import count_journal
 from tenuto.stores.engine.journal_replay import Replay
 from tests.machines import Machine, be_quick
@@ -68,6 +70,21 @@ async def test_rows_of_a_killed_process_are_stored_by_the_next_one(machine: Mach
     await machine.until_stored(second)
 
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
+
+
+async def test_a_breaker_rests_no_longer_than_the_other_processes_need_to_find_the_store(machine: Machine) -> None:
+    resting = await machine.start("a", BreakerPolicy(failures=1, reset=timedelta(hours=1)))
+    other = await machine.start("b")
+    await talk(resting, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(resting, ANN, "s", "two", "2", journaled=True)
+    machine.cut = "a"  # It finds the store later than the other one.
+    await machine.until_stored(other)
+    machine.cut = ""
+
+    assert isinstance(resting.records, BreakerRecords)
+    await until(lambda: not resting.records.is_resting)  # type: ignore[attr-defined]  # it is one
+    assert await texts(resting, ANN, "s") == ["one", "1", "two", "2"]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
