@@ -123,20 +123,20 @@ def _routes() -> Iterator[str]:
             yield from _request(api, operation)
             yield from _answers(api, operation)
     yield "\n## Types\n"
-    for name, schema in sorted(api["components"]["schemas"].items(), key=lambda each: _short(each[0])):
-        yield f"\n### {_short(name)} {{ #{_anchor(name)} }}\n\n{schema.get('description', '')}\n"
+    for name, schema in sorted(api["components"]["schemas"].items(), key=lambda each: each[0]):
+        yield f"\n### {name} {{ #{_anchor(name)} }}\n\n{schema.get('description', '')}\n"
         yield from _fields(api, schema, "type")
 
 
 def _request(api: Any, operation: Any) -> Iterator[str]:
     named = [_resolve(api, each) for each in operation["parameters"]]
-    rows = [(each["name"], each["in"], _kind(each["schema"]), each["required"]) for each in named]
+    rows = [(each["name"], each["in"], _kind(each["schema"]), each["required"], each["description"]) for each in named]
     # Headers that say for whom a request acts are those of every route.
     rows = [row for row in rows if not row[0].startswith("X-")]
     if rows:
-        yield "\n| parameter | in | type |\n|---|---|---|\n"
-        for name, place, kind, required in rows:
-            yield f"| `{name}`{'' if required else ' (optional)'} | {place} | {kind} |\n"
+        yield "\n| parameter | in | type | |\n|---|---|---|---|\n"
+        for name, place, kind, required, about in rows:
+            yield f"| `{name}`{'' if required else ' (optional)'} | {place} | {kind} | {about} |\n"
     for content in operation.get("requestBody", {}).get("content", {}).values():
         if "example" in content:
             yield f"\n```json\n{json.dumps(content['example'], indent=2, ensure_ascii=False)}\n```\n"
@@ -160,10 +160,11 @@ def _answers(api: Any, operation: Any) -> Iterator[str]:
 def _fields(api: Any, schema: Any, title: str) -> Iterator[str]:
     schema = _resolve(api, schema)
     if schema.get("properties"):
-        yield f"\n| field of the {title} | type |\n|---|---|\n"
+        yield f"\n| field of the {title} | type | |\n|---|---|---|\n"
         for name, part in schema["properties"].items():
             required = name in schema.get("required", ())
-            yield f"| `{name}`{'' if required else ' (optional)'} | {_kind(part)} |\n"
+            about = part.get("description", "")
+            yield f"| `{name}`{'' if required else ' (optional)'} | {_kind(part)} | {about} |\n"
 
 
 def _resolve(api: Any, part: Any) -> Any:
@@ -173,20 +174,15 @@ def _resolve(api: Any, part: Any) -> Any:
     return part
 
 
-def _short(name: str) -> str:
-    """The name of a type without its module, which stands there where two have the same name."""
-    return name.rpartition(".")[2]
-
-
 def _anchor(name: str) -> str:
-    return "type-" + name.replace(".", "-").lower()
+    return f"type-{name.lower()}"
 
 
 def _kind(schema: Any) -> str:
     """A type in a word or two."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{_short(name)}](#{_anchor(name)})"
+        return f"[{name}](#{_anchor(name)})"
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
     if "anyOf" in schema:

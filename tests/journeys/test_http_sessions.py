@@ -33,7 +33,7 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
     assert made.status_code == 201
     assert found.status_code == 200
     assert found.json() == {**made.json(), "active_tasks": []}
-    assert found.headers["etag"] == '"1"'
+    assert found.headers["etag"].startswith('"1-')
     assert found.json() | {"id": ""} == {
         "id": "",
         "tenant": "acme",

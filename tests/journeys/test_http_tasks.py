@@ -220,7 +220,7 @@ async def test_agents_collect_and_count_in_one_step_and_each_write_is_told(door:
     history = (await door.http.get(f"{task}/board/sum/history", headers=ANN)).json()["changes"]
 
     assert [code(answer) for answer in reused] == [(409, "idempotency_key_reused")] * 3
-    assert (appended.json()["value"], appended.headers["etag"]) == (["x", "y"], '"2"')
+    assert (appended.json()["value"], appended.headers["etag"][:3]) == (["x", "y"], '"2-')
     assert (added.json()["value"], added.json()["previous_writer"]) == (5.0, "x")
     assert [code(answer) for answer in mixed] == [(409, "value_mismatch"), (400, "invalid")]
     assert [(each["version"], each["writer"], each["deleted"]) for each in history] == [

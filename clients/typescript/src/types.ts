@@ -178,6 +178,13 @@ export interface BoardHistory {
   changes: BoardChangeView[];
 }
 
+/** The `call` event: a tool of the caller that the model calls. */
+export interface CallView {
+  id: string;
+  name: string;
+  arguments: Record<string, unknown>;
+}
+
 /** Changes to a memory; fields that are left out keep their values. */
 export interface ChangeMemory {
   text?: string | null;
@@ -213,13 +220,6 @@ export interface ChatBody {
   edit?: number | null;
   language?: Language | null;
   profile?: Record<string, unknown>;
-}
-
-/** What a turn or a model call cost. */
-export interface ChatUsageView {
-  input_tokens: number;
-  output_tokens: number;
-  cost_usd: string;
 }
 
 /** The result that a remote agent made of its step. */
@@ -284,6 +284,12 @@ export interface EntryView {
   role?: Role | null;
   speaker?: string | null;
 }
+
+/** What went wrong. Codes are stable; later versions may add some. */
+export type ErrorCode = "agent_not_found" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_not_found" | "model_refused" | "model_timeout" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_tool_call" | "value_mismatch" | "version_conflict";
+
+/** What happened. */
+export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";
 
 /** Why a remote agent could not do its step: a code of its own, in small letters and underscores. `attempt` is `attempts` of the step as the agent read it: with it, the request can be repeated safely. */
 export interface FailStep {
@@ -483,7 +489,7 @@ export interface OpenTask {
 /** How a condition compares. An absent key is unequal to every value and fulfils no other comparison. */
 export type Operator = "!=" | "<" | "<=" | "==" | ">" | ">=" | "absent" | "exists" | "in";
 
-/** A piece of a message. `text`, `tool_call` and `tool_result` are ours; others are kept unchanged. */
+/** A part of a message: `text`, `tool_call`, `tool_result`, or another type, which is kept unchanged. */
 export interface Part {
   type: string;
   [field: string]: unknown;
@@ -514,7 +520,7 @@ export interface Problem {
   type: string;
   title: string;
   status: number;
-  code: string;
+  code: ErrorCode;
   detail: string;
 }
 
@@ -541,7 +547,7 @@ export interface ReplyView {
   created: boolean;
   replayed: boolean;
   stopped: boolean;
-  usage: ChatUsageView;
+  usage: UsageView;
   data: Record<string, unknown>;
   context: ContextView | null;
   steps: Record<string, number>;
@@ -596,6 +602,13 @@ export interface SearchMemories {
   persona?: string | null;
   superseded?: boolean;
   mmr_lambda?: number;
+}
+
+/** The `session` event; `changed` is empty where it is not known what another process changed. */
+export interface SessionChange {
+  session_id: string;
+  kind: EventKind;
+  changed?: string[];
 }
 
 /** A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer. */
@@ -669,7 +682,7 @@ export interface SpanView {
   name: string;
   start: number;
   milliseconds: number;
-  usage: ChatUsageView | null;
+  usage: UsageView | null;
 }
 
 /** How much the caller has. */
@@ -682,6 +695,15 @@ export interface StatsView {
 
 /** The status of a conversation. */
 export type Status = "active" | "archived" | "inactive";
+
+/** The `step` event, at the beginning and at the end of each step of an assistant that works in steps. */
+export interface StepEventView {
+  id: string;
+  state: "done" | "failed" | "started";
+  titles: Record<string, string>;
+  milliseconds?: number | null;
+  error?: string | null;
+}
 
 /** A step as submitted: with an `agent`, or with `human_input`, a question to a person. Times are seconds. */
 export interface StepFields {
@@ -801,9 +823,22 @@ export interface TaskView {
   version: number;
 }
 
+/** The `delta` event: the next characters of the answer. */
+export interface TextDeltaView {
+  text: string;
+}
+
 /** What happened to a task, in order of time. */
 export interface Timeline {
   events: TaskEventView[];
+}
+
+/** The `tool` event, at the start and at the end of each call. */
+export interface ToolEventView {
+  name: string;
+  state: "done" | "failed" | "started";
+  milliseconds?: number;
+  error?: string | null;
 }
 
 /** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what a tool raised that failed. */
@@ -841,7 +876,7 @@ export interface TraceView {
   error_message: string;
   reason: FailureReason | null;
   stopped: boolean;
-  usage: ChatUsageView;
+  usage: UsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;
   tools?: ToolRunView[];
@@ -857,6 +892,13 @@ export interface TruncateSession {
   keep_seqs?: number[];
 }
 
+/** The `turn` event: an answer is being made that `GET /v1/sessions/{id}/stream` joins. */
+export interface TurnBegun {
+  session_id: string;
+  turn: number;
+  trace_id: string;
+}
+
 /** Changes to a session's head at the end of a turn; fields that are left out keep their values. */
 export interface TurnChanges {
   title?: string;
@@ -865,6 +907,14 @@ export interface TurnChanges {
   context?: Record<string, unknown>;
   attributes?: Record<string, unknown>;
   metadata?: Record<string, unknown>;
+}
+
+/** The `start` event; `trace_id` is null if nothing of the turn is stored. */
+export interface TurnStartedView {
+  session_id: string;
+  trace_id: string | null;
+  turn: number;
+  created: boolean;
 }
 
 /** The state of a turn when it was requested: begun now, begun before and unfinished, or finished before. */
@@ -889,6 +939,13 @@ export interface TurnView {
 export interface UsageBody {
   tokens?: number;
   cost_usd?: string | number;
+}
+
+/** What a turn or a model call cost. */
+export interface UsageView {
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: string;
 }
 
 /** The new value of a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that of the agent's lock, and an `if_version` of 0 requires that the key has no value yet. */

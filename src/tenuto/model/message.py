@@ -54,6 +54,10 @@ class Draft(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text alone, without tool calls, tool results and foreign parts."""
+        if len(self.parts) == 1:
+            [part] = self.parts
+            text = part.get("text", "") if part.get("type") in _WORDS else ""
+            return text if isinstance(text, str) else ""
         return "".join(
             [part["text"] for part in self.parts if part.get("type") in _WORDS and isinstance(part.get("text"), str)]
         )

@@ -47,8 +47,11 @@ class AgentContextView(View, frozen=True, kw_only=True):
 
 @routes.get("/tasks/{task_id}/context", describe(AgentContextView, query=ContextQuery, headers=_AGENT))
 async def get_agent_context(request: Request) -> Response:
-    """All that the agent of the credential sees of a task, in one call. A credential that is bound to no agent names
-    one by the header, and gets its context without notes and messages; for an admin they are included, and audited."""
+    """Get everything that an agent sees of a task, in one call.
+
+    A credential that is bound to no agent names one in the header; its notes and messages are then left out, except
+    for an admin, whose request is audited.
+    """
     admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
     scope, agent, query = admission.scope(), agent_header(request), parse_query(request, ContextQuery)
     if agent is None:
@@ -68,8 +71,11 @@ async def get_agent_context(request: Request) -> Response:
 
 @routes.get("/tasks/{task_id}/runs", describe(AgentRunList, headers=_AGENT))
 async def list_agent_runs(request: Request) -> Response:
-    """The runs of a task's agents: status, usage and tool calls. An agent sees the private parts of its own; an admin
-    those of the agent of the header, which is audited."""
+    """List the runs of a task's agents: status, usage and tool calls.
+
+    An agent sees the private parts of its own runs; an admin sees those of the agent in the header, which is
+    audited.
+    """
     admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
     scope, agent = admission.scope(), agent_header(request)
     tasks = service(request).tenuto.tasks

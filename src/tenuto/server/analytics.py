@@ -42,7 +42,10 @@ _TOPICS: Final[JsonObject] = {
 
 @routes.get("/usage", describe(UsageReportView, query=UsageQuery, example=_USAGE))
 async def get_usage(request: Request) -> Response:
-    """Turns, tokens and cost of the site, by day (UTC) and assistant; for the tenant's own backend and for admins."""
+    """Get usage by day and assistant.
+
+    Turns, tokens and cost of the site, in days of UTC. For the tenant's own backend and for admins.
+    """
     scope = await _asking_site(request)
     report = await service(request).tenuto.analytics.usage(scope, days=parse_query(request, UsageQuery).days)
     return answer(UsageReportView.of(report))
@@ -50,8 +53,11 @@ async def get_usage(request: Request) -> Response:
 
 @routes.get("/topics", describe(TopicReportView, query=TopicQuery, example=_TOPICS))
 async def get_topics(request: Request) -> Response:
-    """What the titles of the site's sessions share, as far as at least three users raised it; for the tenant's own
-    backend and for admins."""
+    """Get the topics of a site's sessions.
+
+    A topic is a word that titles of sessions of at least three users share. For the tenant's own backend and for
+    admins.
+    """
     scope = await _asking_site(request)
     asked = parse_query(request, TopicQuery)
     report = await service(request).tenuto.analytics.topics(scope, days=asked.days, limit=asked.limit)

@@ -51,6 +51,7 @@ from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.openai import completions, conversations, responses, tokens
 from tenuto.server.openai import models as openai_models
 from tenuto.server.openai.errors import handle_http_error
+from tenuto.server.routing import IndexedRouter
 from tenuto.server.session_events import SessionEvents
 from tenuto.server.task_worker import TaskWorker
 from tenuto.server.web_streams import ag_ui, ai_sdk
@@ -61,7 +62,7 @@ _log = logging.getLogger(__name__)
 # Where nothing is set: enough for a busy backend, too little to search or flood.
 _PER_MINUTE = 6000
 # What pages of other origins may send, and which headers of an answer they may read.
-_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _EXPOSED: Final = ("X-Request-ID", "Retry-After", "ETag", "Location", "Tenuto-Session", "Tenuto-Degraded")
 # Seconds after the start when the embedder loads: the first requests come before it.
 _WARM_AFTER = 2.0
@@ -166,11 +167,7 @@ def create_app(
         mcp,
         a2a,
     )
-    app = Starlette(
-        routes=[*(route for module in modules for route in module.routes.routes), *channel_routes(settings)],
-        exception_handlers={**problems.HANDLERS, HTTPException: handle_http_error},
-        lifespan=lifespan,
-    )
+    app = Starlette(exception_handlers={**problems.HANDLERS, HTTPException: handle_http_error}, lifespan=lifespan)
 
     app.add_middleware(RequestMiddleware, meters=meters)
     if origins := settings.allowed_origins():
@@ -179,7 +176,11 @@ def create_app(
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=_METHODS, allow_headers=["*"], expose_headers=_EXPOSED
         )
-    app.router.redirect_slashes = False
+    router = IndexedRouter(
+        [*(route for module in modules for route in module.routes.routes), *channel_routes(settings)]
+    )
+    router.lifespan_context = app.router.lifespan_context
+    app.router = router
     app.state.meters = meters
     return app
 

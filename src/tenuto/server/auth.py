@@ -372,6 +372,12 @@ def _client_network(address: str) -> str:
     return str(host.ipv4_mapped or ipaddress.ip_network((host, 64), strict=False))
 
 
+@lru_cache(maxsize=64)
+def _is_local(client: str, host: str) -> bool:
+    """Whether a request from this address and for this host stays on this machine."""
+    return is_loopback(client) and is_loopback(urlsplit(f"//{host}").hostname or "")
+
+
 def _check_local_request(request: Request, origins: frozenset[str]) -> None:
     """Refuse other machines, and web pages that send requests through the user's browser, but those of `origins`.
 
@@ -381,7 +387,7 @@ def _check_local_request(request: Request, origins: frozenset[str]) -> None:
     client = request.client.host if request.client else "127.0.0.1"
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     try:
-        local = is_loopback(client) and is_loopback(urlsplit(f"//{host}").hostname or "")
+        local = _is_local(client, host)
         own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:  # An unfinished IPv6 address.
         raise HostNotAllowed from None
@@ -412,7 +418,8 @@ def _read_auth_context(caller: Caller | None, request: Request) -> AuthContext:
                 named.setdefault(what, []).append(value.decode())
             except UnicodeDecodeError:
                 raise InvalidText(f"the {what} in the headers is not UTF-8") from None
-    if request.scope["query_string"]:
+    query: bytes = request.scope["query_string"]
+    if b"_id" in query or b"%" in query:  # Else it names none of them.
         for parameter, what in SCOPE_PARAMETERS.items():
             named.setdefault(what, []).extend(request.query_params.getlist(parameter))
     return AuthContext(caller=caller, **{what: _single_value(what, *values) for what, values in named.items()})

@@ -9,27 +9,44 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn
-from tenuto.chat.views import AssistantView, ReplyView, TraceView, assistant_view, event_view
+from tenuto.chat.views import (
+    AssistantView,
+    CallView,
+    ReplyView,
+    StepEventView,
+    TextDeltaView,
+    ToolEventView,
+    TraceView,
+    TurnStartedView,
+    assistant_view,
+    event_view,
+)
 from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
 from tenuto.server.auth import AuthContext, asking, authenticate_request, service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import EventStream, Router, describe
+from tenuto.server.problems import Problem
 from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions.traces import TraceFilter, find_trace, latest_traces, session_traces
 
 routes = Router("chat", prefix="/v1")
 
-_STREAM: Final = {"text/event-stream": {"example": 'id: 1.2\nevent: delta\ndata: {"text":"The "}\n\n'}}
-_CHAT = describe(ReplyView, body=ChatBody, headers=("Idempotency-Key",), problems=(502,), content=_STREAM)
+_STREAM: Final = EventStream(
+    "Events with an `id`: `start` (`TurnStartedView`), `delta` (`TextDeltaView`), `tool` (`ToolEventView`), `step` "
+    "(`StepEventView`) and `call` (`CallView`), then `done` (`ReplyView`) or `error` (`Problem`).",
+    example='id: 1.2\nevent: delta\ndata: {"text":"The "}\n\n',
+    events=(TurnStartedView, TextDeltaView, ToolEventView, StepEventView, CallView, ReplyView, Problem),
+)
+_CHAT = describe(ReplyView, body=ChatBody, headers=("Idempotency-Key",), problems=(502,), stream=_STREAM)
 # Each of its fields may be left out, but not all of them.
 _CHAT.content["requestBody"]["required"] = True
 
 
-_JOIN = describe(None, query=StreamQuery, headers=("Last-Event-ID",), content=_STREAM)
+_JOIN = describe(None, query=StreamQuery, headers=("Last-Event-ID",), stream=_STREAM)
 _JOIN.content["responses"]["204"] = {"description": "No turn is running, or its last event was seen."}
 
 
@@ -56,7 +73,11 @@ class TraceList(View, frozen=True, kw_only=True):
 
 @routes.post("/chat", _CHAT)
 async def chat(request: Request) -> Response:
-    """Say something and get the answer; with `stream`, as server-sent events: start, delta, tool, done or error."""
+    """Send a message to an assistant.
+
+    With `stream`, the answer comes as server-sent events. With an Idempotency-Key, a repeated request gets the same
+    answer.
+    """
     scope = (await authenticate_request(request)).scope()
     body = await body_of(request, ChatBody)
     asked = ChatRequest(
@@ -80,8 +101,11 @@ async def chat(request: Request) -> Response:
 
 @routes.get("/sessions/{session_id}/stream", _JOIN)
 async def join_turn(request: Request) -> Response:
-    """The events of the turn that runs in a session, from its start or after the one that `Last-Event-ID` or `after`
-    names. 204 if no turn runs in this server process, or if its last event was seen."""
+    """Follow the running turn of a session.
+
+    The events begin at the start of the turn, or after the one that `Last-Event-ID` or `after` names. 204 if no
+    turn runs in this server process, or if its last event was seen.
+    """
     scope, query = await asking(request), parse_query(request, StreamQuery)
     turn = await service(request).live.find(scope, await sessions(request).find_named(scope, path_parameter(request)))
     if turn is None:
@@ -95,8 +119,11 @@ async def join_turn(request: Request) -> Response:
 
 @routes.post("/sessions/{session_id}/stop", describe(StopView))
 async def stop_turn(request: Request) -> Response:
-    """Stop the turn that runs in a session. What it has said so far becomes its answer, marked as `stopped`; a turn
-    that has said nothing leaves the message unanswered, and one that was to replace an answer leaves the old one."""
+    """Stop the running turn of a session.
+
+    The text so far becomes its answer, marked as `stopped`. A turn without any text leaves the message unanswered;
+    one that was to replace an answer leaves the old one.
+    """
     return answer(await stop_running_turn(request, await asking(request), path_parameter(request)))
 
 
@@ -134,8 +161,10 @@ def encode_event(event: ChatEvent, event_id: str | None = None) -> ServerSentEve
 
 @routes.get("/assistants", describe(AssistantList))
 async def list_assistants(request: Request) -> Response:
-    """The assistants that the caller can talk to. Why a file cannot be loaded is for admins and for credentials
-    without a user."""
+    """List the assistants that the caller can talk to.
+
+    Why a file cannot be loaded is shown to admins and to credentials without a user only.
+    """
     admission = await authenticate_request(request)
     chat, show_cause = service(request).chat, admission.sees_internals
     views = [
@@ -147,7 +176,7 @@ async def list_assistants(request: Request) -> Response:
 
 @routes.get("/traces", describe(TraceList, query=TraceListQuery))
 async def list_traces(request: Request) -> Response:
-    """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
+    """List traces of turns, newest first. Without `session_id`, they are those of the sessions that changed last."""
     admission = await authenticate_request(request)
     scope = admission.scope()
     asked = parse_query(request, TraceListQuery)
@@ -166,8 +195,11 @@ async def list_traces(request: Request) -> Response:
 
 @routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
 async def get_trace(request: Request) -> Response:
-    """Everything about one turn; with `text`, what the model saw in words, as far as it is still stored. The texts of
-    the assistant's prompt and tools, and what code raised, are for admins and for credentials without a user."""
+    """Get the trace of one turn.
+
+    With `text`, it has the text of each part of the prompt, as far as it is still stored. The assistant's own
+    prompt and tools, and the messages of exceptions, are shown to admins and to credentials without a user only.
+    """
     admission, query = await authenticate_request(request), parse_query(request, TraceQuery)
     scope = admission.scope()
     trace = await trace_of(request, admission)

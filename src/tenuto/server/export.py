@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from tenuto.model.values import JsonObject
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
 from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import correct_token_counts, parse_query, path_parameter, read_body, session_response
@@ -25,11 +28,26 @@ from tenuto.sessions.views import SessionView
 
 routes = Router("export and import", prefix="/v1")
 
+_FREE: Final[JsonObject] = {"type": "object", "additionalProperties": True}
+_JSON_EXPORT: Final[JsonObject] = {
+    "type": "object",
+    "required": ["format", "version", "session"],
+    "properties": {
+        "format": {"type": "string", "const": FORMAT, "description": "Always the same."},
+        "version": {"type": "integer", "const": FORMAT_VERSION, "description": "The version of the format."},
+        "session": {**_FREE, "description": "The session without its messages."},
+        "messages": {
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/NewMessage"},
+            "description": "Oldest first.",
+        },
+    },
+}
 _EXPORT = describe(
     None,
     query=ExportQuery,
     content={
-        MEDIA_TYPES[written]: {"schema": {"type": "object" if written is ExportFormat.JSON else "string"}}
+        MEDIA_TYPES[written]: {"schema": _FREE if written is ExportFormat.JSON else {"type": "string"}}
         for written in ExportFormat
     },
 )
@@ -41,16 +59,7 @@ _IMPORT.content["requestBody"] = {
         "text/markdown": {"schema": {"type": "string"}},
         "application/x-ndjson": {"schema": {"type": "string"}},
         "application/json": {
-            "schema": {
-                "type": "object",
-                "required": ["format", "version", "session"],
-                "properties": {
-                    "format": {"const": FORMAT},
-                    "version": {"const": FORMAT_VERSION},
-                    "session": {"type": "object"},
-                    "messages": {"type": "array", "items": {"$ref": "#/components/schemas/NewMessage"}},
-                },
-            },
+            "schema": _JSON_EXPORT,
             "example": {
                 "format": FORMAT,
                 "version": FORMAT_VERSION,
@@ -64,8 +73,10 @@ _IMPORT.content["requestBody"] = {
 
 @routes.get("/sessions/{session_id}/export", _EXPORT)
 async def export_session(request: Request) -> Response:
-    """The whole session, as JSON, JSON Lines or Markdown, written while it is read; private data as the policy for
-    exports says, which is redacted unless it was changed."""
+    """Export a session as JSON, JSON Lines or Markdown.
+
+    Private data is redacted unless the policy for exports says otherwise.
+    """
     scope = await asking(request)
     written = parse_query(request, ExportQuery).format
     screen = service(request).tenuto.redactor
@@ -81,7 +92,7 @@ async def export_session(request: Request) -> Response:
 
 @routes.post("/sessions/import", _IMPORT)
 async def import_session(request: Request) -> Response:
-    """Make a new session out of an export: all of it in one step, or nothing."""
+    """Create a session from an export. Everything is imported in one step, or nothing."""
     scope = await asking(request)
     raw = await read_body(request, service(request).settings.max_body_bytes)
     saved = parse_export(raw, now=service(request).clock(), new_id=fresh_id)

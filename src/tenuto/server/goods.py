@@ -38,10 +38,10 @@ class GoodsAnswer(View, frozen=True, kw_only=True, rename="camel"):
 
 @routes.post("/goods/qa", describe(GoodsAnswer, body=GoodsQuestion, headers=("Idempotency-Key",), problems=(502,)))
 async def goods_qa(request: Request) -> Response:
-    """Ask about goods, or about the user's own orders; an unknown or expired session becomes a new one (B6).
+    """Ask about goods or about the user's own orders.
 
-    Who names no user is a visitor who is not signed in, not the tenant itself: to them the session of a user is as
-    unknown as any other.
+    An unknown or expired session becomes a new one. A request without a user is from a visitor, who sees no user's
+    sessions.
     """
     began = time.perf_counter()
     admission = await authenticate_request(request)

@@ -56,7 +56,7 @@ class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
 
 @routes.get("/healthz", describe(HealthView, public=True))
 async def get_health(request: Request) -> Response:
-    """The process lives; which store it works on, and how requests get in."""
+    """Check that the process is alive. Tells the kind of store, and how requests are authenticated."""
     here = service(request)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -73,7 +73,11 @@ async def get_health(request: Request) -> Response:
 
 @routes.get("/readyz", describe(ReadinessView, public=True, problems=(503,)))
 async def get_readiness(request: Request) -> Response:
-    """The store answers, or a journal keeps what those say until it does whom the gate can tell without the store."""
+    """Check that the server can answer requests.
+
+    200 if the store answers, or if a journal stores turns meanwhile and requests can be authenticated without the
+    store.
+    """
     here = service(request)
     stores, worker = here.tenuto.stores, _task_worker(request)
     try:
@@ -95,8 +99,10 @@ def _task_worker(request: Request) -> TaskWorker:
 
 @routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}))
 async def get_metrics(request: Request) -> Response:
-    """Metrics in Prometheus' text format. They cover every tenant, so a closed server asks for `metrics_token` or a
-    credential with the role operator."""
+    """Get metrics in the text format of Prometheus.
+
+    They cover all tenants: a server with keys asks for `metrics_token` or the role `operator`.
+    """
     await authenticate_operator(request, "metrics are")
     meters: Metrics = request.app.state.meters
     return Response(meters.text(), media_type=_METRICS)

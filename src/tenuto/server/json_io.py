@@ -6,11 +6,11 @@ import asyncio
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import EnumType
 from hashlib import blake2b
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 import msgspec
 from msgspec.structs import replace
@@ -43,7 +43,8 @@ _counter: Final = TokenCounter()
 # Hints added to the refusal of a field whose shape is hard to guess.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
 _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
-_VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
+# The ETag of what was read has a digest behind the version.
+_VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})(?:-[0-9a-f]{16})?"')
 _FIELD_NAME: Final = re.compile(r"unknown field `([A-Za-z_][A-Za-z_.-]{0,39})`")
 _PARAMETER: Final = re.compile(r"[A-Za-z_][\w.-]{0,39}", re.ASCII)
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
@@ -150,21 +151,27 @@ def parse_query(request: Request, kind: type[_Body]) -> _Body:
     Raises:
         Invalid: a parameter does not fit or is unknown; the error names it.
     """
-    given = dict(request.query_params) if request.scope["query_string"] else {}
-    _refuse_unknown_parameters(given, kind)
+    query: bytes = request.scope["query_string"]
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
+    refuse_unknown_parameters(given, kind.__struct_fields__)  # type: ignore[attr-defined]
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as unfit:
         _raise_invalid(unfit, kind, "the query")
 
 
-def _refuse_unknown_parameters(given: Mapping[str, str], kind: type[Any]) -> None:
-    unknown = given.keys() - kind.__struct_fields__ - SCOPE_PARAMETERS.keys()
+def refuse_unknown_parameters(given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Check the names of a query's parameters.
+
+    Raises:
+        Invalid: one is neither known nor names a tenant or site.
+    """
+    unknown = given.keys() - known - SCOPE_PARAMETERS.keys()
     if unknown:
         # A name is repeated only where it looks like one; anything else may be what a user wrote.
         names = ", ".join(sorted(filter(_PARAMETER.fullmatch, unknown)))
         reason = f"unknown parameters: {names}" if names else "a parameter is unknown"
-        raise Invalid(f"the query: {reason}; expected {', '.join(kind.__struct_fields__)}")
+        raise Invalid(f"the query: {reason}; expected {', '.join(known) or 'none'}")
 
 
 def path_parameter(request: Request, name: str = "session_id") -> str:

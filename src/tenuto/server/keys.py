@@ -65,7 +65,7 @@ class CreatedKey(View, frozen=True, kw_only=True):
 
 @routes.get("", describe(KeyList, query=KeyListQuery, example={"keys": [_KEY], "cursor": None}))
 async def list_keys(request: Request) -> Response:
-    """The keys of the tenant, or of the site that the credential is bound to; for admins."""
+    """List the API keys of the tenant. For a credential that is bound to a site, those of the site. For admins."""
     admission = await _admitted_admin(request)
     asked = parse_query(request, KeyListQuery)
     keys = await service(request).gate.keys.list(admission.scope().tenant, _bound_site(admission))
@@ -77,9 +77,12 @@ async def list_keys(request: Request) -> Response:
 
 @routes.post("", describe(CreatedKey, 201, body=CreateKey, example={"key": _KEY, "secret": "tnt_3f9a1c0d5e7b2846_…"}))
 async def create_key(request: Request) -> Response:
-    """Create a key; its secret is in this answer and never shown again. For admins, and on an open server for the
-    machine itself, which the first key closes. The roles privacy.reveal and operator are given only by
-    a credential that has them."""
+    """Create an API key.
+
+    Its secret is in this answer and never shown again. For admins, and on a server without keys for callers on its
+    own machine; the first key ends that. Only a credential with the role `privacy.reveal` or `operator` can give
+    that role.
+    """
     admission = await _admitted_admin(request)
     body = await body_of(request, CreateKey)
     if admission.caller is not None and not admission.caller.may_grant(body.role):
@@ -106,7 +109,7 @@ async def create_key(request: Request) -> Response:
 
 @routes.delete("/{key_id}", describe(KeyView, example={**_KEY, "revoked_at": "2026-11-18T05:00:00Z"}))
 async def revoke_key(request: Request) -> Response:
-    """Revoke a key for good; again is harmless. For admins; keys of other tenants are 404, as unknown ones are."""
+    """Revoke an API key for good. Idempotent. For admins. A key of another tenant is answered with 404."""
     admission = await _admitted_admin(request)
     gate = service(request).gate
     key = await gate.keys.revoke(

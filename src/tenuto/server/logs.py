@@ -39,13 +39,15 @@ class KeyValueFormatter(logging.Formatter):
     def __init__(self, clean: Callable[[str], str] = str) -> None:
         super().__init__()
         self._clean = clean
+        # Most lines are of the same second as the one before.
+        self._second, self._time = -1, ""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-        }
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._time = second, datetime.fromtimestamp(second, UTC).isoformat()[:-6]
+        head = f"time={self._time}.{int(record.created % 1 * 1000):03d}+00:00 level={record.levelname.lower()}"
+        fields: dict[str, object] = {"logger": record.name}
         if request_id.get():
             fields["request"] = request_id.get()
         fields |= about()
@@ -57,7 +59,7 @@ class KeyValueFormatter(logging.Formatter):
             fields[name] = self._clean(value) if isinstance(value, str) else value
         if record.exc_info:
             fields["raised"] = self.formatException(record.exc_info)
-        return " ".join(f"{name}={_format_value(value)}" for name, value in fields.items())
+        return f"{head} {' '.join([f'{name}={_format_value(value)}' for name, value in fields.items()])}"
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name logging calls
         return describe_exception(ei[1])
@@ -65,6 +67,8 @@ class KeyValueFormatter(logging.Formatter):
 
 def _format_value(value: object) -> str:
     text = str(value)
+    if value.__class__ is int or value.__class__ is float:
+        return text
     if _PLAIN.fullmatch(text):
         return text
     # As a JSON string: quotes, line breaks and control characters cannot pass for another line or field.
@@ -82,5 +86,9 @@ def configure_logging(level: str, clean: Callable[[str], str] = str) -> None:
     # Anthropic's client, for one, writes whole prompts at level debug.
     logging.basicConfig(level=max(wanted, logging.WARNING), handlers=[lines], force=True)
     logging.getLogger(_OURS).setLevel(wanted)
+    # No line names a process, a thread or a task, so no record need find them out.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # Python 3.12 has this one as well.
+    vars(logging)["logAsyncioTasks"] = False
     # Our own line per request says more, and without addresses or queries.
     logging.getLogger("uvicorn.access").disabled = True

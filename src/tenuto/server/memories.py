@@ -34,7 +34,7 @@ class ForgetView(View, frozen=True, kw_only=True):
 
 @routes.get("/memories", describe(MemoryList, query=MemoryListQuery))
 async def list_memories(request: Request) -> Response:
-    """What is remembered of the caller, those that were said last first."""
+    """List memories. The one that was said last comes first."""
     memories, scope = await _open(request)
     asked = parse_query(request, MemoryListQuery)
     found = await memories.list(
@@ -50,7 +50,10 @@ async def list_memories(request: Request) -> Response:
 
 @routes.post("/memories", describe(MemoryView, 201, 200, body=AddMemory))
 async def add_memory(request: Request) -> Response:
-    """Remember a text, redacted as the policy says. One that is remembered already counts one more mention (200)."""
+    """Add a memory.
+
+    The text is redacted by the privacy policy. A memory that exists already counts one more mention (200).
+    """
     memories, scope = await _open(request)
     body = await body_of(request, AddMemory)
     added = await memories.add(scope, body.text, kind=body.kind, subject=body.subject)
@@ -61,8 +64,10 @@ async def add_memory(request: Request) -> Response:
 
 @routes.delete("/memories", describe(ForgetView, query=ForgetQuery))
 async def forget_memories(request: Request) -> Response:
-    """Forget memories by their ids, of one session, or all of the caller. What belongs to a query is searched first,
-    so that it is seen before it goes: its ids are forgotten then."""
+    """Delete memories by id, of one session, or all.
+
+    To delete by content, search first and delete the ids of the hits.
+    """
     memories, scope = await _open(request)
     asked = parse_query(request, ForgetQuery)
     if sum([asked.ids is not None, asked.session_id is not None, asked.all]) != 1:
@@ -76,7 +81,7 @@ async def forget_memories(request: Request) -> Response:
 
 @routes.post("/memories/search", describe(MemoryHits, body=SearchMemories))
 async def search_memories(request: Request) -> Response:
-    """Search by words and by meaning, best first; each hit says why it was found."""
+    """Search memories by words and by meaning. The best hit comes first; each has the parts of its score."""
     memories, scope = await _open(request)
     body = await body_of(request, SearchMemories)
     if not body.query.strip():
@@ -98,14 +103,14 @@ async def search_memories(request: Request) -> Response:
 
 @routes.get("/memories/preferences", describe(PreferenceList))
 async def get_preferences(request: Request) -> Response:
-    """How the caller likes to be answered."""
+    """List the caller's preferences."""
     memories, scope = await _open(request)
     return answer(PreferenceList(preferences=list(map(MemoryView.of, await memories.preferences(scope)))))
 
 
 @routes.put("/memories/preferences", describe(PreferenceList, body=SetPreferences))
 async def set_preferences(request: Request) -> Response:
-    """Have exactly these preferences: those that hold already stay as they are, others are added or forgotten."""
+    """Replace the caller's preferences. Those that exist already stay as they are; others are added or deleted."""
     memories, scope = await _open(request)
     body = await body_of(request, SetPreferences)
     held = await memories.set_preferences(scope, body.preferences)
@@ -114,7 +119,7 @@ async def set_preferences(request: Request) -> Response:
 
 @routes.get("/memories/{memory_id}", describe(MemoryView))
 async def get_memory(request: Request) -> Response:
-    """One memory."""
+    """Get one memory."""
     memories, scope = await _open(request)
     return answer(MemoryView.of(await memories.get(scope, path_parameter(request, "memory_id"))))
 
@@ -130,7 +135,7 @@ async def change_memory(request: Request) -> Response:
 
 @routes.delete("/memories/{memory_id}", describe(None, 204))
 async def forget_memory(request: Request) -> Response:
-    """Forget one memory, with its vector."""
+    """Delete one memory and its vector."""
     memories, scope = await _open(request)
     memory_id = path_parameter(request, "memory_id")
     if not await memories.forget(scope, [memory_id]):

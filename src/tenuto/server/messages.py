@@ -64,7 +64,10 @@ _content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schem
 
 @routes.get("/sessions/{session_id}/messages", describe(MessageList, query=MessageListQuery))
 async def get_messages(request: Request) -> Response:
-    """A page of messages, oldest first: the newest, or those next before or after a sequence number."""
+    """List messages of a session, oldest first.
+
+    Returns the newest ones, or those next before or after a sequence number.
+    """
     scope = await asking(request)
     asked = parse_query(request, MessageListQuery)
     page = Page(limit=asked.limit, before=asked.before, after=asked.after)
@@ -78,7 +81,10 @@ async def get_messages(request: Request) -> Response:
 
 @routes.post("/sessions/{session_id}/messages", _APPEND)
 async def append_messages(request: Request) -> Response:
-    """Append messages, or one, outside a turn; by a key or a producer's number at most once (then 200)."""
+    """Append one message or several outside a turn.
+
+    With an Idempotency-Key or a producer's number they are stored at most once; a repetition is answered with 200.
+    """
     scope = await asking(request)
     body = await body_of(request, dict)
     batch = convert_json(_as_batch(body), AppendMessages)

@@ -84,7 +84,7 @@ class NpcDeleted(View, frozen=True, kw_only=True):
 
 @routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",), problems=(502,)))
 async def npc_chat(request: Request) -> Response:
-    """Ask a character; facts come from the evidence store, and the answer names them (C1, C6)."""
+    """Ask a character. Facts come from the evidence store, and the answer cites them."""
     admission = await authenticate_request(request)
     body = await body_of(request, NpcQuestion)
     scope = admission.scope(body.tenant_id, body.site_id)
@@ -112,7 +112,10 @@ async def npc_chat(request: Request) -> Response:
 
 @routes.get("/traces/{trace_id}", describe(NpcTraceView, query=NpcTraceQuery))
 async def get_npc_trace(request: Request) -> Response:
-    """What a character was asked and what it looked up, with the talk around it where `include_session` asks (C9)."""
+    """Get the trace of a character's answer.
+
+    It has the request and the tool calls; with `include_session`, also recent messages of the session.
+    """
     admission = await authenticate_request(request)
     scope, trace = admission.scope(), await trace_of(request, admission)
     asked = parse_query(request, NpcTraceQuery)
@@ -146,7 +149,7 @@ async def _load_npc_summary(request: Request, scope: Scope, session_id: str) -> 
 
 @routes.get("/sessions/{session_id}", describe(NpcSession))
 async def get_npc_session(request: Request) -> Response:
-    """A talk in short: how many messages, when the first and the last, and the most recent ones."""
+    """Get a session with a character: counts, times and recent messages."""
     return answer(await _load_npc_session(request, await asking(request), path_parameter(request)))
 
 
@@ -170,7 +173,7 @@ async def _load_npc_session(request: Request, scope: Scope, session_id: str) -> 
 
 @routes.delete("/sessions/{session_id}", describe(NpcDeleted))
 async def clear_npc_session(request: Request) -> Response:
-    """Forget a talk."""
+    """Delete a session with a character."""
     scope = await asking(request)
     session_id = path_parameter(request)
     await sessions(request).delete(scope, session_id)

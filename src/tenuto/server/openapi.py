@@ -6,50 +6,100 @@ The types that decode a request and encode its answer are those of the document.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 from importlib.metadata import version
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import msgspec
 from msgspec.structs import fields
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tenuto.model.plan import PlanFields
 from tenuto.model.values import JsonObject
 from tenuto.server import requests
-from tenuto.server.problems import MEDIA_TYPE, Problem
+from tenuto.server.problems import ERROR_CODES, MEDIA_TYPE, Problem
+from tenuto.server.routing import ApiRoute, Endpoint
+from tenuto.server.schemas import component_schemas, query_parameters, schema_ref
 from tenuto.sessions.views import NewMessage
 from tenuto.tasks.timeline import EVENT_ID
 
-_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-_REF: Final = "#/components/schemas/{name}"
-_ABOUT: Final = (
-    "Conversation state for LLM agents. A session is visible to its owner only: an absent, expired, deleted or foreign "
-    "one gives the same 404. The same routes answer under `/api/v1`. Where no key is configured, requests from the "
-    "server's own machine need none."
-)
+_ABOUT: Final = """Conversation state for LLM agents: sessions, messages, memories, traces and tasks.
+
+A session is visible to its owner only: an absent, expired, deleted or foreign one gives the same 404. Routes below \
+`/v1` and `/goods` are also served below `/api`. Requests need an API key or a token; a server without any key accepts \
+requests from its own machine only, without a credential. A caller that may act for others names the user in \
+`X-User-ID`.
+
+Unknown fields of bodies and unknown query parameters are refused. Errors are `application/problem+json` with a stable \
+`code`. Each GET answers HEAD as well. Large JSON is compressed on request; `If-None-Match` saves an unchanged answer.
+
+Not listed are the console at `/` and its files below `/console/`, this document at `/openapi.json`, its page at \
+`/docs`, and deliveries of chat platforms at `/lark/events` and `/webhook/{name}/messages`, which exist where an app \
+is configured.
+"""
+_TAGS: Final = {
+    "chat": "Talk to assistants and look at what they did.",
+    "turns": "Run your own model: begin a turn, finish it.",
+    "messages": "The messages of a session.",
+    "sessions": "Conversations: create, list, change, fork and delete them, and follow their changes.",
+    "memories": "What is remembered of a user across sessions.",
+    "tasks": "Work of several agents: plans, boards, locks, notes and runs.",
+    "analytics": "Usage and topics of a site.",
+    "export and import": "Sessions as files.",
+    "privacy": "Privacy policy, scans, reveals, erasure and audit.",
+    "keys": "API keys of a tenant.",
+    "npc": "Characters that answer with evidence.",
+    "goods": "The shopping assistant.",
+    "web streams": "Chat for the AI SDK and for AG-UI.",
+    "openai": "The API of OpenAI: sessions as conversations, turns as responses, assistants as models.",
+    "mcp": "Tools for clients of the Model Context Protocol; with the extra `mcp`.",
+    "a2a": "Assistants as agents of the A2A protocol; with the extra `a2a`.",
+    "health": "Liveness, readiness, status and metrics.",
+}
 _REASONS: Final = {
     400: "The request is invalid; `detail` names the field.",
     401: "The request has no valid credential.",
     403: "The credential is for another tenant, site or user than the request names, or lacks the role.",
-    404: "There is no such session, task or memory for this caller, or no such entry in it.",
+    404: "The caller has no such session, task or memory, or it has no such entry.",
     408: "The request did not arrive in time.",
     409: "The request conflicts with stored data or a running operation.",
     413: "The request or a message in it is too large.",
-    429: "The caller asks too often; see Retry-After.",
+    429: "A rate, budget or other limit is reached; see Retry-After.",
     431: "The headers are too large or too many.",
     502: "The model's provider refuses the request as it is.",
     503: "The store or the model does not answer; see Retry-After.",
 }
-_ALWAYS: Final = (400, 401, 403, 404, 408, 429, 431, 503)
+# At any route; and at those that need a credential.
+_ANYWHERE: Final = (408, 431)
+_ALWAYS: Final = (*_ANYWHERE, 400, 401, 403, 404, 429, 503)
+# The answers that come before a request has an id.
+_WITHOUT_ID: Final = (408, 431)
+_RESPONSE_HEADERS: Final = {
+    "X-Request-ID": "The id of the request, as in the server's log.",
+    "Tenuto-Degraded": "`store` if the answer was made while the store does not answer.",
+    "ETag": "The version of the answer: for `If-None-Match`, and where the route takes one for `If-Match`.",
+    "Location": "The address of what was created.",
+    "Retry-After": "Seconds after which the request may succeed.",
+    "WWW-Authenticate": "The scheme of the credential.",
+}
+_PROTOCOL_ERROR: Final[JsonObject] = {
+    "description": "An error in the form of the protocol. On routes of OpenAI: `message`, `type`, `param` and `code`.",
+    "headers": {"X-Request-ID": {"$ref": "#/components/headers/X-Request-ID"}},
+    "content": {"application/json": {"schema": {"type": "object", "additionalProperties": True}}},
+}
+_HEADERS_BY_STATUS: Final = {
+    401: ("WWW-Authenticate",),
+    409: ("Retry-After",),
+    429: ("Retry-After",),
+    503: ("Retry-After",),
+}
 
+# The end of a sentence: no abbreviation has a capital letter after it.
+_SENTENCE: Final = re.compile(r"(?<=[.;:]) (?=[A-Z`\d])|; ")
 _TEXT: Final[JsonObject] = {"type": "string", "minLength": 1}
+_FREE: Final[JsonObject] = {"type": "object", "additionalProperties": True}
 _ANY_TEXT: Final[JsonObject] = {"type": "string"}
 _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     (
@@ -70,12 +120,14 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     ("Tenuto-Agent", "The agent that makes the request, if the body does not name it.", _TEXT),
     ("If-None-Match", "`*` if the entry must not exist yet.", {"type": "string", "enum": ["*"]}),
     ("Last-Event-ID", "The last event received.", {"type": "string", "pattern": f"^{EVENT_ID}$"}),
+    ("Tenuto-Session", "The session that the request is a turn of.", _TEXT),
     (
         "If-Match",
         "The version that the change applies to.",
-        {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'},
+        {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}(-[0-9a-f]{16})?")$'},
     ),
 )
+_FOR_A_SCOPE: Final = ("/v1/", "/goods/", "/a2a/", "/mcp")
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
 _PARTS_OF_PATHS: Final = {
     "assistant": "The assistant's name.",
@@ -90,78 +142,40 @@ _PARTS_OF_PATHS: Final = {
     "step": "The id of a step of the task's plan.",
     "key": "The key on the board or among the notes, percent-encoded if it contains special characters.",
     "agent": "The agent's name, percent-encoded if it contains special characters.",
-}
-
-# A message has words; an object with `messages` is read as a batch.
-_HAS_WORDS: Final[JsonObject] = {
-    "anyOf": [
-        {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("text", "content", "parts")
-    ],
-    "not": {"required": ["messages"]},
-}
-_PART: Final[JsonObject] = {
-    "title": "Part",
-    "description": "A piece of a message. `text`, `tool_call` and `tool_result` are ours; others are kept unchanged.",
-    "type": "object",
-    "required": ["type"],
-    "properties": {"type": {"type": "string", "pattern": "^[^\\u0000]*$"}},
-    "if": {"properties": {"type": {"const": "text"}}},
-    "then": {"required": ["text"], "properties": {"text": {"type": "string", "pattern": "^[^\\u0000]*$"}}},
-}
-
-# A message, or the wish for another answer to the last one; to go back, one names the session.
-_SAID_OR_ANEW: Final[JsonObject] = {
-    "oneOf": [
-        {
-            "required": ["message"],
-            "properties": {
-                "message": {"type": "string", "pattern": requests.SAID},
-                "regenerate": {"const": False},
-                "edit": {"type": "null"},
-            },
-        },
-        {
-            "required": ["regenerate", "session_id"],
-            "properties": {
-                "message": {"const": ""},
-                "regenerate": {"const": True},
-                "edit": {"type": "null"},
-                "session_id": {"type": "string"},
-            },
-        },
-        {
-            "required": ["message", "edit", "session_id"],
-            "properties": {
-                "message": {"type": "string", "pattern": requests.SAID},
-                "regenerate": {"const": False},
-                "edit": {"type": "integer"},
-                "session_id": {"type": "string"},
-            },
-        },
-    ]
+    "conversation_id": "The session's id.",
+    "item_id": "The id of an item of the conversation.",
+    "response_id": "The id of the response.",
+    "model": "The name of an assistant.",
+    "id": "The id of a task of A2A.",
+    "push_id": "The id of a webhook.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the document says of a route, and the types it refers to."""
+    """What the document says of a route, and the types it refers to; whether a query with other names is refused."""
 
     content: JsonObject
-    kinds: tuple[type[Any], ...]
+    kinds: tuple[type[Any], ...] = ()
+    without_query: bool = False
 
 
-class ApiRoute(Route):
-    """A route of one method, without the HEAD that Starlette would answer with all of a GET."""
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """Server-sent events as an answer; the data of each is of one of the types of `events`."""
 
-    def __init__(self, method: str, path: str, endpoint: _Endpoint, tag: str, operation: Operation | None) -> None:
-        super().__init__(path, endpoint, methods=[method])
-        self.methods = {method}
-        self.tag = tag
-        self.operation = operation
+    about: str
+    example: str
+    events: tuple[type[Any], ...] = ()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self  # For the metrics, which count by route.
-        await super().handle(scope, receive, send)
+    def content(self) -> JsonObject:
+        """The content of the answer."""
+        schema: JsonObject = {"type": "string", "description": self.about}
+        if self.events:
+            schema["contentMediaType"] = "text/event-stream"
+            first, *others = [schema_ref(event) for event in self.events]
+            schema["contentSchema"] = {"anyOf": [first, *others]} if others else first
+        return {"text/event-stream": {"schema": schema, "example": self.example}}
 
 
 class Router:
@@ -172,10 +186,10 @@ class Router:
         self._tag = tag
         self._prefix = prefix
 
-    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[_Endpoint], _Endpoint]:
+    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[Endpoint], Endpoint]:
         """Add the decorated function as a route; in the document it has the function's name and docstring."""
 
-        def register(endpoint: _Endpoint) -> _Endpoint:
+        def register(endpoint: Endpoint) -> Endpoint:
             self.routes.append(ApiRoute(method, self._prefix + path, endpoint, self._tag, operation))
             return endpoint
 
@@ -196,67 +210,91 @@ def describe(
     headers: tuple[str, ...] = (),
     problems: tuple[int, ...] = (),
     content: Mapping[str, JsonObject] | None = None,
+    stream: EventStream | None = None,
     example: JsonObject | None = None,
     public: bool = False,
 ) -> Operation:
     """What a route takes and answers: `answer` as JSON under each of `statuses` (200 by default), such as `example`,
-    `content` by other media types, and problems. A body with a required field is required itself; a request that names
-    a version or an idempotency key may conflict."""
-    kinds = tuple(kind for kind in (answer, body) if kind is not None)
-    good: JsonObject = {"description": inspect.getdoc(answer) if answer is not None else "Done."}
-    if answer is not None or content is not None:
+    `content` by other media types or as a `stream`, and problems. A body with a required field is required
+    itself; a request that names a version or an idempotency key may conflict."""
+    good: JsonObject = {"description": _first_sentence(inspect.getdoc(answer) or "") or "Done."}
+    events = stream.content() if stream is not None else {}
+    if answer is not None or content is not None or events:
         good["content"] = {
             **({"application/json": _json_content(answer, example)} if answer else {}),
             **(content or {}),
+            **events,
         }
-    expected = {*problems, *(() if public else _ALWAYS)}
+    expected = {*problems, *(_ANYWHERE if public else _ALWAYS)}
     expected |= {413} if body is not None else set()
     expected |= {409} if {"If-Match", "Idempotency-Key"} & {*headers} else set()
     operation: JsonObject = {
-        "parameters": [*(_query_parameters(query) if query is not None else ()), *_header_refs(headers)],
+        "parameters": [*(query_parameters(query) if query is not None else ()), *_header_refs(headers)],
         "responses": {
-            **{str(status): good for status in statuses or (200,)},
+            **{str(status): {**good, "headers": _good_headers(answer, status)} for status in statuses or (200,)},
             **{str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in sorted(expected)},
         },
     }
     if body is not None:
         required = any(field.required for field in fields(body))
-        written = {"application/json": {"schema": _schema_ref(body), "example": body.EXAMPLE}}
+        written = {"application/json": {"schema": schema_ref(body), "example": body.EXAMPLE}}
         operation["requestBody"] = {"required": required, "content": written}
     if public:
         operation["security"] = []
-    return Operation(operation, kinds)
+    kinds = (answer, body, *(stream.events if stream is not None else ()))
+    return Operation(operation, tuple(kind for kind in kinds if kind is not None), query is None and not public)
+
+
+def describe_protocol(
+    protocol: str,
+    *,
+    body: JsonObject | None = None,
+    query: type[Any] | None = None,
+    headers: tuple[str, ...] = (),
+    streams: bool = False,
+    public: bool = False,
+) -> Operation:
+    """A route of another protocol: its own document describes bodies and answers. `body` is an example of one."""
+    about = f"As {protocol} has it."
+    good: JsonObject = {"application/json": {"schema": {**_FREE, "description": about}}}
+    if streams:
+        good |= EventStream(f"Server-sent events, as {protocol} has them.", example="data: {}\n\n").content()
+    operation: JsonObject = {
+        "parameters": [*(query_parameters(query) if query is not None else ()), *_header_refs(headers)],
+        "responses": {
+            "200": {"description": about, "headers": _good_headers(None, 200), "content": good},
+            **{status: {"$ref": "#/components/responses/ProtocolError"} for status in ("4XX", "5XX")},
+        },
+    }
+    if body is not None:
+        content = {"schema": {**_FREE, "description": about}, "example": body}
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+    if public:
+        operation["security"] = []
+    return Operation(operation)
 
 
 def _json_content(answer: type[Any], example: JsonObject | None) -> JsonObject:
-    return {"schema": _schema_ref(answer), **({} if example is None else {"example": example})}
+    return {"schema": schema_ref(answer), **({} if example is None else {"example": example})}
+
+
+def _good_headers(answer: type[Any] | None, status: int) -> JsonObject:
+    versioned = answer is not None and "version" in getattr(answer, "__struct_fields__", ())
+    names = [
+        "X-Request-ID",
+        "Tenuto-Degraded",
+        *(["ETag"] if versioned else ()),
+        *(["Location"] if status == 201 and versioned else ()),
+    ]
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 def _header_refs(headers: tuple[str, ...]) -> list[JsonObject]:
     return [{"$ref": f"#/components/parameters/{name}"} for name in headers]
 
 
-def _query_parameters(kind: type[Any]) -> list[JsonObject]:
-    """A type that reads the query, as the document's parameters."""
-    (_,), parts = msgspec.json.schema_components([kind], ref_template=_REF)
-    schema = parts[kind.__name__]
-    return [
-        {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _alone(part, parts)}
-        for name, part in schema["properties"].items()
-    ]
-
-
-def _alone(schema: JsonObject, parts: JsonObject) -> JsonObject:
-    """A parameter's schema: one that may be left out is never null, and what it refers to is in no other schema."""
-    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
-    merged = {**rest, **kinds[0]} if kinds else rest
-    referred = parts[merged.pop("$ref").rpartition("/")[2]] if "$ref" in merged else {}
-    return {**referred, **merged}
-
-
-def _schema_ref(kind: type[Any]) -> JsonObject:
-    return {"$ref": _REF.format(name=kind.__name__)}
+def _first_sentence(text: str) -> str:
+    return _SENTENCE.split(" ".join(text.split()), maxsplit=1)[0].rstrip(".")
 
 
 def document(app: Starlette) -> JsonObject:
@@ -274,27 +312,48 @@ def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
         if route.operation is not None:
             kinds |= dict.fromkeys(route.operation.kinds)
             operations = paths.setdefault(route.path, {})
-            operations |= {method.lower(): _build_operation(route, route.operation) for method in route.methods or ()}
+            operations[route.method.lower()] = _build_operation(route, route.operation)
+    used = {operation["tags"][0] for operations in paths.values() for operation in operations.values()}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "tenuto", "version": version("tenuto"), "description": _ABOUT},
+        "info": {
+            "title": "tenuto",
+            "version": version("tenuto"),
+            "description": _ABOUT,
+            "contact": {"name": "The tenuto project"},
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "This server."}],
+        "tags": [{"name": name, "description": about} for name, about in _TAGS.items() if name in used],
         "paths": paths,
         "components": {
-            "schemas": {**_component_schemas(list(kinds)), "Part": _PART},
+            "schemas": component_schemas(list(kinds)),
             "responses": {
-                f"Problem{status}": {"description": reason, "content": {MEDIA_TYPE: {"schema": _schema_ref(Problem)}}}
-                for status, reason in _REASONS.items()
+                **{f"Problem{status}": _problem(status) for status in _REASONS},
+                "ProtocolError": _PROTOCOL_ERROR,
             },
             "parameters": {
                 name: {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
                 for name, about, schema in _HEADERS
             },
+            "headers": {
+                name: {"description": about, "schema": {"type": "string"}} for name, about in _RESPONSE_HEADERS.items()
+            },
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "An API key or a JWT."},
-                "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
             },
         },
         "security": [{"key": []}, {"key_header": []}],
+    }
+
+
+def _problem(status: int) -> JsonObject:
+    names = [*(() if status in _WITHOUT_ID else ("X-Request-ID",)), *_HEADERS_BY_STATUS.get(status, ())]
+    return {
+        "description": f"{_REASONS[status]} Codes: {', '.join(f'`{code}`' for code in ERROR_CODES[status])}.",
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
+        "content": {MEDIA_TYPE: {"schema": schema_ref(Problem)}},
     }
 
 
@@ -303,25 +362,13 @@ def _build_operation(route: ApiRoute, operation: Operation) -> JsonObject:
         {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
         for name in route.param_convertors
     ]
-    named = _header_refs(_WHO) if route.path.startswith(("/v1/", "/goods/")) else []
+    named = _header_refs(_WHO) if route.path.startswith(_FOR_A_SCOPE) else []
+    about = inspect.getdoc(route.endpoint) or ""
     return {
         "tags": [route.tag],
-        "summary": route.name.replace("_", " ").title(),
-        "description": inspect.getdoc(route.endpoint),
+        "summary": _first_sentence(about),
+        "description": " ".join(about.split()),
         "operationId": route.name,
         **operation.content,
         "parameters": [*in_path, *operation.content["parameters"], *named],
     }
-
-
-def _component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
-    schemas = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
-    # msgspec reads decimals from numbers as well, but describes them as strings alone.
-    schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
-    schemas["NewMessage"] |= _HAS_WORDS
-    schemas["ChatBody"] |= _SAID_OR_ANEW
-    schemas["ChangeTask"] |= {
-        "if": {"properties": {"status": {"const": "running"}}},
-        "then": {"properties": {"result": {"type": "null"}}},
-    }
-    return schemas

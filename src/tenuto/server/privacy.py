@@ -31,14 +31,13 @@ from tenuto.privacy.compliance.views import (
 from tenuto.privacy.crypto.vault import normalize_placeholder
 from tenuto.server.auth import AuthContext, asking, authenticate_request, service, with_user
 from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
-from tenuto.server.openapi import Router, describe
-from tenuto.server.problems import Forbidden
+from tenuto.server.openapi import EventStream, Router, describe
+from tenuto.server.problems import Forbidden, Problem
 from tenuto.server.requests import AuditQuery, RevealBody, ScanBody, VerifyReceipt
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream, until_lapsed
 
 routes = Router("privacy", prefix="/v1")
 
-_SCAN: Final = {"text/event-stream": {"example": 'event: progress\ndata: {"done":40,"total":2100}\n\n'}}
 # How many times a scan tells of its progress, at most about.
 _STEPS: Final = 100
 _NOTE_ID: Final = re.compile(r"[0-9]+\.[0-9]{6}-[0-9a-f]{8}", re.ASCII)
@@ -85,9 +84,16 @@ class ReceiptCheck(View, frozen=True, kw_only=True):
     why: str | None
 
 
+_SCAN: Final = EventStream(
+    "Server-sent events: `progress` (`ScanProgress`), then `report` (`ReportView`) or `error` (`Problem`).",
+    example='event: progress\ndata: {"done":40,"total":2100}\n\n',
+    events=(ScanProgress, ReportView, Problem),
+)
+
+
 @routes.get("/privacy", describe(PrivacyView))
 async def get_privacy(request: Request) -> Response:
-    """What becomes of private data of the caller's tenant, sink by sink."""
+    """Get the privacy policy of the caller's tenant."""
     scope = await asking(request)
     tenuto = service(request).tenuto
     screen = tenuto.redactor
@@ -105,8 +111,11 @@ async def get_privacy(request: Request) -> Response:
 
 @routes.post("/sessions/{session_id}/reveal", describe(RevealView, body=RevealBody))
 async def reveal_placeholders(request: Request) -> Response:
-    """The values behind placeholders of a session, for a credential with the role privacy.reveal; reveals are audited.
-    Brackets are optional; if the session has none of the placeholders, the answer is 404 `placeholder_not_found`."""
+    """Get the values behind placeholders of a session.
+
+    Needs the role `privacy.reveal`, and is audited. Brackets are optional. If the session has none of the
+    placeholders, the answer is 404 `placeholder_not_found`.
+    """
     admission = await authenticate_request(request)
     _check_can_reveal(admission)
     scope = admission.scope()
@@ -120,7 +129,7 @@ async def reveal_placeholders(request: Request) -> Response:
 
 @routes.get("/privacy/audit", describe(AuditList, query=AuditQuery))
 async def get_audit(request: Request) -> Response:
-    """Reveals, fixes, erasures and looks at agents' notes on this site; for the tenant's own backend and for admins."""
+    """List audited reveals, fixes, erasures and reads of notes. For the tenant's own backend and for admins."""
     scope = (await _operator(request, "the audit is")).scope()
     asked = parse_query(request, AuditQuery)
     if asked.cursor is not None and not _NOTE_ID.fullmatch(asked.cursor):
@@ -130,11 +139,14 @@ async def get_audit(request: Request) -> Response:
     return answer(AuditList(entries=list(map(AuditEntryView.of, notes)), cursor=cursor))
 
 
-@routes.post("/privacy/scan", describe(ReportView, body=ScanBody, content=_SCAN))
+@routes.post("/privacy/scan", describe(ReportView, body=ScanBody, stream=_SCAN))
 async def scan_site(request: Request) -> Response:
-    """Count the private values in what is stored of this site, by sink and type; with `fix`, redact those that the
-    policy does not allow, for good. With `stream`, as server-sent events: progress, then report or error. A client that
-    disconnects ends the scan; what was fixed stays and is audited. For the tenant's own backend and for admins."""
+    """Count the private values in stored data of the site.
+
+    With `fix`, those that the policy does not allow are redacted for good. With `stream`, progress comes as
+    server-sent events. A client that disconnects ends the scan; what was fixed stays and is audited. For the
+    tenant's own backend and for admins.
+    """
     admission = await _operator(request, "scans are")
     body = await body_of(request, ScanBody)
     scope, by = site_scope(admission.scope()), actor_name(admission)
@@ -147,7 +159,10 @@ async def scan_site(request: Request) -> Response:
 
 @routes.post("/privacy/verify", describe(ReceiptCheck, body=VerifyReceipt, example={"valid": True, "why": None}))
 async def verify_receipt(request: Request) -> Response:
-    """Whether a receipt of an erasure is as this installation signed it, and about the user, if one is named."""
+    """Verify the receipt of an erasure.
+
+    It is valid if this installation signed it as it is and, where a user is named, for that user.
+    """
     await authenticate_request(request)
     body = await body_of(request, VerifyReceipt)
     known = await service(request).tenuto.privacy.signer.public_key()
@@ -157,10 +172,13 @@ async def verify_receipt(request: Request) -> Response:
 
 @routes.delete("/users/{user_id}", describe(ReceiptView))
 async def erase_user(request: Request) -> Response:
-    """Remove everything of a user, on all sites unless one is named, and answer with a signed receipt; for that
-    user, for the tenant's own backend and for admins. An unknown user gets one as well, with nothing counted. The
-    user's API keys end; those with a role end only for an admin, and those for other sites not by the key of a site:
-    `api_keys_left` counts what still holds."""
+    """Erase a user.
+
+    Deletes all data of the user, on all sites unless one is named, and returns a signed receipt. For that user, for
+    the tenant's own backend and for admins. An unknown user gets a receipt with zero counts. The user's API keys
+    are revoked; those with a role only by an admin, and those for other sites not by the key of a site.
+    `api_keys_left` counts the keys that remain.
+    """
     user = path_parameter(request, "user_id")
     admission = with_user(await authenticate_request(request), user)
     scope = admission.scope()

@@ -24,7 +24,7 @@ from tenuto.model.values import View
 from tenuto.ports import ElsewhereFeed
 from tenuto.server.auth import asking, sessions
 from tenuto.server.json_io import parse_query
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import EventStream, Router, describe
 from tenuto.server.requests import SessionEventsQuery
 from tenuto.server.streams import ServerSentEvent, event_stream
 from tenuto.sessions import EventKind, SessionEvent
@@ -41,8 +41,6 @@ _LOOK_EVERY: Final = 1.0
 _LASTS: Final = 900.0
 _REMOVED: Final = (EventKind.EXPIRED, EventKind.DELETED, EventKind.EVICTED)
 _KINDS: Final = (EventKind.CREATED, EventKind.UPDATED, *_REMOVED)
-_EXAMPLE: Final = 'event: session\ndata: {"session_id":"s-1","kind":"updated","changed":["messages"]}\n\n'
-_STREAM: Final = {"text/event-stream": {"example": _EXAMPLE}}
 
 
 class SessionChange(View, frozen=True, kw_only=True):
@@ -225,13 +223,24 @@ class SessionEvents:
             await asyncio.sleep(_LOOK_EVERY)
 
 
-_FOLLOW = describe(None, query=SessionEventsQuery, content=_STREAM)
+_FOLLOW = describe(
+    None,
+    query=SessionEventsQuery,
+    stream=EventStream(
+        "Server-sent events: `ready` (read again what is shown), `session` (`SessionChange`) and `turn` (`TurnBegun`).",
+        example='event: session\ndata: {"session_id":"s-1","kind":"updated","changed":["messages"]}\n\n',
+        events=(SessionChange, TurnBegun),
+    ),
+)
 
 
 @routes.get("/events", _FOLLOW)
 async def follow_sessions(request: Request) -> Response:
-    """What changes in the caller's sessions, as server-sent events: `ready`, `session`, `turn`. With `session_id` also
-    what other processes change in that session. The stream ends after a quarter of an hour; connect again."""
+    """Follow changes of the caller's sessions.
+
+    Server-sent events `ready`, `session` and `turn`; with `session_id`, also what other processes change in that
+    session. The stream ends after 15 minutes; connect again.
+    """
     scope, query = await asking(request), parse_query(request, SessionEventsQuery)
     named = await sessions(request).get(scope, query.session_id) if query.session_id is not None else None
     hub: SessionEvents = request.app.state.session_events

@@ -61,14 +61,17 @@ class ScopeView(View, frozen=True, kw_only=True):
 
 @routes.get("/scope", describe(ScopeView))
 async def get_scope(request: Request) -> Response:
-    """For whom a request with this credential and these headers acts."""
+    """Get the scope of the request. It tells for whom a request with this credential and these headers acts."""
     return answer(ScopeView.of(await asking(request)))
 
 
 @routes.post("/sessions", describe(SessionView, 201, 200, body=CreateSession, headers=("Idempotency-Key",)))
 async def create_session(request: Request) -> Response:
-    """Create a session. The caller's own session of that id is returned as it is (200); if the id belongs to another
-    user, the new session gets another id."""
+    """Create a session.
+
+    If the caller has a session of that `id`, it is returned with 200. If the id belongs to another user, the new
+    session gets another id.
+    """
     admission = await authenticate_request(request)
     body = await body_of(request, CreateSession)
     session, new = await sessions(request).create(
@@ -83,7 +86,7 @@ async def create_session(request: Request) -> Response:
 
 @routes.get("/sessions", describe(SessionList, query=SessionListQuery))
 async def list_sessions(request: Request) -> Response:
-    """The caller's sessions, latest change first."""
+    """List the caller's sessions. The one that changed last comes first."""
     scope = await asking(request)
     asked = parse_query(request, SessionListQuery)
     query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
@@ -92,7 +95,7 @@ async def list_sessions(request: Request) -> Response:
 
 @routes.get("/sessions/{session_id}", describe(SessionDetail))
 async def get_session(request: Request) -> Response:
-    """A session's head, and which of its tasks have not ended."""
+    """Get a session and its unfinished tasks."""
     scope = await asking(request)
     session = await sessions(request).get(scope, path_parameter(request))
     try:
@@ -104,7 +107,10 @@ async def get_session(request: Request) -> Response:
 
 @routes.patch("/sessions/{session_id}", describe(SessionView, body=ChangeSession, headers=("If-Match",)))
 async def change_session(request: Request) -> Response:
-    """Change title, status, context, attributes or metadata; with If-Match or `if_version`, of that version only."""
+    """Change a session's title, status, context, attributes or metadata.
+
+    With If-Match or `if_version`, only if the session has that version.
+    """
     scope = await asking(request)
     body = await body_of(request, ChangeSession)
     changes = body.value(resolve_version(if_match(request), body.if_version))
@@ -113,7 +119,7 @@ async def change_session(request: Request) -> Response:
 
 @routes.delete("/sessions/{session_id}", describe(None, 204))
 async def delete_session(request: Request) -> Response:
-    """Remove a session and everything of it."""
+    """Delete a session and everything in it."""
     scope = await asking(request)
     await sessions(request).delete(scope, path_parameter(request))
     return Response(status_code=204)
@@ -121,14 +127,14 @@ async def delete_session(request: Request) -> Response:
 
 @routes.post("/sessions/{session_id}/reset", describe(SessionView))
 async def reset_session(request: Request) -> Response:
-    """Forget messages, context and metadata, and keep the session; a running turn is lost."""
+    """Clear a session. Deletes its messages, context and metadata; a running turn is lost."""
     scope = await asking(request)
     return session_response(await sessions(request).reset(scope, path_parameter(request)))
 
 
 @routes.post("/sessions/{session_id}/fork", describe(SessionView, 201, body=ForkSession, problems=(409,)))
 async def fork_session(request: Request) -> Response:
-    """Branch off a new session at a message."""
+    """Fork a session at a message. The new session has the messages up to and including it."""
     scope = await asking(request)
     body = await body_of(request, ForkSession)
     fork = await sessions(request).fork(scope, path_parameter(request), at=body.at, new_id=body.id, title=body.title)
@@ -137,8 +143,11 @@ async def fork_session(request: Request) -> Response:
 
 @routes.post("/sessions/{session_id}/truncate", describe(SessionView, body=TruncateSession, headers=("If-Match",)))
 async def truncate_session(request: Request) -> Response:
-    """Forget what was said after a message, to ask or answer anew; a running turn is lost. With If-Match or
-    `if_version`, of that version only, so that nothing goes which was said since it was read."""
+    """Delete the messages after a sequence number.
+
+    A running turn is lost. With If-Match or `if_version`, only if the session has that version, so that no message
+    is deleted that the caller has not read.
+    """
     scope = await asking(request)
     body = await body_of(request, TruncateSession)
     version = resolve_version(if_match(request), body.if_version)
@@ -148,14 +157,14 @@ async def truncate_session(request: Request) -> Response:
 
 @routes.get("/sessions/{session_id}/attributes", describe(AttributesView))
 async def get_attributes(request: Request) -> Response:
-    """All attributes of a session."""
+    """Get all attributes of a session."""
     scope = await asking(request)
     return answer(AttributesView.of(await sessions(request).get(scope, path_parameter(request))))
 
 
 @routes.get("/sessions/{session_id}/attributes/{name}", describe(AttributeView))
 async def get_attribute(request: Request) -> Response:
-    """One attribute of a session; null when there is none of this name."""
+    """Get one attribute of a session. Its value is null if there is none of this name."""
     scope = await asking(request)
     name = path_parameter(request, "name")
     session = await sessions(request).get(scope, path_parameter(request))
@@ -164,7 +173,7 @@ async def get_attribute(request: Request) -> Response:
 
 @routes.put("/sessions/{session_id}/attributes/{name}", describe(AttributeView, body=AttributeValue))
 async def set_attribute(request: Request) -> Response:
-    """Set one attribute, whatever others change meanwhile."""
+    """Set one attribute of a session. Other attributes may change at the same time."""
     scope = await asking(request)
     name = path_parameter(request, "name")
     body = await body_of(request, AttributeValue)
@@ -175,7 +184,7 @@ async def set_attribute(request: Request) -> Response:
 
 @routes.delete("/sessions/{session_id}/attributes/{name}", describe(None, 204))
 async def remove_attribute(request: Request) -> Response:
-    """Remove one attribute; again is harmless."""
+    """Delete one attribute of a session. Idempotent."""
     scope = await asking(request)
     name = path_parameter(request, "name")
     await sessions(request).patch(scope, path_parameter(request), Changes(attributes={name: None}))
@@ -184,6 +193,6 @@ async def remove_attribute(request: Request) -> Response:
 
 @routes.get("/stats", describe(StatsView))
 async def get_stats(request: Request) -> Response:
-    """How many sessions, messages and tokens the caller has, and what they cost."""
+    """Count the caller's sessions, messages, tokens and costs."""
     scope = await asking(request)
     return answer(StatsView.of(await sessions(request).stats(scope)))

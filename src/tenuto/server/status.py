@@ -261,8 +261,11 @@ class ServerStatus:
 
 @routes.get("/status", describe(StatusView, example=_EXAMPLE))
 async def get_status(request: Request) -> Response:
-    """How this server process and its store are: breaker, journal, cache, turns, upkeep, memory, and what to look at.
-    It covers every tenant, so a closed server asks for `metrics_token` or a credential with the role operator."""
+    """Get the state of this server process and its store.
+
+    Breaker, journal, cache, turns, upkeep, memory and findings. It covers all tenants: a server with keys asks for
+    `metrics_token` or the role `operator`.
+    """
     await authenticate_operator(request, "the status of the server is")
     status: ServerStatus = request.app.state.status
     return answer(await status.view())

@@ -17,7 +17,7 @@ from tenuto.model.task import TaskEvent
 from tenuto.ports import TaskEngine
 from tenuto.server.auth import AuthContext, asking, authenticate_request, service
 from tenuto.server.json_io import agent_header, answer, body_of, path_parameter, versioned_response
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import EventStream, Router, describe
 from tenuto.server.problems import Forbidden
 from tenuto.server.requests import AnswerStep, CompleteStep, FailStep, ResumeTask
 from tenuto.server.streams import ServerSentEvent, event_stream
@@ -32,14 +32,18 @@ _AGENT = ("Tenuto-Agent",)
 _EVENTS = describe(
     None,
     headers=("Last-Event-ID",),
-    content={"text/event-stream": {"example": 'id: 1768467600000000.0.0\nevent: task.opened\ndata: {"id":"…"}\n\n'}},
+    stream=EventStream(
+        "Server-sent events with an `id`, named by their type; the data of each is a `TaskEventView`.",
+        example='id: 1768467600000000.0.0\nevent: task.opened\ndata: {"id":"…"}\n\n',
+        events=(TaskEventView,),
+    ),
 )
 _EVENTS.content["responses"]["204"] = {"description": "The task has ended, and its last event was seen."}
 
 
 @routes.post("/tasks/{task_id}/cancel", describe(TaskDetail, problems=(409,)))
 async def cancel_task(request: Request) -> Response:
-    """End a task as failed, with the code `task_cancelled`; agents that work on it are cancelled. Again is harmless."""
+    """Cancel a task. It ends as failed with the code `task_cancelled`, and its agents are cancelled. Idempotent."""
     admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
     scope = admission.scope()
     await _tasks(request).get(scope, task_id)
@@ -49,7 +53,11 @@ async def cancel_task(request: Request) -> Response:
 
 @routes.post("/tasks/{task_id}/resume", describe(TaskDetail, 202, body=ResumeTask, problems=(409,)))
 async def resume_task(request: Request) -> Response:
-    """Run a failed task again from its failed steps on, or any ended one from a step on; its other steps stay."""
+    """Run an ended task again.
+
+    A failed task continues at its failed steps. With `from_step`, any ended task runs again from that step on. The
+    results of other steps are kept.
+    """
     admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
     scope = admission.scope()
     body = await body_of(request, ResumeTask)
@@ -60,7 +68,7 @@ async def resume_task(request: Request) -> Response:
 
 @routes.post("/tasks/{task_id}/input/{step}", describe(TaskDetail, body=AnswerStep, problems=(409,)))
 async def answer_step(request: Request) -> Response:
-    """Answer a step that waits for a person; the task goes on. The same answer again is harmless."""
+    """Answer a step that waits for a person. The task continues. Idempotent with the same answer."""
     admission, task_id = await authenticate_request(request), path_parameter(request, "task_id")
     scope = admission.scope()
     body = await body_of(request, AnswerStep)
@@ -74,7 +82,10 @@ async def answer_step(request: Request) -> Response:
     "/tasks/{task_id}/steps/{step}/complete", describe(TaskDetail, body=CompleteStep, headers=_AGENT, problems=(409,))
 )
 async def complete_step(request: Request) -> Response:
-    """End a remote step with its output, with the credential of its agent; the task goes on. Idempotent."""
+    """Complete a remote step with its output.
+
+    The task continues. For the credential of the step's agent. Idempotent.
+    """
     admission, task_id, agent = await _ending_agent(request)
     scope = admission.scope()
     body = await body_of(request, CompleteStep)
@@ -86,8 +97,10 @@ async def complete_step(request: Request) -> Response:
 
 @routes.post("/tasks/{task_id}/steps/{step}/fail", describe(TaskDetail, body=FailStep, headers=_AGENT, problems=(409,)))
 async def fail_step(request: Request) -> Response:
-    """Report that a remote step failed, with the credential of its agent. It waits on while it has retries.
-    Idempotent with the number of the attempt."""
+    """Report that a remote step failed.
+
+    It waits again while it has retries. For the credential of the step's agent. Idempotent with `attempt`.
+    """
     admission, task_id, agent = await _ending_agent(request)
     scope = admission.scope()
     body = await body_of(request, FailStep)
@@ -110,15 +123,18 @@ async def _ending_agent(request: Request) -> tuple[AuthContext, str, str]:
 
 @routes.get("/tasks/{task_id}/timeline", describe(Timeline))
 async def get_timeline(request: Request) -> Response:
-    """What happened to a task so far: its steps, the changes of its board, its end."""
+    """List the events of a task: its steps, changes of its board, its end."""
     events = await _tasks(request).events(await asking(request), path_parameter(request, "task_id"))
     return answer(Timeline(events=list(map(TaskEventView.of, events))))
 
 
 @routes.get("/tasks/{task_id}/events", _EVENTS)
 async def follow_task(request: Request) -> Response:
-    """The same as it happens, as server-sent events until the task ends. A client that reconnects sends the id of the
-    last event as Last-Event-ID and gets those after it, or 204 if the task has ended with that one."""
+    """Follow the events of a task until it ends.
+
+    Server-sent events; a client that reconnects sends the id of the last one as Last-Event-ID. 204 if the task has
+    ended with that event.
+    """
     scope, task_id = await asking(request), path_parameter(request, "task_id")
     after = request.headers.get("last-event-id")
     seen_to_end = not await _tasks(request).events(scope, task_id, after=after)

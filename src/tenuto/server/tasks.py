@@ -70,8 +70,11 @@ _ADDED = ("Tenuto-Agent", "Idempotency-Key")
 
 @routes.post("/tasks", describe(TaskView, 201, 202, body=OpenTask, headers=("Idempotency-Key",)))
 async def open_task(request: Request) -> Response:
-    """Open a task for several agents. It is the caller's, and goes a day after its last change. With a `plan` it is run
-    from now on, and the answer is 202. Asked again under the same Idempotency-Key, the same one is answered."""
+    """Open a task for several agents.
+
+    It belongs to the caller and expires a day after its last change. With a `plan` it is run at once (202). With an
+    Idempotency-Key, a repeated request returns the same task.
+    """
     admission = await authenticate_request(request)
     body = await body_of(request, OpenTask)
     scope = admission.scope(body.tenant_id, body.site_id)
@@ -91,8 +94,11 @@ async def open_task(request: Request) -> Response:
 
 @routes.get("/tasks", describe(TaskList, query=TaskListQuery))
 async def list_tasks(request: Request) -> Response:
-    """The caller's tasks, oldest first, or newest first. With a `cursor` there may be more, also behind a page that has
-    none."""
+    """List the caller's tasks.
+
+    The oldest comes first unless `newest_first` is set. While there is a `cursor` there may be more, also after an
+    empty page.
+    """
     admission = await authenticate_request(request)
     asked = parse_query(request, TaskListQuery)
     query = TaskQuery(**{name: getattr(asked, name) for name in TaskQuery.__struct_fields__})
@@ -102,7 +108,7 @@ async def list_tasks(request: Request) -> Response:
 
 @routes.get("/tasks/{task_id}", describe(TaskDetail))
 async def get_task(request: Request) -> Response:
-    """A task without its board, and how far the steps of its plan are."""
+    """Get a task and the state of its steps. The board is not included."""
     admission = await authenticate_request(request)
     progress = await _tasks(request).progress(admission.scope(), _task_id(request))
     return versioned_response(admission.visible(TaskDetail.of(progress)))
@@ -110,9 +116,11 @@ async def get_task(request: Request) -> Response:
 
 @routes.patch("/tasks/{task_id}", describe(TaskView, body=ChangeTask, headers=("If-Match",)))
 async def change_task(request: Request) -> Response:
-    """Begin or end a task; with its end, the notes of its agents go, and agents that an engine runs are cancelled. With
-    If-Match or `if_version`, of that version
-    only."""
+    """Start or end a task.
+
+    Its end deletes the notes of its agents and cancels agents that run. With If-Match or `if_version`, only if the
+    task has that version.
+    """
     admission, task_id = await authenticate_request(request), _task_id(request)
     scope = admission.scope()
     body = await body_of(request, ChangeTask)
@@ -131,8 +139,10 @@ async def change_task(request: Request) -> Response:
 
 @routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",)))
 async def delete_task(request: Request) -> Response:
-    """Remove a task with its board and all notes; agents that an engine runs are cancelled. With If-Match, of that
-    version only."""
+    """Delete a task with its board and notes.
+
+    Agents that run are cancelled. With If-Match, only if the task has that version.
+    """
     scope, task_id = await asking(request), _task_id(request)
     task = await _tasks(request).get(scope, task_id)
     await _tasks(request).delete(scope, task_id, if_version=if_match(request))
@@ -143,13 +153,13 @@ async def delete_task(request: Request) -> Response:
 
 @routes.get("/tasks/{task_id}/board", describe(BoardAnswer))
 async def get_board(request: Request) -> Response:
-    """Everything that stands on a task's board, and which keys are locked."""
+    """Get the entries and locks of a task's board."""
     return answer(BoardAnswer.of(await _board(request, await asking(request)).view()))
 
 
 @routes.get(_ENTRY, describe(BoardEntryView))
 async def get_entry(request: Request) -> Response:
-    """The entry of one key of a board."""
+    """Get one entry of a board."""
     key = path_parameter(request, "key")
     entry = await _board(request, await asking(request)).read_entry(key)
     if entry is None:
@@ -159,9 +169,12 @@ async def get_entry(request: Request) -> Response:
 
 @routes.put(_ENTRY, describe(BoardEntryView, body=WriteEntry, headers=_WRITTEN))
 async def write_entry(request: Request) -> Response:
-    """Write under a key, whatever others write under other keys. Writing over another agent's value is told in the
-    entry; protected keys are for one agent alone. With If-Match or `if_version`, over that version only; with
-    `If-None-Match: *`, where nothing stands."""
+    """Write one entry of a board.
+
+    Other keys may be written at the same time. An entry that replaces another agent's value names that agent; a
+    protected key has a single writer. With If-Match or `if_version`, only over that version; with `If-None-Match:
+    *`, only if the key has no entry.
+    """
     board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, WriteEntry)
     entry = await board.write(
@@ -176,7 +189,7 @@ async def write_entry(request: Request) -> Response:
 
 @routes.delete(_ENTRY, describe(None, 204, query=Holding, headers=_GUARDED))
 async def delete_entry(request: Request) -> Response:
-    """Take away what stands under a key, under the same rules; again is harmless."""
+    """Delete one entry of a board. The rules are those of a write. Idempotent."""
     board, key = await _writable_board(request), path_parameter(request, "key")
     token = parse_query(request, Holding).token
     await board.delete(
@@ -187,15 +200,18 @@ async def delete_entry(request: Request) -> Response:
 
 @routes.get(f"{_ENTRY}/history", describe(BoardHistory))
 async def get_history(request: Request) -> Response:
-    """Who wrote or deleted a key, without the values."""
+    """List the last writes and deletions of a key. The values are not included."""
     changes = await _board(request, await asking(request)).history(path_parameter(request, "key"))
     return answer(BoardHistory(changes=list(map(BoardChangeView.of, changes))))
 
 
 @routes.post(f"{_ENTRY}/append", describe(BoardEntryView, body=AppendItem, headers=_ADDED))
 async def append_item(request: Request) -> Response:
-    """Add an item to the end of a key's list in one step, under the rules of a write; where nothing stands, a list
-    begins. Asked again under the same Idempotency-Key, nothing is added; another request under it is refused."""
+    """Append an item to a list on a board.
+
+    A key without an entry begins a list. The rules are those of a write. With an Idempotency-Key, a repeated
+    request appends nothing; another request under the same key is refused.
+    """
     board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, AppendItem)
     agent = _writing_agent(request, body.agent)
@@ -206,7 +222,11 @@ async def append_item(request: Request) -> Response:
 
 @routes.post(f"{_ENTRY}/increment", describe(BoardEntryView, body=Increment, headers=_ADDED))
 async def increment(request: Request) -> Response:
-    """Add to the number of a key in one step, likewise; where nothing stands, it is 0."""
+    """Add to a number on a board.
+
+    A key without an entry counts as 0. The rules are those of a write; with an Idempotency-Key, a repeated request
+    adds nothing.
+    """
     board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, Increment)
     agent = _writing_agent(request, body.agent)
@@ -217,7 +237,7 @@ async def increment(request: Request) -> Response:
 
 @routes.post(_LOCK, describe(LockView, body=LockKey, headers=_AGENT, problems=(409,)))
 async def lock_key(request: Request) -> Response:
-    """Have a key of the board for oneself for a while, or, with the lock's token, for as long again."""
+    """Lock a key of a board for one agent, or extend the lock. To extend it, name its token."""
     board, key = await _writable_board(request), path_parameter(request, "key")
     body = await body_of(request, LockKey)
     lease = timedelta(seconds=body.seconds) if body.seconds is not None else None
@@ -227,7 +247,7 @@ async def lock_key(request: Request) -> Response:
 
 @routes.delete(_LOCK, describe(None, 204, query=UnlockQuery, headers=_AGENT, problems=(409,)))
 async def unlock_key(request: Request) -> Response:
-    """Give a lock back, by its token."""
+    """Release a lock by its token."""
     board, key = await _writable_board(request), path_parameter(request, "key")
     await board.unlock(key, agent=_writing_agent(request), token=parse_query(request, UnlockQuery).token)
     return Response(status_code=204)
@@ -235,8 +255,10 @@ async def unlock_key(request: Request) -> Response:
 
 @routes.get("/tasks/{task_id}/agents/{agent}/notes", describe(AgentNoteList, headers=_AGENT))
 async def list_notes(request: Request) -> Response:
-    """What an agent noted for itself on a task, for that agent's credential; an admin may look, which is audited. For
-    any other caller there are none."""
+    """List an agent's private notes on a task.
+
+    For the credential of that agent. An admin may read them, which is audited; others get an empty list.
+    """
     notes = await _readable_notes(request)
     listed = [] if notes is None else await notes.list()
     return answer(AgentNoteList(notes=list(map(AgentNoteView.of, listed))))
@@ -244,7 +266,7 @@ async def list_notes(request: Request) -> Response:
 
 @routes.get(_NOTE, describe(AgentNoteView, headers=_AGENT))
 async def get_note(request: Request) -> Response:
-    """One note of an agent, for the same callers."""
+    """Get one private note of an agent. For the same callers as the list."""
     key = path_parameter(request, "key")
     notes = await _readable_notes(request)
     note = None if notes is None else await notes.read_entry(key)
@@ -255,8 +277,10 @@ async def get_note(request: Request) -> Response:
 
 @routes.put(_NOTE, describe(AgentNoteView, body=WriteNote, headers=_WRITTEN))
 async def write_note(request: Request) -> Response:
-    """Note something for oneself; it is gone an hour after it was written, or when the task ends. For the agent's own
-    credential."""
+    """Write a private note of an agent.
+
+    It expires an hour after the write, or when the task ends. For the agent's own credential.
+    """
     notes, key = await _own_notes(request), path_parameter(request, "key")
     body = await body_of(request, WriteNote)
     note = await notes.write(key, body.value, if_version=await _expected_version(request, notes, body.if_version))
@@ -265,7 +289,7 @@ async def write_note(request: Request) -> Response:
 
 @routes.delete(_NOTE, describe(None, 204, headers=_GUARDED))
 async def delete_note(request: Request) -> Response:
-    """Delete a note of one's own. Idempotent."""
+    """Delete a private note of an agent. Idempotent. For the agent's own credential."""
     notes, key = await _own_notes(request), path_parameter(request, "key")
     await notes.delete(key, if_version=await _expected_version(request, notes))
     return Response(status_code=204)

@@ -87,14 +87,18 @@ class _TurnToken(Value, frozen=True, kw_only=True, array_like=True):
 
 @routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurnBody, headers=_KEYED))
 async def begin_turn(request: Request) -> Response:
-    """Store the user's words, take the session for this turn, and bring what the model should see."""
+    """Begin a turn in a session.
+
+    Stores the user message, takes the session's lease, and returns what the model should see. With an
+    Idempotency-Key, a repeated request returns the same turn.
+    """
     scope = await asking(request)
     return await _begin_turn(request, scope, path_parameter(request), await body_of(request, BeginTurnBody))
 
 
 @routes.post("/turns", describe(TurnView, 201, 200, body=BeginAnyTurnBody, headers=_KEYED))
 async def begin_any_turn(request: Request) -> Response:
-    """Begin a turn in a session that the body names, or in a new one."""
+    """Begin a turn in the session that the body names. Without one, a new session is created."""
     admission = await authenticate_request(request)
     body = await body_of(request, BeginAnyTurnBody)
     return await _begin_turn(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
@@ -102,7 +106,7 @@ async def begin_any_turn(request: Request) -> Response:
 
 @routes.post("/turns/{turn_id}/finish", describe(AppendResultView, body=FinishTurnBody, problems=(409,)))
 async def finish_turn(request: Request) -> Response:
-    """Store the reply, add what it cost, apply the changes, and give the session free; again is harmless."""
+    """Finish a turn. Stores the reply and the usage, applies the changes and releases the session. Idempotent."""
     turn = _turn_from_path(request, await asking(request))
     body = await body_of(request, FinishTurnBody)
     closing = FinishTurn(
@@ -115,14 +119,17 @@ async def finish_turn(request: Request) -> Response:
 
 @routes.post("/turns/{turn_id}/renew", describe(LeaseView, problems=(409,)))
 async def renew_turn(request: Request) -> Response:
-    """Keep the session for a turn that takes long."""
+    """Renew the lease of a turn. A long turn needs it to keep its session."""
     turn = await sessions(request).renew(_turn_from_path(request, await asking(request)))
     return answer(LeaseView(turn_id=_encode_turn_token(turn), lease_until=turn.lease_until))
 
 
 @routes.post("/turns/{turn_id}/abandon", describe(AppendResultView, problems=(409,)))
 async def abandon_turn(request: Request) -> Response:
-    """Give the session free without a reply; the words stay, and the same idempotency key resumes the turn."""
+    """Abandon a turn.
+
+    Releases the session without a reply. The user message stays, and the same Idempotency-Key resumes the turn.
+    """
     turn = _turn_from_path(request, await asking(request))
     return answer(AppendResultView.of(await sessions(request).finish(turn, FinishTurn(abandoned=True))))
 

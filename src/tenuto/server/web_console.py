@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from html import escape
 from typing import Final
 
@@ -17,6 +16,7 @@ from tenuto.server.auth import service
 from tenuto.server.console_files import ConsoleFile, load_files
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Router, document
+from tenuto.server.representation import accepts_gzip
 from tenuto.server.routes_page import render_routes
 
 routes = Router()
@@ -27,7 +27,6 @@ _CONSOLE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     f"{_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_WEIGHT_0: Final = re.compile(r"\s*q=0(\.0*)?\s*", re.IGNORECASE)
 _ROUTES_POLICY: Final = (
     f"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; {_NOWHERE}; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -59,18 +58,9 @@ def _respond(request: Request, file: ConsoleFile, headers: dict[str, str]) -> Re
     headers |= {"ETag": file.tag, "Cache-Control": cached, "Vary": "Accept-Encoding"}
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if _accepts_gzip(request):
+    if accepts_gzip(request):
         return Response(file.gzipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
     return Response(file.body, headers=headers, media_type=file.kind)
-
-
-def _accepts_gzip(request: Request) -> bool:
-    """Whether the client names gzip, and not with the weight 0, which refuses it."""
-    for coding in request.headers.get("accept-encoding", "").split(","):
-        name, _, weight = coding.partition(";")
-        if name.strip().lower() == "gzip":
-            return _WEIGHT_0.fullmatch(weight) is None
-    return False
 
 
 @routes.get("/openapi.json")
@@ -90,7 +80,7 @@ async def routes_page(request: Request) -> Response:
 {await _first_step(request)}
 {_rendered_routes(request.app)}</main></body></html>"""
     headers = {"Content-Security-Policy": _ROUTES_POLICY, "Referrer-Policy": "no-referrer", "Vary": "Accept-Encoding"}
-    if _accepts_gzip(request):
+    if accepts_gzip(request):
         return HTMLResponse(gzip.compress(body.encode(), mtime=0), headers=headers | {"Content-Encoding": "gzip"})
     return HTMLResponse(body, headers=headers)
 

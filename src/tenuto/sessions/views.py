@@ -195,7 +195,7 @@ class StatsView(View, frozen=True, kw_only=True):
         return cls.derive(stats, cost_usd=usd(stats.cost_nanos))
 
 
-class UsageView(View, frozen=True, kw_only=True):
+class UsageTotalsView(View, frozen=True, kw_only=True):
     """Answered turns, and what models read, wrote and cost."""
 
     turns: int
@@ -209,7 +209,7 @@ class UsageView(View, frozen=True, kw_only=True):
         return cls.derive(counts, cost_usd=usd(counts.cost_nanos))
 
 
-class AssistantUsageView(UsageView, frozen=True, kw_only=True):
+class AssistantUsageView(UsageTotalsView, frozen=True, kw_only=True):
     """The usage of an assistant; null is for titles and summaries."""
 
     assistant: str | None
@@ -217,10 +217,10 @@ class AssistantUsageView(UsageView, frozen=True, kw_only=True):
     @classmethod
     def named(cls, assistant: str | None, counts: UsageCounts) -> Self:
         """The view of what an assistant used."""
-        return cls.derive(UsageView.of(counts), assistant=assistant)
+        return cls.derive(UsageTotalsView.of(counts), assistant=assistant)
 
 
-class DayUsageView(UsageView, frozen=True, kw_only=True):
+class DayUsageView(UsageTotalsView, frozen=True, kw_only=True):
     """The usage of a day, in all and by assistant."""
 
     day: date
@@ -232,7 +232,7 @@ class UsageReportView(View, frozen=True, kw_only=True):
 
     first_day: date
     last_day: date
-    total: UsageView
+    total: UsageTotalsView
     assistants: list[AssistantUsageView]
     days: list[DayUsageView]
 
@@ -241,11 +241,11 @@ class UsageReportView(View, frozen=True, kw_only=True):
         """The view of a report."""
         return cls.derive(
             report,
-            total=UsageView.of(report.total),
+            total=UsageTotalsView.of(report.total),
             assistants=list(starmap(AssistantUsageView.named, report.by_assistant.items())),
             days=[
                 DayUsageView.derive(
-                    UsageView.of(counts),
+                    UsageTotalsView.of(counts),
                     day=day,
                     assistants=[
                         AssistantUsageView.named(row.assistant, row.counts) for row in report.rows if row.day == day

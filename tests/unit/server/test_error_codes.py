@@ -10,7 +10,7 @@ import pytest
 
 import tenuto.server
 from tenuto.errors import Conflict, LimitReached, TenutoError
-from tenuto.server.problems import _STATUS, AccessDenied
+from tenuto.server.problems import _STATUS, ERROR_CODES, AccessDenied
 
 DOCS = Path(tenuto.__file__).parents[2] / "docs" / "reference" / "http.md"
 # These are never raised themselves: they are families to catch.
@@ -54,3 +54,16 @@ def test_a_code_is_in_the_table_of_its_status(code: str, status: int) -> None:
         assert f"`{code}`" in DOCS.read_text()
     else:
         assert code in _documented()[status]
+
+
+def test_the_enum_of_the_openapi_document_has_the_codes_of_every_problem() -> None:
+    kinds = [kind for root in (TenutoError, AccessDenied) for kind in _kinds(root) if kind not in FAMILIES]
+    # The terminal and the library have codes of their own, and so have OpenAI's routes.
+    elsewhere = ("tenuto.cli.", "tenuto.server.openai.")
+    codes = {(_status(kind), kind.code) for kind in kinds if not kind.__module__.startswith(elsewhere)}  # type: ignore[attr-defined]
+    known = {(status, code) for status, codes in ERROR_CODES.items() for code in codes}
+
+    assert codes - known == {(400, "invalid_setting"), (400, "tool_error")}
+    # Those of the protocol, and a family that is raised itself.
+    others = {"method_not_allowed", "request_timeout", "headers_too_large", "limit_reached"}
+    assert {code for status, code in known - codes} == others

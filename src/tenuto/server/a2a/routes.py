@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +16,11 @@ from starlette.types import Message
 from tenuto.app import Tenuto
 from tenuto.chat import LiveTurns
 from tenuto.errors import ExtraMissing
+from tenuto.model.values import JsonObject
 from tenuto.server.a2a.card import agent_card
 from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import path_parameter, read_body
-from tenuto.server.openapi import Router
+from tenuto.server.openapi import Router, describe_protocol
 from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
@@ -33,19 +35,35 @@ _CARD: Final = "/.well-known/agent-card.json"
 _AGENT: Final = "/a2a/{assistant}"
 # Each with the method of the SDK's dispatcher.
 _REST: Final = (
-    ("POST", "/message:send", "on_message_send"),
-    ("POST", "/message:stream", "on_message_send_stream"),
-    ("GET", "/tasks", "list_tasks"),
-    ("POST", "/tasks/{id}:cancel", "on_cancel_task"),
-    ("GET", "/tasks/{id}:subscribe", "on_subscribe_to_task"),
-    ("POST", "/tasks/{id}:subscribe", "on_subscribe_to_task"),
-    ("GET", "/tasks/{id}", "on_get_task"),
-    ("POST", "/tasks/{id}/pushNotificationConfigs", "set_push_notification"),
-    ("GET", "/tasks/{id}/pushNotificationConfigs", "list_push_notifications"),
-    ("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "get_push_notification"),
-    ("DELETE", "/tasks/{id}/pushNotificationConfigs/{push_id}", "delete_push_notification"),
-    ("GET", "/extendedAgentCard", "handle_authenticated_agent_card"),
+    ("POST", "/message:send", "on_message_send", "Send a message to an assistant."),
+    ("POST", "/message:stream", "on_message_send_stream", "Send a message and follow the answer."),
+    ("GET", "/tasks", "list_tasks", "List tasks of A2A."),
+    ("POST", "/tasks/{id}:cancel", "on_cancel_task", "Cancel a task of A2A."),
+    ("GET", "/tasks/{id}:subscribe", "on_subscribe_to_task", "Follow a task of A2A."),
+    ("POST", "/tasks/{id}:subscribe", "on_subscribe_to_task", "Follow a task of A2A."),
+    ("GET", "/tasks/{id}", "on_get_task", "Get a task of A2A."),
+    ("POST", "/tasks/{id}/pushNotificationConfigs", "set_push_notification", "Add a webhook to a task."),
+    ("GET", "/tasks/{id}/pushNotificationConfigs", "list_push_notifications", "List the webhooks of a task."),
+    ("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "get_push_notification", "Get a webhook of a task."),
+    (
+        "DELETE",
+        "/tasks/{id}/pushNotificationConfigs/{push_id}",
+        "delete_push_notification",
+        "Delete a webhook of a task.",
+    ),
+    ("GET", "/extendedAgentCard", "handle_authenticated_agent_card", "Get the agent card for a known caller."),
 )
+_MESSAGE: Final[JsonObject] = {
+    "message": {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "Where do I start?"}]}
+}
+_RPC_EXAMPLE: Final[JsonObject] = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": _MESSAGE}
+_WEBHOOK: Final[JsonObject] = {"url": "https://example.com/hook"}
+_BODIES: Final = {
+    "/message:send": _MESSAGE,
+    "/message:stream": _MESSAGE,
+    "/tasks/{id}/pushNotificationConfigs": _WEBHOOK,
+}
+_describe: Final = partial(describe_protocol, "A2A")
 
 
 def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
@@ -60,15 +78,15 @@ def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
     return SdkDoor(load, protocol="A2A", extra="a2a")
 
 
-@routes.get(_CARD)
+@routes.get(_CARD, _describe(public=True))
 async def get_default_card(request: Request) -> Response:
-    """The card of the default assistant."""
+    """Get the agent card of the default assistant."""
     return await _card(request, None)
 
 
-@routes.get(f"{_AGENT}{_CARD}")
+@routes.get(f"{_AGENT}{_CARD}", _describe(public=True))
 async def get_card(request: Request) -> Response:
-    """The card of an assistant."""
+    """Get the agent card of an assistant."""
     return await _card(request, path_parameter(request, "assistant"))
 
 
@@ -89,24 +107,29 @@ async def _card(request: Request, name: str | None) -> Response:
     return Response(msgspec.json.encode(card), media_type="application/json", background=loading)
 
 
-@routes.post(_AGENT)
+@routes.post(_AGENT, _describe(body=_RPC_EXAMPLE, streams=True))
 async def call_a2a(request: Request) -> Response:
-    """A JSON-RPC call of an A2A client, of version 1.0 or 0.3."""
+    """Call an assistant by JSON-RPC, version 1.0 or 0.3 of A2A."""
     opened = await _admit(request)
     return await _dispatch(request, opened.rpc.handle_requests)
 
 
-def _rest(method: str) -> Callable[[Request], Awaitable[Response]]:
+def _rest(method: str, name: str, about: str) -> Callable[[Request], Awaitable[Response]]:
     async def call(request: Request) -> Response:
         opened = await _admit(request)
         request.path_params.update({name: path_parameter(request, name) for name in request.path_params})
         return await _dispatch(request, getattr(opened.rest, method))
 
+    call.__name__, call.__doc__ = name, about
     return call
 
 
-for _method, _path, _name in _REST:
-    routes.add(_method, f"{_AGENT}{_path}")(_rest(_name))
+for _method, _path, _name, _about in _REST:
+    _operation = _describe(
+        body=_BODIES.get(_path) if _method == "POST" else None, streams=_path.endswith((":stream", ":subscribe"))
+    )
+    _endpoint = _rest(_name, f"a2a_{_method.lower()}_{_name}", _about)
+    routes.add(_method, f"{_AGENT}{_path}", _operation)(_endpoint)
 
 
 async def _admit(request: Request) -> A2aService:

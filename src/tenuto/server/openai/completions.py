@@ -26,7 +26,7 @@ from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, fingerprint, idempotency_key
 from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.conversations import drafts_of_items, json_response
-from tenuto.server.openai.errors import OpenAIRouter, failure_response
+from tenuto.server.openai.errors import OpenAIRouter, describe_openai, failure_response
 from tenuto.server.openai.items import answer_function, messages_of
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
@@ -42,6 +42,7 @@ from tenuto.server.streams import (
 routes = OpenAIRouter(prefix="/v1")
 
 SESSION: Final = "Tenuto-Session"
+_EXAMPLE: Final[JsonObject] = {"model": "general", "messages": [{"role": "user", "content": "Hello!"}]}
 """The header that names the session of a chat completion, in the request and in the response."""
 _CHUNK: Final = "chat.completion.chunk"
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
@@ -122,9 +123,9 @@ class _Completion:
         return {**self._head, "object": _CHUNK, "choices": [choice], **({"usage": None} if self._usage else {})}
 
 
-@routes.post("/chat/completions")
+@routes.post("/chat/completions", describe_openai(body=_EXAMPLE, headers=(SESSION,), streams=True))
 async def create_completion(request: Request) -> Response:
-    """Complete a conversation, whole or as a stream."""
+    """Complete a conversation. With the header `Tenuto-Session`, as a turn of that session; else nothing is stored."""
     scope = await asking(request)
     body = await body_of(request, _CompletionBody)
     if body.n not in (None, 1):

@@ -26,13 +26,14 @@ from tenuto.server.json_io import (
     parse_query,
     path_parameter,
 )
-from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
+from tenuto.server.openai.errors import OpenAIRouter, TooManyItems, describe_openai
 from tenuto.server.openai.items import drafts_from_items, items_of
 from tenuto.server.openai.log import ItemLog, ItemPage
 from tenuto.sessions import AppendRequest
 from tenuto.stores.encoding import encode_cursor, to_micros
 
 routes = OpenAIRouter(prefix="/v1")
+_ITEMS: Final[JsonObject] = {"items": [{"type": "message", "role": "user", "content": "Hello!"}]}
 
 # OpenAI's limits of metadata.
 _KEYS, _KEY_CHARACTERS, _VALUE_CHARACTERS = 16, 64, 512
@@ -64,14 +65,16 @@ class ItemsQuery(msgspec.Struct, frozen=True, kw_only=True):
     order: Literal["asc", "desc"] = "desc"
 
 
-class _ConversationsQuery(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which conversations to list."""
+
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     after: str | None = None
 
 
-@routes.post("/conversations")
+@routes.post("/conversations", describe_openai(body={"metadata": {"topic": "holiday"}}))
 async def create_conversation(request: Request) -> Response:
-    """Make a conversation, with its first items."""
+    """Create a conversation, with its first items."""
     scope = await asking(request)
     body = await body_of(request, _NewConversation)
     _check_count(body.items or [])
@@ -91,11 +94,11 @@ async def create_conversation(request: Request) -> Response:
     return json_response(conversation_view(session))
 
 
-@routes.get("/conversations")
+@routes.get("/conversations", describe_openai(query=ConversationListQuery))
 async def list_conversations(request: Request) -> Response:
-    """The caller's conversations, latest change first; an extension of the API."""
+    """List the caller's conversations. The one that changed last comes first. An extension of the API."""
     scope = await asking(request)
-    asked = parse_query(request, _ConversationsQuery)
+    asked = parse_query(request, ConversationListQuery)
     cursor = None
     if asked.after is not None:
         last = await sessions(request).get(scope, asked.after)
@@ -105,14 +108,14 @@ async def list_conversations(request: Request) -> Response:
     return json_response(list_view(ItemPage(views, found.cursor is not None)))
 
 
-@routes.get("/conversations/{conversation_id}")
+@routes.get("/conversations/{conversation_id}", describe_openai())
 async def get_conversation(request: Request) -> Response:
-    """One conversation."""
+    """Get a conversation."""
     scope = await asking(request)
     return json_response(conversation_view(await sessions(request).get(scope, path_parameter(request, ID))))
 
 
-@routes.post("/conversations/{conversation_id}")
+@routes.post("/conversations/{conversation_id}", describe_openai(body={"metadata": {"topic": "work"}}))
 async def update_conversation(request: Request) -> Response:
     """Replace the metadata of a conversation."""
     scope = await asking(request)
@@ -123,16 +126,16 @@ async def update_conversation(request: Request) -> Response:
     return json_response(conversation_view(await sessions(request).patch(scope, session_id, changes)))
 
 
-@routes.delete("/conversations/{conversation_id}")
+@routes.delete("/conversations/{conversation_id}", describe_openai())
 async def delete_conversation(request: Request) -> Response:
-    """Remove a conversation with all its items and responses."""
+    """Delete a conversation with all its items and responses."""
     scope = await asking(request)
     session_id = path_parameter(request, ID)
     await sessions(request).delete(scope, session_id)
     return json_response({"id": session_id, "object": "conversation.deleted", "deleted": True})
 
 
-@routes.post("/conversations/{conversation_id}/items")
+@routes.post("/conversations/{conversation_id}/items", describe_openai(body=_ITEMS))
 async def create_items(request: Request) -> Response:
     """Append items to a conversation."""
     scope = await asking(request)
@@ -144,24 +147,24 @@ async def create_items(request: Request) -> Response:
     return json_response(list_view(ItemPage(stored, more=False)))
 
 
-@routes.get("/conversations/{conversation_id}/items")
+@routes.get("/conversations/{conversation_id}/items", describe_openai(query=ItemsQuery))
 async def list_items(request: Request) -> Response:
-    """The items of a conversation, newest first unless `order` says otherwise."""
+    """List the items of a conversation. The newest comes first unless `order` says otherwise."""
     log = await _log_of(request)
     asked = parse_query(request, ItemsQuery)
     page = await log.page(limit=asked.limit, after=asked.after, ascending=asked.order == "asc")
     return json_response(list_view(page))
 
 
-@routes.get("/conversations/{conversation_id}/items/{item_id}")
+@routes.get("/conversations/{conversation_id}/items/{item_id}", describe_openai())
 async def get_item(request: Request) -> Response:
-    """One item."""
+    """Get one item of a conversation."""
     return json_response(await (await _log_of(request)).get(path_parameter(request, "item_id")))
 
 
-@routes.delete("/conversations/{conversation_id}/items/{item_id}")
+@routes.delete("/conversations/{conversation_id}/items/{item_id}", describe_openai())
 async def delete_item(request: Request) -> Response:
-    """Remove one item; the answer is the conversation."""
+    """Delete one item of a conversation. The answer is the conversation."""
     return json_response(conversation_view(await (await _log_of(request)).remove(path_parameter(request, "item_id"))))
 
 

@@ -26,7 +26,7 @@ from tenuto.errors import (
 )
 from tenuto.model.values import JsonObject
 from tenuto.server.json_io import JSON
-from tenuto.server.openapi import Operation, Router
+from tenuto.server.openapi import Operation, Router, describe_protocol
 from tenuto.server.problems import AccessDenied, InvalidCredential, Problem, error_response, handle_error
 
 # Where clients of OpenAI ask; below `/v1/chat` there are also routes of our own.
@@ -91,8 +91,15 @@ class TooManyItems(Invalid):
         super().__init__(f"items: expected at most {limit} items in one request, got {count}")
 
 
+describe_openai: Final = functools.partial(describe_protocol, "OpenAI's API")
+"""An operation of OpenAI's API."""
+
+
 class OpenAIRouter(Router):
     """Routes that answer errors in OpenAI's shape."""
+
+    def __init__(self, *, prefix: str) -> None:
+        super().__init__("openai", prefix=prefix)
 
     def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[_Endpoint], _Endpoint]:
         """Add the decorated function as a route."""

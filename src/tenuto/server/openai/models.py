@@ -19,7 +19,7 @@ from tenuto.model.values import Json, JsonObject
 from tenuto.server.auth import asking, service
 from tenuto.server.json_io import body_of, path_parameter
 from tenuto.server.openai.conversations import json_response
-from tenuto.server.openai.errors import ModelUnknown, OpenAIRouter
+from tenuto.server.openai.errors import ModelUnknown, OpenAIRouter, describe_openai
 from tenuto.server.streams import cancel_on_disconnect
 
 routes = OpenAIRouter(prefix="/v1")
@@ -40,17 +40,17 @@ class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
     dimensions: int | None = None
 
 
-@routes.get("/models")
+@routes.get("/models", describe_openai())
 async def list_models(request: Request) -> Response:
-    """The assistants."""
+    """List the assistants as models."""
     await asking(request)
     known = service(request).chat.assistants
     return json_response({"object": "list", "data": [_model_view(assistant.name) for assistant in known]})
 
 
-@routes.get("/models/{model}")
+@routes.get("/models/{model}", describe_openai())
 async def get_model(request: Request) -> Response:
-    """One assistant."""
+    """Get one assistant as a model."""
     await asking(request)
     name = path_parameter(request, "model")
     if name not in service(request).chat.assistants.names:
@@ -58,9 +58,9 @@ async def get_model(request: Request) -> Response:
     return json_response(_model_view(name))
 
 
-@routes.post("/embeddings")
+@routes.post("/embeddings", describe_openai(body={"input": ["Where do I start?"]}))
 async def create_embeddings(request: Request) -> Response:
-    """Vectors of texts, by the embedder of the settings; given up when the client disconnects."""
+    """Create vectors of texts, by the server's embedder. Cancelled when the client disconnects."""
     scope = await asking(request)
     body = await body_of(request, _EmbeddingsBody)
     texts = _texts_of(body.input)

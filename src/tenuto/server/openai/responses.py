@@ -19,7 +19,7 @@ from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import parse_query, path_parameter
 from tenuto.server.openai.chains import DELETED, find_turn, follow_response
 from tenuto.server.openai.conversations import ItemsQuery, json_response, list_view, new_conversation_id
-from tenuto.server.openai.errors import ItemNotFound, OpenAIRouter, ResponseNotFound
+from tenuto.server.openai.errors import ItemNotFound, OpenAIRouter, ResponseNotFound, describe_openai
 from tenuto.server.openai.items import ECHO, items_of
 from tenuto.server.openai.log import ItemPage
 from tenuto.server.openai.response_objects import Echo, place_of_response
@@ -36,14 +36,16 @@ _Result = TypeVar("_Result")
 _ID: Final = "response_id"
 
 
-class _RetrieveQuery(msgspec.Struct, frozen=True, kw_only=True):
+class ResponseQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How to get a response."""
+
     stream: bool = False
     starting_after: int = -1
 
 
-@routes.post("/responses")
+@routes.post("/responses", describe_openai(body={"model": "general", "input": "Where do I start?"}, streams=True))
 async def create_response(request: Request) -> Response:
-    """Answer: whole, as a stream, or in the background."""
+    """Create a response, whole, as a stream or in the background."""
     asked = await read_request(request)
     await check_untruncated(request, asked)
     if asked.body.store is False:
@@ -67,11 +69,11 @@ async def create_response(request: Request) -> Response:
     return json_response(asked.echo(reply.trace_id).finished(reply, now_in_seconds(request)))
 
 
-@routes.get("/responses/{response_id}")
+@routes.get("/responses/{response_id}", describe_openai(query=ResponseQuery, streams=True))
 async def get_response(request: Request) -> Response:
-    """A response, as far as it is; with `stream`, its events behind `starting_after`."""
+    """Get a response. With `stream`, its events after `starting_after`."""
     scope = await asking(request)
-    query = parse_query(request, _RetrieveQuery)
+    query = parse_query(request, ResponseQuery)
     response_id = path_parameter(request, _ID)
     turn = await _find_live(request, scope, response_id)
     response: JsonObject | None = None
@@ -90,9 +92,9 @@ async def get_response(request: Request) -> Response:
     return json_response(echo.response("in_progress"))
 
 
-@routes.delete("/responses/{response_id}")
+@routes.delete("/responses/{response_id}", describe_openai())
 async def delete_response(request: Request) -> Response:
-    """Forget a response: it can be neither read nor followed. Its items stay in their conversation."""
+    """Delete a response. It can be neither read nor followed any more. Its items stay in their conversation."""
     scope = await asking(request)
     response_id = path_parameter(request, _ID)
     turn = await find_turn(sessions(request), scope, response_id)
@@ -104,9 +106,9 @@ async def delete_response(request: Request) -> Response:
     return json_response({"id": response_id, "object": "response", "deleted": True})
 
 
-@routes.post("/responses/{response_id}/cancel")
+@routes.post("/responses/{response_id}/cancel", describe_openai())
 async def cancel_response(request: Request) -> Response:
-    """End a response that is being made; what was said so far is its answer."""
+    """Cancel a running response. The text so far is its answer."""
     scope = await asking(request)
     response_id = path_parameter(request, _ID)
     turn = await _find_live(request, scope, response_id)
@@ -115,9 +117,9 @@ async def cancel_response(request: Request) -> Response:
     return json_response(await stored_response(request, scope, response_id))
 
 
-@routes.get("/responses/{response_id}/input_items")
+@routes.get("/responses/{response_id}/input_items", describe_openai(query=ItemsQuery))
 async def list_input_items(request: Request) -> Response:
-    """What a request brought."""
+    """List the input items of a response."""
     scope = await asking(request)
     query = parse_query(request, ItemsQuery)
     items = items_of(inputs_of(await find_turn(sessions(request), scope, path_parameter(request, _ID))))

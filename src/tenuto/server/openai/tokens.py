@@ -19,7 +19,7 @@ from tenuto.server.auth import asking, service
 from tenuto.server.json_io import body_of
 from tenuto.server.openai.bodies import ResponseBody
 from tenuto.server.openai.conversations import drafts_of_items, json_response
-from tenuto.server.openai.errors import InputTooLong, OpenAIRouter
+from tenuto.server.openai.errors import InputTooLong, OpenAIRouter, describe_openai
 from tenuto.server.openai.items import as_text, compaction_item, items_of, messages_of
 from tenuto.server.openai.response_objects import usage_of
 from tenuto.server.openai.response_requests import Asked, history_of
@@ -33,18 +33,18 @@ _SUMMARY_TOKENS: Final = 1024
 _READ: Final = 1000
 
 
-@routes.post("/responses/input_tokens")
+@routes.post("/responses/input_tokens", describe_openai(body={"input": "Where do I start?"}))
 async def count_input_tokens(request: Request) -> Response:
-    """How many tokens a request has, with the conversation before it."""
+    """Count the input tokens of a request, with the conversation before it."""
     body, messages = await _read(request)
     beside = [body.instructions or "", as_text(body.tools) if body.tools else ""]
     count = await asyncio.to_thread(_count, messages, beside)
     return json_response({"object": "response.input_tokens", "input_tokens": count})
 
 
-@routes.post("/responses/compact")
+@routes.post("/responses/compact", describe_openai(body={"input": "Where do I start?"}))
 async def compact_response(request: Request) -> Response:
-    """A conversation in short: what the user said, and one item that stands in for the rest."""
+    """Compact a conversation. The result has the user messages, and one item that stands for the rest."""
     _, messages = await _read(request)
     if not messages:
         raise Invalid("input: expected a conversation to compact")

@@ -19,7 +19,7 @@ from tenuto.model import Changes, Draft, Message, Role, Scope, text_part, tool_r
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import asking, service, sessions
 from tenuto.server.json_io import body_of, path_parameter
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import EventStream, Router, describe
 from tenuto.server.requests import Name, RequestBody
 from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ag_ui_events import AgUiStream, thread_messages
@@ -34,7 +34,10 @@ from tenuto.server.web_streams.turns import (
 )
 
 routes = Router("web streams", prefix="/v1/ag-ui")
-_STREAM = {"text/event-stream": {"example": 'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"The "}\n\n'}}
+_STREAM = EventStream(
+    "Server-sent events with an event of AG-UI as `data`, from `RUN_STARTED` to `RUN_FINISHED` or `RUN_ERROR`.",
+    example='data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"The "}\n\n',
+)
 _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.SYSTEM, "tool": Role.TOOL}
 _log = logging.getLogger(__name__)
 
@@ -73,9 +76,9 @@ class RunAgentInput(RequestBody, frozen=True, kw_only=True, rename="camel", forb
     context: list[AgUiContext] | None = None
 
 
-@routes.post("/{assistant}", describe(None, body=RunAgentInput, problems=(409, 502), content=_STREAM))
+@routes.post("/{assistant}", describe(None, body=RunAgentInput, problems=(409, 502), stream=_STREAM))
 async def run_agent(request: Request) -> Response:
-    """Answer what is new in a thread, event by event. The same `runId` again joins its run."""
+    """Answer the new messages of a thread as a run. A repeated `runId` joins its run."""
     scope, body = await asking(request), await body_of(request, RunAgentInput)
     assistant = path_parameter(request, "assistant")
     service(request).chat.assistants.find(assistant)

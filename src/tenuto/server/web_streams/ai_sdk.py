@@ -18,7 +18,7 @@ from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import asking, service, sessions
 from tenuto.server.chat import StopView, stop_running_turn
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_parameter
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import EventStream, Router, describe
 from tenuto.server.requests import Name, RequestBody
 from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ai_sdk_chunks import UiStream
@@ -34,7 +34,10 @@ from tenuto.server.web_streams.turns import (
 )
 
 routes = Router("web streams", prefix="/v1/ai-sdk")
-_STREAM = {"text/event-stream": {"example": 'data: {"type":"text-delta","id":"text-1","delta":"The "}\n\n'}}
+_STREAM = EventStream(
+    "A UI message stream of the AI SDK, version 1: server-sent events with a chunk as `data`, ended by `[DONE]`.",
+    example='data: {"type":"text-delta","id":"text-1","delta":"The "}\n\n',
+)
 _DONE = "[DONE]"
 _ENDED = ("output-available", "output-error")
 
@@ -71,16 +74,18 @@ class UiMessages(View, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
 
 
-_JOIN = describe(None, content=_STREAM)
+_JOIN = describe(None, stream=_STREAM)
 _JOIN.content["responses"]["204"] = {"description": "No turn is running."}
 
 
 @routes.post(
-    "/chat", describe(None, body=UiChatBody, headers=("Idempotency-Key",), problems=(409, 502), content=_STREAM)
+    "/chat", describe(None, body=UiChatBody, headers=("Idempotency-Key",), problems=(409, 502), stream=_STREAM)
 )
 async def ui_chat(request: Request) -> Response:
-    """Answer the newest message of a chat as a UI message stream. A message is known by its id: the same again is
-    answered once, and with another text it is edited."""
+    """Answer the newest message of a chat as a UI message stream.
+
+    A message is identified by its id: a repeated one is answered once, and one with another text is edited.
+    """
     scope, body = await asking(request), await body_of(request, UiChatBody)
     given = [body.message] if body.message is not None else body.messages
     check_messages_given(given)
@@ -108,7 +113,7 @@ async def ui_chat(request: Request) -> Response:
 
 @routes.get("/chat/{session_id}/stream", _JOIN)
 async def resume_ui_chat(request: Request) -> Response:
-    """The stream of the turn that runs in a chat, from its start; 204 if none does."""
+    """Follow the running turn of a chat from its start. 204 if no turn runs."""
     scope = await asking(request)
     try:
         turn = await service(request).live.find(scope, await _session_of_path(request, scope))
@@ -119,14 +124,14 @@ async def resume_ui_chat(request: Request) -> Response:
 
 @routes.post("/chat/{session_id}/stop", describe(StopView))
 async def stop_ui_chat(request: Request) -> Response:
-    """Stop the turn that runs in a chat, and keep what it has said; closing the stream stops nothing."""
+    """Stop the running turn of a chat. The text so far is kept. Closing the stream does not stop the turn."""
     scope = await asking(request)
     return answer(await stop_running_turn(request, scope, path_parameter(request)))
 
 
 @routes.get("/chat/{session_id}", describe(UiMessages))
 async def get_ui_messages(request: Request) -> Response:
-    """The messages that a page begins with; none for a chat that does not exist yet."""
+    """List the newest messages of a chat. A chat that does not exist yet has none."""
     scope: Scope = await asking(request)
     log = await load_log(request, scope, await _session_of_path(request, scope))
     return answer(UiMessages(messages=list(_ui_messages(log or ()))))
