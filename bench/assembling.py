@@ -24,13 +24,13 @@ def measure_assembling(messages: int = 500, budget: int = 8192, rounds: int = 15
         )
         for n, draft in enumerate(drafts)
     )
-    materials = PromptInputs(system="You help.", history=history, question="And then?")
+    inputs = PromptInputs(system="You help.", history=history, question="And then?")
     policy, context = PromptPolicy(budget=budget), ContextPolicy()
     assembling: list[float] = []
     counting: list[float] = []
     for _ in range(rounds):
         began = perf_counter()
-        assemble(materials, policy, context, counter)
+        assemble(inputs, policy, context, counter)
         between = perf_counter()
         for message in history:
             counter.count(message.text)

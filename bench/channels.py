@@ -45,7 +45,7 @@ from tenuto.model.generation import ToolOutput
 
 async def respond(turn):
     await asyncio.sleep(10 if turn.question.startswith("slow") else 0)
-    return ToolOutput(output="", final_answer=f"You said: {turn.question}")
+    yield ToolOutput(output="", final_answer=f"You said: {turn.question}")
 
 
 def assistant():

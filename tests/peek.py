@@ -55,10 +55,11 @@ def sqlite_rows(store: Engine, sql: str) -> list[Any]:
         return db.execute(sql).fetchall()
 
 
-def sqlite_writer(store: Engine) -> WriterThread:
+def sqlite_writer(store: Engine | SqliteRecords) -> WriterThread:
     """The thread that writes: what a full disk does to its connection cannot be set from another one."""
-    assert isinstance(store.records, SqliteRecords)
-    return store.records._writer
+    records = store.records if isinstance(store, Engine) else store
+    assert isinstance(records, SqliteRecords)
+    return records._writer
 
 
 def sqlite_db(store: Engine) -> sqlite3.Connection:
@@ -111,7 +112,7 @@ def end_after_one_round(upkeep: Upkeep) -> None:
 
 def patient_gate(chat: Chat) -> None:
     """Have the gate wait for its embedder for a minute: how long a busy machine takes is not what is tested."""
-    embedder = chat._opener._embedder
+    embedder = chat._deps.embedder
     assert embedder is not None
     embedder._patience = 60
 

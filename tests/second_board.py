@@ -6,9 +6,10 @@ import asyncio
 import sys
 
 import tenuto
-from tenuto.errors import KeyLocked, VersionConflict
+from tenuto.errors import VersionConflict
 from tenuto.model import Scope
 from tenuto.model.task import BoardLock
+from tenuto.task_errors import KeyLocked
 from tenuto.tasks import Board
 from tests.patience import be_patient
 

@@ -78,7 +78,7 @@ def _parse_args() -> argparse.Namespace:
     load = parser.add_argument_group("what is to be stored")
     load.add_argument("--sessions", type=float, help="without it: 1 million, 100 million, 1 billion")
     load.add_argument("--messages", type=float, default=10, help="in each session")
-    load.add_argument("--message-bytes", type=float, help="of a message as JSON")
+    load.add_argument("--message-bytes", type=float, help="of a message as it is stored")
     load.add_argument("--memories", type=float, help="that each session leaves behind")
     load.add_argument("--turns-per-second", type=float, help="at the peak; by default as --days gives")
     load.add_argument("--days", type=float, default=30, help="within which the sessions take place")

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from tenuto.errors import InvalidSetting, PackageMissing, install_line, reply_error_code
+from tenuto.errors import InvalidSetting, PackageMissing, reply_error_code
+from tenuto.extras import install_line
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -6,10 +6,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tenuto.stores.comparison import Comparer
-from tenuto.stores.copier import Copier
-from tenuto.stores.copy_reports import CopyPolicy
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.ports import utc_now
+from tests.backends import sqlite_engine
+from tests.copies import compare_stores, copy_store
 from tests.samples import ANN, batch
 from tests.warm_start import open_program
 
@@ -17,9 +16,10 @@ SESSIONS = 300
 # It stops where it is when it has said how far it is: the kill comes at no later point.
 COPIER = """
 import asyncio, sys, time
-from tenuto.stores.copier import Copier
+from random import Random
 from tenuto.stores.copy_reports import CopyPolicy
-from tenuto.stores.factory import open_store
+from tenuto.stores.engine.copying import RecordCopier
+from tenuto.stores.factory import open_records
 
 def tell(messages):
     if messages:
@@ -27,8 +27,11 @@ def tell(messages):
         time.sleep(600)
 
 async def main():
-    source, target = [await open_store(url) for url in sys.argv[1:]]
-    await Copier(source, target, name="a", policy=CopyPolicy(), on_progress=tell).copy()
+    source, target = [await open_records(url) for url in sys.argv[1:]]
+    copier = RecordCopier(
+        source, target, name="source", policy=CopyPolicy(), chance=Random(1), on_progress=tell
+    )
+    await copier.copy()
 
 asyncio.run(main())
 """
@@ -46,19 +49,17 @@ def _copy_until_killed(urls: list[str]) -> int:
 
 
 async def test_a_killed_copy_is_resumed_by_running_it_again(tmp_path: Path) -> None:
-    source = await SqliteStore.open(tmp_path / "a.db")
-    for number in range(SESSIONS):
-        await source.sessions.append(ANN, f"s{number}", batch("q", "a"))
-        await source.state.write_state(ANN, "prefs", f"k{number}", number)
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"]
+    async with sqlite_engine(tmp_path / "a.db") as source:
+        for number in range(SESSIONS):
+            await source.sessions.append(ANN, f"s{number}", batch("q", "a"))
+            await source.state.write_state(ANN, "prefs", f"k{number}", number)
 
-    copied = _copy_until_killed(urls)
-    target = await SqliteStore.open(tmp_path / "b.db")
-    rest = await Copier(source, target, name="a", policy=CopyPolicy()).copy()
-    compared = await Comparer(source, target).compare()
+        copied = _copy_until_killed(urls)
+        async with sqlite_engine(tmp_path / "b.db") as target:
+            rest = await copy_store(source, target, utc_now)
+            compared = await compare_stores(source, target, utc_now)
 
     assert 0 < copied < SESSIONS
-    assert (rest.sessions, rest.unchanged, rest.state) == (SESSIONS - copied, copied, SESSIONS)
+    assert (rest.sessions, rest.sessions + rest.unchanged + rest.state) == (SESSIONS - copied, 2 * SESSIONS)
     assert compared.different == 0
-    await source.close()
-    await target.close()

@@ -244,7 +244,7 @@ class _ImpatientForLocks(Link):
         connection = await super().connect()
         limits = [await connection.fetchval(f"SHOW {limit}") for limit in ("lock_timeout", "statement_timeout")]
         # Calls batched with one that waits in vain have time for a try of their own.
-        assert limits == ["27s", "54s"]
+        assert limits == [f"{share * LONG:.0f}s" for share in (0.45, 0.9)]
         await connection.execute("SET lock_timeout = '200ms'")
         return connection
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +13,16 @@ from tenuto.errors import StoreReadOnly, Unavailable
 from tenuto.model import Page
 from tenuto.model.scope import owner_key, session_key, site_key
 from tenuto.model.stored import Entry, IndexColumns, IndexOrder, IndexQuery, Part, RecordChange
-from tenuto.stores.engine import Engine
+from tenuto.stores.engine import Engine, journal, journal_replay
+from tenuto.stores.engine.journal_folder import JournalState
+from tenuto.stores.engine.journal_replay import ERASURES
+from tenuto.stores.engine.state import record_key
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._keys import RecordKeys
-from tests.backends import records_behind, redis_engine
+from tests.backends import engine_over, records_behind, redis_engine
 from tests.patience import until
-from tests.samples import ANN, batch, begin, closing, listed, once, talk, texts
+from tests.samples import ACME, ANN, batch, begin, closing, listed, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
 from tests.shared_stores import until_it_answers
 from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
@@ -196,6 +201,58 @@ async def test_sessions_are_found_whose_places_a_failover_has_lost() -> None:
                 gone = {one.session_id for one in erased.removed_sessions}
                 assert (len(gone), erased.more) == (3, True)
                 assert gone.union(await listed(engine, ANN)) == set(stand)
+
+
+@pytest.mark.usefixtures("tried_again_at_once")
+async def test_one_server_of_three_is_no_outage_and_two_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a ping asks does not depend on chance, and rows that wait for one server keep no others from the store."""
+    monkeypatch.setattr(journal, "_PROBE_EVERY", 0.02)
+    monkeypatch.setattr(journal_replay, "_AT_ONCE", 2)
+    with start_cluster() as cluster:
+        records = await RedisRecords.open(cluster.url)
+        opened = engine_over(records, journal=tmp_path / "journal")
+        async with opened as engine, running_journal(engine) as status:
+            # Where it is noted who was erased, all rows of the site wait for.
+            erasures = records.keys.record(record_key(ACME, ERASURES, "any")).decode()
+            first, second, third = sorted(cluster.nodes, key=lambda node: node is not cluster.owner_of(erasures))
+            names = {node.port: list[str]() for node in cluster.nodes}
+            for number in range(30):
+                node = cluster.owner_of(record_name(engine, f"s{number}").decode())
+                names[node.port].append(f"s{number}")
+                await talk(engine, ANN, f"s{number}", "one", "1", journaled=True)
+            on_first, on_second, on_third = (names[node.port] for node in (first, second, third))
+            assert len(on_second) > 2
+
+            first.kill()
+            for name in on_first:
+                with pytest.raises(Unavailable):
+                    await begin(engine, ANN, name, "two", journaled=True)
+            assert not status().away
+            for name in on_second:
+                assert not (await talk(engine, ANN, name, "two", "2", journaled=True)).journaled
+
+            second.kill()
+            for name in (*on_second, on_third[0]):
+                turn = await begin(engine, ANN, name, "three", journaled=True)
+                await engine.sessions.finish_turn(turn, closing("3"))
+            await until(lambda: status().away and status().waiting == len(on_second) + 1)
+
+            first.restart()
+            await until(lambda: not status().away and status().waiting == len(on_second))
+            assert await texts(engine, ANN, on_third[0]) == ["one", "1", "three", "3"]
+            second.restart()
+            await until(lambda: not status().waiting)
+            assert await texts(engine, ANN, on_second[0]) == ["one", "1", "two", "2", "three", "3"]
+
+
+@asynccontextmanager
+async def running_journal(engine: Engine) -> AsyncIterator[Callable[[], JournalState]]:
+    """Tells the state of the journal, which runs."""
+    journal = engine.sessions.journal
+    assert journal is not None
+    running = asyncio.create_task(journal.run())
+    yield lambda: journal.status
+    running.cancel()
 
 
 def record_name(engine: Engine, session_id: str) -> bytes:

@@ -140,7 +140,13 @@ class Talks:
 
     def _log(self, session: str) -> list[tuple[str, str]]:
         door = self.doors[0]
-        answer = door.http.get(f"/v1/sessions/{session}/messages", params={"limit": 1000}, headers=WHO)
+        until = time.monotonic() + WAIT
+        while True:
+            answer = door.http.get(f"/v1/sessions/{session}/messages", params={"limit": 1000}, headers=WHO)
+            # A server may find the store a second later than the other one, which has replayed all.
+            if answer.status_code != 503 or time.monotonic() > until:
+                break
+            time.sleep(0.1)
         assert answer.status_code == 200, answer.text
         said = [(message["role"], message["text"]) for message in answer.json()["messages"]]
         return [(role, text) for role, text in said if role in ("user", "assistant")]

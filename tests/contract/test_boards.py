@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from tenuto.errors import BoardFull, KeyLocked, KeyProtected, LockLost, TaskNotFound, TooLarge, VersionConflict
+from tenuto.errors import TooLarge, VersionConflict
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import NewTask
 from tenuto.ports import Store
+from tenuto.task_errors import BoardFull, KeyLocked, KeyProtected, LockLost, TaskNotFound
 from tenuto.tasks import Board, ProtectedStore, Tasks
 from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from random import Random
@@ -15,7 +16,7 @@ from tenuto.model import Truncation
 from tenuto.model.stored import Action, Known, Part, RecordChange, Refused, StoredRecord
 from tenuto.ports import Clock, RecordStore
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.stores.copy_reports import CopyPolicy
+from tenuto.stores.copy_reports import CopyPolicy, CopyReport
 from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine.copying import RecordCopier
 from tenuto.stores.engine.sealing import SealedCodecs
@@ -24,7 +25,7 @@ from tenuto.stores.memory import InMemoryRecords
 from tests.backends import RING
 from tests.clock import FakeClock
 from tests.copies import check_goes_on, compare_stores, copy_store, fill
-from tests.record_stores import RECORD_STORES
+from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ANN, batch, begin, listed, talk, texts
 
 COPIED = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
@@ -152,6 +153,36 @@ async def test_what_changes_meanwhile_is_copied_as_it_is_then(clock: FakeClock) 
 
     assert (talks, report.sessions, report.unchanged, report.left) == ([], 1, 0, [])
     assert await texts(target, ANN, "s") == ["q", "a"]
+
+
+@pytest.mark.parametrize("backend", [one for one in COPIED if one.name != "memory"], ids=lambda one: one.name)
+async def test_servers_that_write_to_the_source_are_noticed(
+    backend: RecordBackend, request: pytest.FixtureRequest, clock: FakeClock
+) -> None:
+    async with backend.open(request.getfixturevalue) as records:
+        source = plain(records, clock)
+        for name in "ab":
+            await talk(source, ANN, name, "q", "a")
+
+        async def copied(during: Callable[[], Awaitable[object]]) -> CopyReport:
+            class Watched(InMemoryRecords):
+                async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
+                    await during()
+                    return await super().load_all(keys)
+
+            copier = RecordCopier(records, Watched(), name="x", policy=CopyPolicy(), clock=clock, chance=Random(1))
+            return await copier.copy()
+
+        async def nothing() -> None:
+            return None
+
+        async def write() -> None:
+            if (await source.sessions.get(ANN, "a")).messages > 2:
+                return
+            await talk(source, ANN, "a", "more", "a")
+            await asyncio.sleep(0.1)  # Servers tell of it on another connection.
+
+        assert [(await copied(during)).changed for during in (nothing, write)] == [0, 1]
 
 
 async def test_a_sealed_source_needs_no_key(clock: FakeClock) -> None:

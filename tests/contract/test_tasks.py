@@ -7,18 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import (
-    IdempotencyKeyReused,
-    InvalidCursor,
-    SessionNotFound,
-    TaskFinished,
-    TaskNotFound,
-    VersionConflict,
-)
+from tenuto.errors import IdempotencyKeyReused, InvalidCursor, SessionNotFound, VersionConflict
 from tenuto.model import Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.ports import Store
+from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks import Tasks
 from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import TaskFinished, TaskNotFound
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask
 from tenuto.ports import Store
+from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks import Board, Tasks
 from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock

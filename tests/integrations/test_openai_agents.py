@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import tenuto
-from tenuto.errors import Invalid, install_line
+from tenuto.errors import Invalid
+from tenuto.extras import install_line
 from tests.samples import ANN
 
 PAIR: list[Any] = [

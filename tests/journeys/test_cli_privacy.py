@@ -327,6 +327,34 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
     assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout
 
 
+def test_what_is_stored_is_encrypted_renewed_and_made_plain_again(tmp_path: Path) -> None:
+    typed("privacy", "new-key", "key.toml")
+    plain, words = {"TENUTO_PRIVACY_KEY_FILE": "key.toml"}, "The quokka smiles."
+    sealed = {**plain, "TENUTO_ENCRYPTION": "true"}
+    session = say(words)
+    before = words.encode() in _store()
+
+    encrypted = typed("privacy", "rotate", "--reseal", env=sealed)
+    lies_there = _store()
+    renewed = asked("privacy", "rotate", "--renew", "--reseal", env=sealed)["resealed"]
+    again = asked("privacy", "rotate", "--reseal", env=sealed)["resealed"]
+    one_tenant = typed("privacy", "rotate", "--reseal", "--tenant", "local", env=sealed)
+    decrypted = asked("privacy", "rotate", "--reseal", env=plain)["resealed"]
+
+    assert before
+    assert encrypted.exit_code == 0, encrypted.stderr
+    assert "encrypted with the keys in use." in encrypted.stdout
+    assert words.encode() not in lies_there
+    assert (renewed["written"] > 0, again["written"], decrypted["written"] > 0) == (True, 0, True)
+    assert (one_tenant.exit_code, "covers every tenant" in one_tenant.stderr) == (2, True)
+    assert words in typed("sessions", "show", session).stdout
+
+
+def _store() -> bytes:
+    """The file of the store and its log."""
+    return b"".join(file.read_bytes() for file in Path().rglob("tenuto.db*"))
+
+
 def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path) -> None:
     typed("privacy", "new-key", "key.toml")
     session = say(env=MARKED)

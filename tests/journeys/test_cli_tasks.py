@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import tenuto
+from tenuto.cli.program import program
 from tenuto.model.plan import parse_plan
 from tenuto.model.task import NewTask
 from tenuto.ports import Clock, utc_now
@@ -245,3 +248,12 @@ def test_the_doctor_tells_of_agents_and_of_what_hinders_them(plans: Path) -> Non
     assert (line["status"], "agents here: reader" in line["message"]) == ("ok", True)
     (line,) = [check for check in ill if check["name"] == "tasks"]
     assert (line["status"], "broken.py" in line["message"]) == ("error", True)
+
+
+def test_a_worker_without_the_extra_names_it_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "dbos", None)
+
+    result = CliRunner().invoke(program, ["worker", "--store", f"sqlite:///{tmp_path / 't.db'}"])
+
+    assert result.exit_code == 1
+    assert "a worker needs a package that is not installed: pip install" in result.stderr

@@ -122,7 +122,8 @@ def test_the_table_of_extras_is_complete() -> None:
 
 def test_every_message_that_troubleshooting_names_is_the_programs_own() -> None:
     """Between the places that vary; fields of replies and words of the system are no messages of ours."""
-    source = "\n".join(path.read_text() for path in (TOP / "src" / "tenuto").rglob("*.py"))
+    files = (*(TOP / "src" / "tenuto").rglob("*.py"), TOP / "src" / "tenuto" / "server" / "console" / "words" / "en.js")
+    source = "\n".join(path.read_text() for path in files)
     source = re.sub(r'"\s*\n\s*f?"', "", source)
     page = (TOP / "docs" / "how-to" / "troubleshooting.md").read_text()
     seen = [

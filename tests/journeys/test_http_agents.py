@@ -22,7 +22,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.plan import parse_plan
 from tenuto.model.task import NewTask
-from tenuto.server.openapi import ApiRoute
+from tenuto.server.routing import ApiRoute
 from tenuto.tasks.runs import RunRecorder
 from tests.journeys.desk import asked, typed
 from tests.journeys.door import ANN, BOB, Door, bearer, code, served

@@ -13,6 +13,7 @@ import pytest
 
 from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
+from tenuto.wiring.tasks import can_run_plans
 from tests.engines import wait_for_step
 from tests.journeys.door import ANN, Door, at, code, says, served
 
@@ -21,7 +22,7 @@ async def test_health_tells_store_and_mode_and_needs_no_key(locked: Door) -> Non
     health, ready = await locked.http.get("/healthz"), await locked.http.get("/readyz")
 
     told = {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
-    assert health.json() == {**told, "memories_without_user": False}
+    assert health.json() == {**told, "memories_without_user": False, "plans": can_run_plans()}
     assert ready.json() == {"status": "ready"}
 
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import install_line
+from tenuto import extras
+from tenuto.extras import install_line, with_folder
 from tests.journeys.door import ANN, Door, code, served
 from tests.talking import helper
 
 TASKS, MODELS = install_line("tasks"), install_line("models")
+# As operators are told them.
+HERE = {line: with_folder(line) for line in (TASKS, MODELS)}
 SAID = {"role": "user", "content": "Hi"}
 PART = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 
@@ -42,8 +45,8 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
 
     assert {each["name"]: each["missing"] for each in listed} == {
         **dict.fromkeys(("general", "goods", "npc")),
-        "legal": {"install": TASKS, "cause": None, "advice": None},
-        "clever": {"install": MODELS, "cause": None, "advice": None},
+        "legal": {"install": HERE[TASKS], "cause": None, "advice": None},
+        "clever": {"install": HERE[MODELS], "cause": None, "advice": None},
     }
     for name, install in (("legal", TASKS), ("clever", MODELS)):
         assert [response.status_code for response in refused[name]] == [503] * 5
@@ -53,8 +56,21 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
     assert answered.status_code == 200
     extras = {(each["code"], each.get("subject"), each["advice"]) for each in health["findings"]}
     assert extras == {
-        ("tasks_extra", None, TASKS),
-        ("assistant_extra", "legal", TASKS),
-        ("assistant_extra", "clever", MODELS),
+        ("tasks_extra", None, HERE[TASKS]),
+        ("assistant_extra", "legal", HERE[TASKS]),
+        ("assistant_extra", "clever", HERE[MODELS]),
     }
     assert health["level"] == "warning"
+
+
+async def test_the_folder_of_the_clone_is_for_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    monkeypatch.setattr(extras, "_origin", lambda: {"url": "file:///srv/clone", "dir_info": {}})
+    async with served(locked=True) as door:
+        user, operator = await door.key(user="ann"), await door.key()
+        listed = [(await door.http.get("/v1/assistants", headers=key)).text for key in (user, operator)]
+        refused = await door.http.post("/v1/chat", headers=user, json={"message": "Hi", "assistant": "legal"})
+
+    assert ["pip install '.[tasks]'" in text for text in listed] == [True, False]
+    assert ["pip install '/srv/clone[tasks]'" in text for text in listed] == [False, True]
+    assert "/srv/clone" not in refused.text

@@ -10,7 +10,8 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from tenuto.access import KeyRole
-from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, PromptTooLong, install_line
+from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, PromptTooLong
+from tenuto.extras import install_line, with_folder
 from tenuto.llm import ScriptedModel
 from tenuto.llm.calls import ModelCalls
 from tenuto.llm.scripted import Fail
@@ -80,7 +81,7 @@ async def test_a_server_that_can_run_no_plan_says_which_line_changes_that(monkey
         shown = await status(door)
 
     assert (shown.level, shown.tasks.status) == (Level.WARNING, "unavailable")
-    assert shown.findings[0].advice == install_line("tasks")
+    assert shown.findings[0].advice == with_folder(install_line("tasks"))
 
 
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics"])

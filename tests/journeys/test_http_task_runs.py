@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tenuto.access import KeyRole
-from tenuto.errors import install_line
+from tenuto.extras import install_line
 from tenuto.model.plan import TaskProgress
 from tenuto.tasks.agents import AgentContext
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served

@@ -323,7 +323,8 @@ async def test_a_regenerated_answer_is_another_task() -> None:
 
 WITHOUT_EXTRA = """
 import asyncio, sys, tenuto
-from tenuto.errors import ExtraMissing, install_line
+from tenuto.errors import ExtraMissing
+from tenuto.extras import install_line
 
 async def main():
     async with tenuto.open("memory://") as t:

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tenuto.errors import KeyLocked, KeyProtected, LockLost, TenutoError, VersionConflict
+from tenuto.errors import TenutoError, VersionConflict
 from tenuto.model import Scope, StateEntry
 from tenuto.model.task import BoardLock
 from tenuto.model.values import Json
+from tenuto.task_errors import KeyLocked, KeyProtected, LockLost
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN

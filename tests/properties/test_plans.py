@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.errors import PlanInvalid
 from tenuto.model.plan import (
     ENDED,
     Condition,
@@ -25,6 +24,7 @@ from tenuto.model.plan import (
 )
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import TaskStatus
+from tenuto.task_errors import PlanInvalid
 
 POLICY = TaskPolicy()
 ENDS = st.sampled_from(sorted(ENDED))

@@ -57,23 +57,26 @@ def in_order(world: World) -> Iterator[str]:
         for said in reversed(log):
             if first_acked < said.sent:
                 yield f"{said.id} stands before a message that was acknowledged before it was sent"
-            first_acked = min(first_acked, said.acked)
+            if not said.torn:  # Else it was lost, and sent again later.
+                first_acked = min(first_acked, said.acked)
 
 
 def pairs_stay_together(world: World) -> Iterator[str]:
     """Between the question and the answer of a turn that ran once there is no other turn's question, unless a mark says
-    where it belongs."""
+    where it belongs. A cap may have evicted the question."""
     torn = {said.op for said in world.said.values() if said.torn}
     turns = {op.id: op.attempts for op in world.operations if op.reply and op.id not in torn}
     for session in world.sessions:
         running: str | None = None
-        for message in log_of(world, session):
+        log = log_of(world, session)
+        evicted = set(turns) - {message.id.removesuffix(".q0") for message in log}
+        for message in log:
             op, _, part = message.id.rpartition(".")
             if JOURNALED_AFTER in message.metadata:
                 continue
             if part == "q0" and op in turns:
                 running = op
-            elif message.role is Role.ASSISTANT and turns.get(op) == 1 and running != op:
+            elif message.role is Role.ASSISTANT and turns.get(op) == 1 and op not in evicted and running != op:
                 yield f"the answer of {op} does not follow its question"
 
 

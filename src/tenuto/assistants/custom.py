@@ -31,6 +31,17 @@ from tenuto.user_files import describe_import_error, loading_error
 
 _SETTING: Final = "assistants"
 _Policy = TypeVar("_Policy", bound=Value)
+# What an Assistant made in code may hold otherwise, and what fails at once or with the first turn.
+_KINDS: Final[Mapping[str, type]] = {
+    "name": str,
+    "titles": Mapping,
+    "description": Mapping,
+    "system": Mapping,
+    "personas": Mapping,
+    "policies": Preset,
+    "prompt": PromptPolicy,
+    "tools": tuple,
+}
 
 
 class _PersonaFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,8 +108,9 @@ def _load_file(path: Path) -> Assistant:
     try:
         assistant = _from_toml(path) if path.suffix == ".toml" else _from_python(path)
         return dataclasses.replace(assistant, file=path.name)
-    except InvalidSetting as error:
-        return Assistant(name=_name_in(path) or path.stem, file=path.name, missing=missing_of(path.name, error))
+    except Exception as error:
+        why = error if isinstance(error, InvalidSetting) else loading_error(_SETTING, path, error)
+        return Assistant(name=_name_in(path) or path.stem, file=path.name, missing=missing_of(path.name, why))
 
 
 def _name_in(path: Path) -> str | None:
@@ -217,6 +229,9 @@ def _from_python(path: Path) -> Assistant:
         raise loading_error(_SETTING, path, error, what="assistant()") from None
     if not isinstance(made, Assistant):
         raise _invalid_file(path, "assistant() returns no Assistant")
+    for name, kind in _KINDS.items():
+        if not isinstance(getattr(made, name), kind):
+            raise _invalid_file(path, f"assistant() returns an Assistant whose {name} is not a {kind.__name__}")
     return made
 
 

@@ -13,7 +13,7 @@ from tenuto.chat.request import (
     TurnStarted,
 )
 from tenuto.chat.service import Chat
-from tenuto.chat.turn_runner import reply_from_trace
+from tenuto.chat.storing import reply_from_trace
 
 __all__ = [
     "CallRequested",

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,6 +30,7 @@ from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool
 from tenuto.model.generation import (
     UNREADABLE,
     ModelDone,
+    ModelEvent,
     ModelRequest,
     TextDelta,
     ToolCall,
@@ -46,6 +47,7 @@ from tenuto.model.values import JsonObject, check_json, check_text, to_text
 from tenuto.ports import ChatModel, OfflineTool, Span, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
+_NOTHING_SPENT: Final = (0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -61,29 +63,25 @@ class StepTimer:
     began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
-    def step(self, name: str, answer: Completion | None = None) -> Iterator[None]:
-        began, before = time.perf_counter(), _spent(answer)
+    def step(self, name: str, completion: Completion | None = None) -> Iterator[None]:
+        began, before = time.perf_counter(), completion.spent if completion is not None else _NOTHING_SPENT
         try:
             with self.span(f"tenuto.{name}") if self.span else nullcontext():
                 yield
         finally:
             taken = (time.perf_counter() - began) * 1000
             self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
-            read, written, cost = (now - then for now, then in zip(_spent(answer), before, strict=True))
+            spent = completion.spent if completion is not None else _NOTHING_SPENT
             self.spans.append(
                 TraceSpan(
                     name=name,
                     start=round((began - self.began) * 1000, 3),
                     milliseconds=round(taken, 3),
-                    input_tokens=read,
-                    output_tokens=written,
-                    cost_nanos=cost,
+                    input_tokens=spent[0] - before[0],
+                    output_tokens=spent[1] - before[1],
+                    cost_nanos=spent[2] - before[2],
                 )
             )
-
-
-def _spent(answer: Completion | None) -> tuple[int, int, int]:
-    return (answer.input_tokens, answer.output_tokens, answer.cost_nanos) if answer is not None else (0, 0, 0)
 
 
 def milliseconds_since(began: float) -> float:
@@ -139,8 +137,8 @@ class Toolbox:
         tools = {tool.spec.name: tool for tool in self.tools}
         tool = tools.get(call.name)
         if tool is None:
-            known = ", ".join(tools) or "none"
-            return f"There is no such tool; available: {known}.", "no_such_tool", ""
+            names = ", ".join(tools) or "none"
+            return f"There is no such tool; available: {names}.", "no_such_tool", ""
         try:
             if UNREADABLE in call.arguments:
                 raise Invalid("they are no JSON object, or within other text: make the call alone, or answer without")
@@ -149,18 +147,18 @@ class Toolbox:
             _check_output(outcome)
         except TimeoutError:
             return "The tool took too long.", "tool_timeout", ""
-        except ToolError as told:
-            return str(told), told.code, ""
-        except Invalid as unfit:
-            return f"The arguments do not fit: {unfit}", unfit.code, ""
-        except _InvalidOutput as unsound:
-            _log.error("tool %s answered with %s", call.name, unsound)
-            return "The tool failed.", "tool_failed", f"it answered with {unsound}"
-        except TenutoError as refused:
-            return f"The tool could not answer: {refused}", refused.code, ""
-        except Exception as fault:
-            _log.error("tool %s failed: %s", call.name, describe_exception(fault))
-            return "The tool failed.", "tool_failed", explain_exception(fault)
+        except ToolError as error:
+            return str(error), error.code, ""
+        except Invalid as error:
+            return f"The arguments do not fit: {error}", error.code, ""
+        except _InvalidOutput as error:
+            _log.error("tool %s answered with %s", call.name, error)
+            return "The tool failed.", "tool_failed", f"it answered with {error}"
+        except TenutoError as error:
+            return f"The tool could not answer: {error}", error.code, ""
+        except Exception as error:
+            _log.error("tool %s failed: %s", call.name, describe_exception(error))
+            return "The tool failed.", "tool_failed", explain_exception(error)
         self.collect(outcome)
         return outcome.output, None, ""
 
@@ -180,21 +178,21 @@ def _check_output(outcome: ToolOutput) -> None:
     for what in ("output", "data", "state"):
         try:
             check_json(getattr(outcome, what), what)
-        except Invalid as unfit:
-            raise _InvalidOutput(f"unsound {what}") from unfit
+        except Invalid as error:
+            raise _InvalidOutput(f"unsound {what}") from error
     if outcome.final_answer is not None:
         try:
             check_text(outcome.final_answer, "reply")
-        except Invalid as unfit:
-            raise _InvalidOutput("an unsound reply") from unfit
+        except Invalid as error:
+            raise _InvalidOutput("an unsound reply") from error
 
 
 def plan_arguments(tool: OfflineTool, turn: ToolContext) -> JsonObject | None:
     """The arguments a question calls for; a tool that fails on it is not run."""
     try:
         return tool.plan(turn)
-    except Exception as fault:
-        _log.error("a tool could not plan its arguments: %s", describe_exception(fault))
+    except Exception as error:
+        _log.error("a tool could not plan its arguments: %s", describe_exception(error))
         return None
 
 
@@ -244,6 +242,8 @@ class Completion:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nanos: int = 0
+    # Our count of the answer as it is stored, which is the output where a model reports none.
+    stored_tokens: int = 0
     offline: bool = False
     used_fallback: bool = False
     fallback_reason: FailureReason | None = None
@@ -254,6 +254,8 @@ class Completion:
     calls: list[ToolCall] = field(default_factory=list)
     # Whether `text` is the arguments of a call, in a form that the caller demands.
     is_formed: bool = False
+    # Whether the turn was stopped: `text` is what had been said until then.
+    stopped: bool = False
     # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
     tool_messages: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
@@ -272,6 +274,11 @@ class Completion:
         """The answer as it is stored."""
         said = (text_part(self.text),) if self.text or not self.calls else ()
         return (*said, *(tool_call(call.id, call.name, call.arguments) for call in self.calls))
+
+    @property
+    def spent(self) -> tuple[int, int, int]:
+        """Tokens read and written, and what they cost."""
+        return self.input_tokens, self.output_tokens, self.cost_nanos
 
     @property
     def usage(self) -> Usage:
@@ -301,7 +308,7 @@ class Completion:
 class AgentLoop:
     """One model and one answer.
 
-    `prompt` is the number of tokens in the prompt, `room` how many may be added: the hard budget includes calls and
+    `prompt_tokens` are those of the prompt, `room` how many may be added: the hard budget includes calls and
     results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
     `callers_tools` are the names of tools that the caller runs, of which a call of `answer_tool` is the answer.
     """
@@ -315,129 +322,120 @@ class AgentLoop:
     rounds: int
     timeout: timedelta
     before_cut: BeforeCut
-    prompt: int = 0
+    prompt_tokens: int = 0
     room: int = 0
     callers_tools: frozenset[str] = frozenset()
     answer_tool: str | None = None
-    answer: Completion = field(default_factory=Completion)
+    completion: Completion = field(default_factory=Completion)
 
-    async def run(self, asking: ModelRequest) -> Completion:
-        """Request until there is an answer. `answer` holds what has arrived, also if this raises.
+    async def run(self, request: ModelRequest) -> Completion:
+        """Request until there is an answer. `completion` holds what has arrived, also if this raises.
 
         Raises:
             ModelFailed: the model failed, returned nothing, or did not stop calling tools.
         """
         # Also in the last round, which offers none: a call that is written then is no answer either.
-        names = frozenset([spec.name for spec in asking.tools])
+        names = frozenset([spec.name for spec in request.tools])
         for left in range(self.rounds, -1, -1):
-            shown = asking if left else replace(asking, tools=(), requires_call=False)
-            said, calls = await self._request_model(shown, names)
-            self.answer.calls = [call for call in calls if call.name in self.callers_tools]
+            offered = request if left else replace(request, tools=(), requires_call=False)
+            text, calls = await self._request_model(offered, names)
+            self.completion.calls = [call for call in calls if call.name in self.callers_tools]
             own = [call for call in calls if call.name not in self.callers_tools]
             if not own:
                 break
             if not left:
                 raise ModelFailed(self.model.name, "calls for tools again and again")
-            asking = await self._run_tools(asking, said, own)
-            if self.answer.calls:
+            request = await self._run_tools(request, text, own)
+            if self.completion.calls:
                 break
-        self.answer.take_from_call(self.answer_tool)
-        if not self.answer.text.strip() and not self.answer.calls:
+        self.completion.take_from_call(self.answer_tool)
+        if not self.completion.text.strip() and not self.completion.calls:
             raise ModelFailed(self.model.name, "answered nothing")
         if self.emit is not None:
-            for call in self.answer.calls:
+            for call in self.completion.calls:
                 await self.emit(CallRequested(call=call))
-        return self.answer
+        return self.completion
 
-    async def _request_model(self, asking: ModelRequest, names: frozenset[str]) -> tuple[str, list[ToolCall]]:
+    async def _request_model(self, request: ModelRequest, names: frozenset[str]) -> tuple[str, list[ToolCall]]:
         """One request: its text and its tool calls, those that it writes as text included."""
-        written = WrittenCalls(names)
-        said: list[str] = []
+        written = WrittenCalls(names) if names else None
+        texts: list[str] = []
         calls: list[ToolCall] = []
-        before = self.answer.input_tokens
-        limit = time_limit(self.model, self.timeout)
-        links: int = getattr(self.model, "chain_length", 0)
-        if limit is not None and links:
-            limit += _GRACE.total_seconds()
-        with self.steps.step("model", self.answer):
+        before = self.completion.input_tokens
+        now = asyncio.get_running_loop().time
+        with self.steps.step("model", self.completion):
             try:
                 async with (
-                    asyncio.timeout(limit) as deadline,
-                    aclosing(self.model.stream_answer(asking, self.tools)) as events,  # type: ignore[type-var]
+                    asyncio.timeout(self._time_limit()) as deadline,
+                    aclosing(self.model.stream_answer(request, self.tools)) as events,  # type: ignore[type-var]
                 ):
-                    async for event in events:
+                    async for event in _storable_events(events, written):
                         match event:
                             case TextDelta(text=text):
-                                if text := written.feed(text):
-                                    said.append(await self._emit_text(text, deadline))
+                                texts.append(text)
+                                self.completion.chunks.append(text)
+                                until = deadline.when()
+                                if deadline.expired():
+                                    # The model ignores its cancellation.
+                                    raise TimeoutError
+                                if self.emit is None:
+                                    continue
+                                if until is None:
+                                    await self.emit(event)
+                                    continue
+                                # Time spent on a slow reader does not count against the model.
+                                left = until - now()
+                                deadline.reschedule(None)
+                                await self.emit(event)
+                                deadline.reschedule(now() + left)
                             case ToolCallRequested(call=call):
                                 calls.append(call)
                             case ModelDone():
-                                self.answer.add(event)
-                    if rest := written.flush():
-                        said.append(await self._emit_text(rest, deadline))
-            except BaseException as ended:
-                if (said or calls) and self.answer.input_tokens == before:
+                                self.completion.add(event)
+            except BaseException as error:
+                if (texts or calls) and self.completion.input_tokens == before:
                     # The round broke off after its first output: it is charged for, and its usage is not reported.
-                    self.answer.input_tokens += self.prompt
-                    self.answer.output_tokens += self.counter.count("".join(said))
-                if isinstance(ended, TimeoutError):
+                    self.completion.input_tokens += self.prompt_tokens
+                    self.completion.output_tokens += self.counter.count("".join(texts))
+                if isinstance(error, TimeoutError):
                     raise ModelTimeout(self.model.name) from None
                 raise
-        return "".join(said), [*calls, *written.calls]
+        return "".join(texts), [*calls, *written.calls] if written is not None else calls
 
-    async def _emit_text(self, text: str, deadline: asyncio.Timeout) -> str:
-        # Some characters are accepted by no store.
-        if "\0" in text or not text.isascii():
-            text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
-        if text:
-            self.answer.chunks.append(text)
-            if deadline.expired():
-                # The model ignores its cancellation.
-                raise TimeoutError
-            if self.emit is None:
-                return text
-            until = deadline.when()
-            if until is None:
-                await self.emit(TextDelta(text=text))
-                return text
-            now = asyncio.get_running_loop().time
-            left = until - now()
-            # Time spent on a slow reader does not count against the model.
-            deadline.reschedule(None)
-            await self.emit(TextDelta(text=text))
-            deadline.reschedule(now() + left)
-        return text
+    def _time_limit(self) -> float | None:
+        limit = time_limit(self.model, self.timeout)
+        links: int = getattr(self.model, "chain_length", 0)
+        return limit + _GRACE.total_seconds() if limit is not None and links else limit
 
-    async def _run_tools(self, asking: ModelRequest, said: str, calls: list[ToolCall]) -> ModelRequest:
+    async def _run_tools(self, request: ModelRequest, text: str, calls: list[ToolCall]) -> ModelRequest:
         """Run the tools, and append calls and results to the prompt."""
-        words = (text_part(said),) if said else ()
-        asked = (*words, *(tool_call(call.id, call.name, call.arguments) for call in calls))
-        self._spend_tokens(sum(map(self.counter.count_part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
+        parts = (text_part(text),) if text else ()
+        parts = (*parts, *(tool_call(call.id, call.name, call.arguments) for call in calls))
+        self._spend_tokens(sum(map(self.counter.count_part, parts)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
         with self.steps.step("tools"):
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
             results += [ToolResult(call=call, error="too_many_calls") for call in calls[_MOST_CALLS:]]
-            taken: Counts[str] = Counts()
+            redacted: Counts[str] = Counts()
             outputs = tuple(
-                [tool_result(result.call.id, await self._truncate_output(result, taken)) for result in results]
+                [tool_result(result.call.id, await self._truncate_output(result, redacted)) for result in results]
             )
-        self.answer.tool_messages += [
-            (Role.ASSISTANT, asked, redaction_metadata(self.answer.redacted)),
-            (Role.TOOL, outputs, redaction_metadata(taken)),
+        self.completion.tool_messages += [
+            (Role.ASSISTANT, parts, redaction_metadata(self.completion.redacted)),
+            (Role.TOOL, outputs, redaction_metadata(redacted)),
         ]
-        if said:
+        if text:
             # Text before a call is stored with the call; the answer is the text after it.
-            self.answer.text, self.answer.redacted = "", {}
-        behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=outputs))
-        return replace(asking, messages=(*asking.messages, *behind), tool_results=tuple(self.toolbox.results))
+            self.completion.text, self.completion.redacted = "", {}
+        added = (PromptMessage(role=Role.ASSISTANT, parts=parts), PromptMessage(role=Role.TOOL, parts=outputs))
+        return replace(request, messages=(*request.messages, *added), tool_results=tuple(self.toolbox.results))
 
     def _spend_tokens(self, tokens: int) -> None:
         if tokens > self.room:
             raise ModelFailed(self.model.name, "calls for more than the prompt has room for")
         self.room -= tokens
-        self.prompt += tokens
+        self.prompt_tokens += tokens
 
-    async def _truncate_output(self, result: ToolResult, taken: Counts[str]) -> object:
+    async def _truncate_output(self, result: ToolResult, redacted: Counts[str]) -> object:
         """The tool's output, truncated if the prompt has no room for it; `_LEAST_OUTPUT` is already reserved."""
         output = "Too many calls at once." if result.error == "too_many_calls" else result.output
         text = to_text(output)
@@ -445,13 +443,34 @@ class AgentLoop:
         allowed = self.room + _LEAST_OUTPUT
         shown = output
         if tokens > allowed:
-            text, out = await self.before_cut(text)
-            taken.update(out)
+            text, counts = await self.before_cut(text)
+            redacted.update(counts)
             shown = truncate_text(text, allowed, self.counter.count)
         used = max(0, (tokens if shown is output else self.counter.count(to_text(shown))) - _LEAST_OUTPUT)
         self.room -= used
-        self.prompt += used
+        self.prompt_tokens += used
         return shown
+
+
+async def _storable_events(
+    events: AsyncIterator[ModelEvent], written: WrittenCalls | None
+) -> AsyncIterator[ModelEvent]:
+    """The model's events with texts that every store accepts, and without the calls that it writes as text."""
+    async for event in events:
+        if not isinstance(event, TextDelta):
+            yield event
+            continue
+        text = event.text if written is None else written.feed(event.text)
+        if not text.isascii() or "\0" in text:
+            text = _make_storable(text)
+        if text:
+            yield event if text is event.text else TextDelta(text=text)
+    if written is not None and (rest := _make_storable(written.flush())):
+        yield TextDelta(text=rest)
+
+
+def _make_storable(text: str) -> str:
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def redaction_metadata(redacted: Mapping[str, int]) -> JsonObject:

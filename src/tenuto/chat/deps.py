@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from tenuto.assistants import AssistantRegistry
+from tenuto.context import TokenCounter
 from tenuto.llm.calls import ModelCallLog
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
@@ -17,6 +18,7 @@ from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
+from tenuto.sessions.reach import PromptReach
 from tenuto.sessions.spending import Spending
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
@@ -51,3 +53,5 @@ class ChatDeps:
     span: Span | None = None
     calls: ModelCallLog = field(default_factory=ModelCallLog)
     observers: list[Observer] = field(default_factory=list)
+    counter: TokenCounter = field(default_factory=TokenCounter)
+    reach: PromptReach = field(default_factory=PromptReach)

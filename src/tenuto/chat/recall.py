@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from tenuto.chat.turn_values import Choice
 from tenuto.context.wording import WORDING, quote_text
-from tenuto.model import OpenTurn, Scope
+from tenuto.model import OpenTurn
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.prompt import Language, Piece, PromptInputs
 from tenuto.model.scope import speaker_tag
@@ -18,7 +19,6 @@ from tenuto.recall.dates import date_terms, read_query
 from tenuto.recall.lexical import terms
 from tenuto.recall.service import Memories, PreparedSearch, RecallResult
 
-DEGRADED: Final = "recall"
 # Memories in a prompt, and how many are looked at: those that the window shows anyway are left out.
 _SHOWN: Final = 5
 _FETCHED: Final = 10
@@ -38,7 +38,7 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
     """What a turn knows of earlier conversations; `degraded` if memories could not be searched as usual."""
 
     hits: tuple[MemoryHit, ...] = ()
-    preferences: tuple[Memory, ...] = ()
+    preferences: str = ""
     degraded: bool = False
 
     def pieces(self, language: Language, names: Mapping[str, str]) -> tuple[Piece, ...]:
@@ -48,69 +48,66 @@ class Recalled(Value, frozen=True, kw_only=True, gc=True):
             for hit in self.hits
         )
 
-    @property
-    def preference_lines(self) -> str:
-        """The preferences for the prompt."""
-        return quote_preferences(self.preferences)
+
+def start_recall(memories: Memories | None, choice: Choice) -> asyncio.Task[PreparedSearch] | None:
+    """Begin to load memories and to embed the question, beside the store's part of the turn.
+
+    `None` if nothing is remembered for this caller, or by this assistant.
+    """
+    if memories is None or not (choice.assistant.remembers and choice.assistant.recalls):
+        return None
+    if not memories.policy.covers(choice.scope):
+        return None
+    return asyncio.create_task(memories.prepare(choice.scope, choice.request.question), name="tenuto recall")
 
 
-class TurnRecall:
-    """Searches memories for a turn. It begins beside the store's part of the turn, and never fails the turn."""
+async def finish_recall(
+    memories: Memories,
+    recalling: asyncio.Task[PreparedSearch],
+    turn: OpenTurn,
+    question: str,
+    inputs: PromptInputs,
+    persona: str | None,
+) -> Recalled:
+    """Search with the conversation known; a failure is logged, and nothing is recalled.
 
-    def __init__(self, memories: Memories) -> None:
-        self._memories = memories
-
-    def start(self, scope: Scope, text: str) -> asyncio.Task[PreparedSearch] | None:
-        """Begin to load memories and to embed the question; `None` if nothing is remembered for this caller."""
-        if not self._memories.policy.covers(scope):
-            return None
-        return asyncio.create_task(self._memories.prepare(scope, text), name="tenuto recall")
-
-    async def finish(
-        self,
-        started: asyncio.Task[PreparedSearch],
-        turn: OpenTurn,
-        question: str,
-        inputs: PromptInputs,
-        persona: str | None,
-    ) -> Recalled:
-        """Search with the conversation known; a failure is logged, and nothing is recalled.
-
-        Without a question there are preferences only.
-        """
-        try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                prepared = await asyncio.shield(started)
-            query = MemoryQuery(
-                text=question,
-                limit=_FETCHED,
-                kinds=(MemoryKind.FACT, MemoryKind.EPISODE),
-                persona=persona,
-                talk=tuple([message.text for message in inputs.history[-_TALK:] if message.text]),
-            )
-            found = await prepared.search(query) if question else RecallResult((), degraded=False)
-        except Exception as failed:
-            # Whatever fails here, the conversation goes on without memories.
-            _log.warning("recall failed: %s", type(failed).__name__)
-            return Recalled(degraded=True)
-        asked = _Question(question, self._memories.now())
-        hits = [hit for hit in found.hits if asked.is_about(hit) and not _is_shown(hit.memory, turn)]
-        return Recalled(
-            hits=tuple(hits[:_SHOWN]),
-            preferences=tuple(prepared.preferences(persona)),
-            # Nothing is missing where the search would have found no vector to compare the question with.
-            degraded=found.degraded and prepared.has_vectors,
+    Without a question there are preferences only.
+    """
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            prepared = await asyncio.shield(recalling)
+        query = MemoryQuery(
+            text=question,
+            limit=_FETCHED,
+            kinds=(MemoryKind.FACT, MemoryKind.EPISODE),
+            persona=persona,
+            talk=tuple([message.text for message in inputs.history[-_TALK:] if message.text]),
         )
+        result = await prepared.search(query) if question else RecallResult((), degraded=False)
+    except Exception as error:
+        # Whatever fails here, the conversation goes on without memories.
+        _log.warning("recall failed: %s", type(error).__name__)
+        return Recalled(degraded=True)
+    topic = _Question(question, memories.now())
+    hits = [hit for hit in result.hits if topic.is_about(hit) and not _is_in_window(hit.memory, turn)]
+    return Recalled(
+        hits=tuple(hits[:_SHOWN]),
+        preferences=quote_preferences(prepared.preferences(persona)),
+        # Nothing is missing where the search would have found no vector to compare the question with.
+        degraded=result.degraded and prepared.has_vectors,
+    )
 
 
-async def cancel_recall(started: asyncio.Task[PreparedSearch]) -> None:
+async def cancel_recall(recalling: asyncio.Task[PreparedSearch] | None) -> None:
     """End a search whose turn does not need it any more."""
-    if not started.done():
-        started.cancel()
-        await asyncio.wait({started})
-    if not started.cancelled():
+    if recalling is None:
+        return
+    if not recalling.done():
+        recalling.cancel()
+        await asyncio.wait({recalling})
+    if not recalling.cancelled():
         # The turn has ended, so its failure is not raised.
-        started.exception()
+        recalling.exception()
 
 
 def quote_memory(memory: Memory, language: Language, names: Mapping[str, str]) -> str:
@@ -156,7 +153,7 @@ class _Question:
         return bool(shared) and (scores.coverage >= _LEAST_COVERAGE or enough)
 
 
-def _is_shown(memory: Memory, turn: OpenTurn) -> bool:
+def _is_in_window(memory: Memory, turn: OpenTurn) -> bool:
     """Whether the memory stands in the loaded window of its own session."""
     if memory.session_id != turn.session.id or not memory.seqs or not turn.window:
         return False

@@ -18,7 +18,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -34,6 +34,9 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
 from tenuto.sessions.cancellation import release_on_error
+
+SessionCheck: TypeAlias = Callable[[Session], Awaitable[None]]
+"""Raises if a session may not begin the turn."""
 
 # Messages read from the end of a log, and digests of keys that a session records.
 _MOST: Final = 500
@@ -84,149 +87,165 @@ async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
     return False
 
 
-class Revision:
-    """Removes what a regeneration or an edit replaces."""
+async def check_follows(sessions: Sessions, turn: OpenTurn, number: int) -> None:
+    """Refuse a turn after another than that, and undo what it stored.
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    By the messages before it: numbers of turns that were undone are not used again.
 
-    async def hide_old_answer(self, turn: OpenTurn, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
-        """The turn without the answer that it regenerates, and that answer.
+    Raises:
+        VersionConflict: the last turn has another number.
+    """
+    before = (one for one in reversed(turn.window) if one.turn != turn.number and not is_summary(one))
+    last = next(before, None)
+    if last is None or last.turn != number:
+        await undo_user_message(sessions, turn)
+        raise VersionConflict(number, last.turn if last is not None else 0)
 
-        Raises:
-            VersionConflict: messages were appended since the turn began.
-        """
-        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+
+async def hide_old_answer(sessions: Sessions, turn: OpenTurn, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
+    """The turn without the answer that it regenerates, and that answer.
+
+    Raises:
+        VersionConflict: messages were appended since the turn began.
+    """
+    page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+    _check_no_new_messages(page, turn)
+    last = _last_input_seq(page.messages)
+    if last is None:
+        return turn, ()
+    stays = outliving(page.messages, last)
+    remaining = [one for one in page.messages if one.seq <= last or one.seq in stays]
+    count = turn.session.messages - len(page.messages) + len(remaining)
+    visible = [one for one in remaining if one.seq >= turn.session.window_start]
+    replaced = tuple(one for one in page.messages if one.seq > last and not is_summary(one))
+    return replace(turn, session=replace(turn.session, messages=count), window=tuple(visible[-window:])), replaced
+
+
+async def remove_old_answer(sessions: Sessions, turn: OpenTurn) -> Session:
+    """Remove the old answer once the new one is ready; the turn goes on.
+
+    Raises:
+        VersionConflict: messages were appended since the turn began; nothing was removed.
+        TurnLost: another turn has begun, or the session was reset, truncated or deleted.
+    """
+    last = _last_input_seq(turn.window)
+    assert last is not None, "a regeneration has a message to answer"
+    newest = turn.session.version
+    for _ in range(_LOOKS):
+        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
         _check_no_new_messages(page, turn)
-        last = _last_input_seq(page.messages)
-        if last is None:
-            return turn, ()
-        stays = outliving(page.messages, last)
-        kept = [one for one in page.messages if one.seq <= last or one.seq in stays]
-        left = turn.session.messages - len(page.messages) + len(kept)
-        shown = [one for one in kept if one.seq >= turn.session.window_start]
-        replaced = tuple(one for one in page.messages if one.seq > last and not is_summary(one))
-        return replace(turn, session=replace(turn.session, messages=left), window=tuple(shown[-window:])), replaced
+        newest = page.session.version
+        session = await _truncate(sessions, turn.scope, page, last, newest, within=turn)
+        if session is not None:
+            return session
+    raise VersionConflict(turn.session.version, newest)
 
-    async def remove_old_answer(self, turn: OpenTurn) -> Session:
-        """Remove the old answer once the new one is ready; the turn goes on.
 
-        Raises:
-            VersionConflict: messages were appended since the turn began; nothing was removed.
-            TurnLost: another turn has begun, or the session was reset, truncated or deleted.
-        """
-        last = _last_input_seq(turn.window)
-        assert last is not None, "a regeneration has a message to answer"
-        newest = turn.session.version
-        for _ in range(_LOOKS):
-            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
-            _check_no_new_messages(page, turn)
-            newest = page.session.version
-            session = await _truncate(self._sessions, turn.scope, page, last, newest, within=turn)
-            if session is not None:
-                return session
-        raise VersionConflict(turn.session.version, newest)
+async def rewind_for_edit(
+    sessions: Sessions, scope: Scope, request: ChatRequest, turn_request: TurnRequest, check: SessionCheck
+) -> None:
+    """Remove what an edit replaces, if its turn will be admitted, and leave the session without a lease.
 
-    async def rewind_for_edit(
-        self, scope: Scope, request: ChatRequest, wish: TurnRequest, check: Callable[[Session], Awaitable[None]]
-    ) -> None:
-        """Remove what an edit replaces, if its turn will be admitted, and leave the session without a lease.
+    The lease is taken first, so that a running turn is waited for and not cut off; the truncation releases it.
 
-        The lease is taken first, so that a running turn is waited for and not cut off; the truncation releases it.
+    Raises:
+        IdempotencyKeyReused: the key belongs to another request; nothing was removed.
+        TenutoError: what `check` raises for the session; nothing was removed.
+    """
+    held = await sessions.begin(scope, replace(turn_request, user_messages=(), new_session=None, idempotency_key=None))
+    rewinding = _rewind_held(sessions, scope, request, turn_request, held.session, check)
+    if not await release_on_error(sessions.finish, held, rewinding):
+        await release_lease(sessions.finish, held)
 
-        Raises:
-            IdempotencyKeyReused: the key belongs to another request; nothing was removed.
-            TenutoError: what `check` raises for the session; nothing was removed.
-        """
-        held = await self._sessions.begin(
-            scope, replace(wish, user_messages=(), new_session=None, idempotency_key=None)
-        )
-        rewinding = self._rewind_held(scope, request, wish, held.session, check)
-        if not await release_on_error(self._sessions.finish, held, rewinding):
-            await release_lease(self._sessions.finish, held)
 
-    async def _rewind_held(
-        self,
-        scope: Scope,
-        request: ChatRequest,
-        wish: TurnRequest,
-        session: Session,
-        check: Callable[[Session], Awaitable[None]],
-    ) -> bool:
-        if request.idempotency_key is not None:
-            check_not_superseded(session, request.idempotency_key)
-            assert wish.policy is not None
-            at_once = replace(wish, new_session=None, policy=replace(wish.policy, busy_wait=timedelta(0)))
-            with suppress(SessionBusy):  # The lease is ours, so only a known key gets another answer.
-                await self._sessions.begin(scope, at_once)
-                return False  # Its answer is stored.
-        return await self._truncate_for_edit(scope, request, session, check)
+async def _rewind_held(
+    sessions: Sessions,
+    scope: Scope,
+    request: ChatRequest,
+    turn_request: TurnRequest,
+    session: Session,
+    check: SessionCheck,
+) -> bool:
+    if request.idempotency_key is not None:
+        check_not_superseded(session, request.idempotency_key)
+        assert turn_request.policy is not None
+        at_once = replace(turn_request, new_session=None, policy=replace(turn_request.policy, busy_wait=timedelta(0)))
+        with suppress(SessionBusy):  # The lease is ours, so only a known key gets another answer.
+            await sessions.begin(scope, at_once)
+            return False  # Its answer is stored.
+    return await _truncate_for_edit(sessions, scope, request, session, check)
 
-    async def _truncate_for_edit(
-        self, scope: Scope, request: ChatRequest, session: Session, check: Callable[[Session], Awaitable[None]]
-    ) -> bool:
-        """Returns whether anything was removed: an earlier request with this key may have done so.
 
-        Raises:
-            VersionConflict: messages were appended since the lease was taken, which the caller has not seen; nothing
-                is removed.
-        """
-        assert request.session_id is not None
-        newest = session
-        for _ in range(_LOOKS):
-            page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
-            newest = page.session
-            cut = await self._cut_position(scope, request, page)
-            if cut is None:
-                return False
-            await check(newest)
-            if _has_messages_after(page, session.last_seq):
-                break
-            version = await self._record_superseded(scope, newest, [one for one in page.messages if one.seq > cut])
-            if version is not None and await _truncate(self._sessions, scope, page, cut, version) is not None:
-                return True
-        noted_before = session.metadata.get(TAKEN_BACK)
-        await self._sessions.patch(scope, session.id, Changes(metadata={TAKEN_BACK: noted_before}))
-        raise VersionConflict(session.version, newest.version)
+async def _truncate_for_edit(
+    sessions: Sessions, scope: Scope, request: ChatRequest, session: Session, check: SessionCheck
+) -> bool:
+    """Returns whether anything was removed: an earlier request with this key may have done so.
 
-    async def _cut_position(self, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
-        """The message to truncate after; `None` if an earlier request with this key did so."""
-        assert request.edit is not None
-        mark = mark_of(request.idempotency_key) if request.idempotency_key is not None else None
-        if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
-            return None
-        return await self._check_editable(scope, page, request.edit)
+    Raises:
+        VersionConflict: messages were appended since the lease was taken, which the caller has not seen; nothing
+            is removed.
+    """
+    assert request.session_id is not None
+    newest = session
+    for _ in range(_LOOKS):
+        page = await sessions.messages(scope, request.session_id, Page(limit=_MOST))
+        newest = page.session
+        cut = await _cut_position(sessions, scope, request, page)
+        if cut is None:
+            return False
+        await check(newest)
+        if _has_messages_after(page, session.last_seq):
+            break
+        version = await _record_superseded(sessions, scope, newest, [one for one in page.messages if one.seq > cut])
+        if version is not None and await _truncate(sessions, scope, page, cut, version) is not None:
+            return True
+    noted_before = session.metadata.get(TAKEN_BACK)
+    await sessions.patch(scope, session.id, Changes(metadata={TAKEN_BACK: noted_before}))
+    raise VersionConflict(session.version, newest.version)
 
-    async def _check_editable(self, scope: Scope, page: MessagePage, seq: int) -> int:
-        if not 1 <= seq <= page.session.last_seq:
+
+async def _cut_position(sessions: Sessions, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
+    """The message to truncate after; `None` if an earlier request with this key did so."""
+    assert request.edit is not None
+    mark = mark_of(request.idempotency_key) if request.idempotency_key is not None else None
+    if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
+        return None
+    return await _check_editable(sessions, scope, page, request.edit)
+
+
+async def _check_editable(sessions: Sessions, scope: Scope, page: MessagePage, seq: int) -> int:
+    if not 1 <= seq <= page.session.last_seq:
+        raise MessageNotFound(seq)
+    page_at = await sessions.messages(scope, page.session.id, Page(limit=1, after=seq - 1))
+    message = page_at.messages[0] if page_at.messages else None
+    if message is None or message.seq != seq:
+        if _has_messages_after(page, seq):
             raise MessageNotFound(seq)
-        there = await self._sessions.messages(scope, page.session.id, Page(limit=1, after=seq - 1))
-        found = there.messages[0] if there.messages else None
-        if found is None or found.seq != seq:
-            if _has_messages_after(page, seq):
-                raise MessageNotFound(seq)
-            # Removed before, by a request that then failed.
-            return seq - 1
-        theirs = None not in (scope.user, found.speaker) and found.speaker != scope.user
-        if found.role is not Role.USER or theirs:
-            raise MessageNotFound(seq)
+        # Removed before, by a request that then failed.
         return seq - 1
+    foreign = None not in (scope.user, message.speaker) and message.speaker != scope.user
+    if message.role is not Role.USER or foreign:
+        raise MessageNotFound(seq)
+    return seq - 1
 
-    async def _record_superseded(self, scope: Scope, session: Session, going: Sequence[Message]) -> int | None:
-        """Record the keys of messages before they are removed, so that no retry gets in between.
 
-        Returns the new version of the session, `None` if it has changed since it was read.
-        """
-        note = _superseded_metadata(session, going)
-        if not note:
-            return session.version
-        try:
-            changes = Changes(metadata=note, if_version=session.version)
-            patched = await write_if_unchanged(self._sessions.patch(scope, session.id, changes))
-        except TooLarge:
-            _log.warning("session metadata over max_head_bytes; superseded keys are not recorded")
-            return session.version
-        return None if patched is None else patched.version
+async def _record_superseded(
+    sessions: Sessions, scope: Scope, session: Session, removed: Sequence[Message]
+) -> int | None:
+    """Record the keys of messages before they are removed, so that no retry gets in between.
+
+    Returns the new version of the session, `None` if it has changed since it was read.
+    """
+    note = _superseded_metadata(session, removed)
+    if not note:
+        return session.version
+    try:
+        changes = Changes(metadata=note, if_version=session.version)
+        patched = await write_if_unchanged(sessions.patch(scope, session.id, changes))
+    except TooLarge:
+        _log.warning("session metadata over max_head_bytes; superseded keys are not recorded")
+        return session.version
+    return None if patched is None else patched.version
 
 
 async def _truncate(
@@ -259,7 +278,7 @@ def _has_messages_after(page: MessagePage, seq: int) -> bool:
 def _superseded_metadata(session: Session, messages: Sequence[Message]) -> JsonObject:
     """The metadata that records the keys of these messages as superseded; empty if it does already."""
     marks = dict.fromkeys(mark for message in messages if isinstance(mark := message.metadata.get(ONCE), str))
-    known = superseded_digests(session)
-    if marks.keys() <= set(known):
+    digests = superseded_digests(session)
+    if marks.keys() <= set(digests):
         return {}
-    return {TAKEN_BACK: [*(mark for mark in known if mark not in marks), *marks][-_NOTED:]}
+    return {TAKEN_BACK: [*(mark for mark in digests if mark not in marks), *marks][-_NOTED:]}

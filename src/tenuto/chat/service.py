@@ -1,36 +1,24 @@
-"""One turn: begin, run tools, assemble the prompt, request the model, finish. Whole, or as a stream of events."""
+"""The chat: turns between a caller and an assistant, whole or as a stream of events."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from tenuto.assistants import Assistant, AssistantRegistry
-from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.deps import ChatDeps, Observer
 from tenuto.chat.prompt_texts import load_prompt_texts
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
-from tenuto.chat.turn_context import TurnContext
-from tenuto.chat.turn_opener import TurnOpener
-from tenuto.chat.turn_runner import Turn, reply_from_trace
+from tenuto.chat.turn import answer_once, take_turn
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
-from tenuto.errors import StoreUnavailable, TenutoError
 from tenuto.llm import ModelCallLog
-from tenuto.logs import bind_log_context
-from tenuto.model import Message, Scope, TurnState
-from tenuto.model.generation import ToolCall
-from tenuto.model.message import STOPPED
+from tenuto.model import Message, Scope
 from tenuto.model.prompt import PartText
 from tenuto.model.turn import Trace
-from tenuto.model.values import Value, check_type
-from tenuto.ports import ChatModel, Facts
-
-_log = logging.getLogger(__name__)
+from tenuto.model.values import Value
+from tenuto.ports import ChatModel
 
 _Answer = TypeVar("_Answer", bound=Value)
 
@@ -38,40 +26,40 @@ _Answer = TypeVar("_Answer", bound=Value)
 class Chat:
     """Takes turns between a caller and an assistant."""
 
-    def __init__(self, means: ChatDeps) -> None:
-        self._means = means
-        self._opener = TurnOpener(means)
+    def __init__(self, deps: ChatDeps) -> None:
+        self._deps = deps
 
     @property
     def assistants(self) -> AssistantRegistry:
         """The assistants of this installation."""
-        return self._means.assistants
+        return self._deps.assistants
 
     @property
     def embedder(self) -> str | None:
         """The name of the embedder; `None` if relevance is lexical only."""
-        return self._means.embedder.name if self._means.embedder is not None else None
+        return self._deps.embedder.name if self._deps.embedder is not None else None
 
     @property
     def model_calls(self) -> ModelCallLog:
         """What became of the calls of each model since the start."""
-        return self._means.calls
+        return self._deps.calls
 
     def clear_caches(self) -> None:
         """Drop cached values that were computed from user text, as after the erasure of a user."""
-        self._opener.clear_caches()
+        if self._deps.embedder is not None:
+            self._deps.embedder.clear_cache()
 
     def observe(self, observer: Observer) -> None:
         """Call this observer for every turn that ends, answered or not."""
-        self._means.observers.append(observer)
+        self._deps.observers.append(observer)
 
     def model_of(self, assistant: Assistant) -> ChatModel:
         """The model that answers for an assistant."""
-        return self._means.models(assistant.model)
+        return self._deps.models(assistant.model)
 
     def model_named(self, name: str) -> ChatModel:
         """The model that a setting or an assistant names."""
-        return self._means.models(name)
+        return self._deps.models(name)
 
     async def prompt_texts(self, scope: Scope, trace: Trace, *, show_assistant: bool) -> tuple[PartText, ...]:
         """The text of each part of a trace's prompt, from what is stored today and under the privacy policy.
@@ -81,9 +69,11 @@ class Chat:
         Raises:
             SessionNotFound: the session is gone, or not this caller's.
         """
-        return await load_prompt_texts(self._means, scope, trace, show_assistant=show_assistant)
+        return await load_prompt_texts(self._deps, scope, trace, show_assistant=show_assistant)
 
-    async def ask_typed(self, assistant: str, scope: Scope, asked: TypedRequest, kind: type[_Answer]) -> _Answer | None:
+    async def ask_typed(
+        self, assistant: str, scope: Scope, request: TypedRequest, kind: type[_Answer]
+    ) -> _Answer | None:
         """Ask an assistant's model for a value; `None` where only the offline model answers.
 
         Raises:
@@ -91,7 +81,7 @@ class Chat:
             ModelFailed: the model failed.
             BudgetExhausted: the tenant has spent what it may.
         """
-        return await ask_typed(self._means, self.assistants.find(assistant), scope, asked, kind)
+        return await ask_typed(self._deps, self.assistants.find(assistant), scope, request, kind)
 
     async def take_turn(self, scope: Scope, request: ChatRequest, sink: EventSink | None = None) -> Reply:
         """Answer, whole; a `sink` gets the events of the turn, except the last.
@@ -107,7 +97,7 @@ class Chat:
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
             TurnStopped: the sink stopped the turn before it said anything.
         """
-        return await self._run_turn(scope, request, sink or EventSink())
+        return await take_turn(self._deps, scope, request, sink or EventSink())
 
     async def stream(
         self, scope: Scope, request: ChatRequest, history: Sequence[Message] | None = None
@@ -124,7 +114,7 @@ class Chat:
         async def work() -> None:
             try:
                 if history is None:
-                    reply = await self._run_turn(scope, request, reader)
+                    reply = await self.take_turn(scope, request, reader)
                 else:
                     reply = await self.answer_once(scope, request, history, reader)
                 await reader.emit_event(ReplyFinished(reply=reply))
@@ -142,7 +132,7 @@ class Chat:
                 await task
 
     async def answer_once(
-        self, scope: Scope, request: ChatRequest, history: Sequence[Message], audience: EventSink
+        self, scope: Scope, request: ChatRequest, history: Sequence[Message], sink: EventSink
     ) -> Reply:
         """Answer after these messages without a session: nothing is stored but the usage.
 
@@ -151,71 +141,4 @@ class Chat:
             BudgetExhausted: the tenant has spent what it may.
             ModelFailed: no model answered.
         """
-        begun = await self._opener.open_unstored(scope, request, tuple(history))
-        reply = await Turn(self._means, begun, StepTimer(self._means.span), audience).run()
-        return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
-
-    async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:
-        check_type(scope, Scope, "scope")
-        check_type(request, ChatRequest, "the request")
-        means = self._means
-        spanning: AbstractContextManager[Facts | None] = means.span("tenuto.turn") if means.span else nullcontext()
-        with spanning as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
-            steps = StepTimer(means.span)
-            with steps.step("begin"):
-                begun = await self._opener.open_turn(scope, request)
-            session_id, number, trace_id = begun.session_id, begun.number, begun.trace_id
-            if span is not None:
-                name, model = begun.assistant.name, self.model_of(begun.assistant).name
-                span.set_attributes(
-                    tenant=scope.tenant, session=session_id, turn=number, trace=trace_id, assistant=name, model=model
-                )
-            with bind_log_context(session=session_id, turn=str(number)):
-                if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
-                    reply = await self._again(begun)
-                else:
-                    if audience.listens:
-                        await audience.emit_event(begun.to_turn_started())
-                    try:
-                        reply = await Turn(means, begun, steps, audience).run()
-                    except TenutoError as error:
-                        if begun.turn is not None:
-                            error.ids = {"session_id": session_id, "trace_id": trace_id}
-                        raise
-            if span is not None:
-                span.set_attributes(
-                    model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens
-                )
-            return reply
-
-    async def _again(self, begun: TurnContext) -> Reply:
-        """The reply this key was answered with before."""
-        assert begun.turn is not None
-        final = next((message for message in reversed(begun.turn.reply) if "trace" in message.metadata), None)
-        stored = final.metadata if final is not None else {}
-        try:
-            trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
-        except StoreUnavailable:
-            _log.warning("a turn is repeated without what its trace holds: the store does not answer")
-            trace = None
-        reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
-        text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
-        calls = [part for part in final.parts if part["type"] == "tool_call"] if final is not None else []
-        base = reply or Reply(
-            session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, assistant="", text=""
-        )
-        return replace(
-            base,
-            text=await self._means.redaction.restore(begun.turn.session, text),
-            calls=tuple(
-                ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"])
-                for call in await self._means.redaction.restore(begun.turn.session, calls)
-            ),
-            trace_id=stored.get("trace", base.trace_id),
-            model=stored.get("model", base.model),
-            offline=stored.get("offline", base.offline),
-            degraded=tuple(stored.get("degraded", base.degraded)),
-            data=stored.get("data", base.data),
-            stopped=stored.get(STOPPED, False),
-            replayed=True,
-        )
+        return await answer_once(self._deps, scope, request, tuple(history), sink)

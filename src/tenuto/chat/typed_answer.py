@@ -47,7 +47,7 @@ class TypedRequest(Value, frozen=True, kw_only=True):
 
 
 async def ask_typed(
-    means: ChatDeps, assistant: Assistant, scope: Scope, asked: TypedRequest, kind: type[_Answer]
+    deps: ChatDeps, assistant: Assistant, scope: Scope, typed: TypedRequest, kind: type[_Answer]
 ) -> _Answer | None:
     """The model's answer as a value; `None` where only the offline model answers.
 
@@ -56,20 +56,20 @@ async def ask_typed(
         ModelFailed: the model failed.
         BudgetExhausted: the tenant has spent what it may.
     """
-    model = means.models(assistant.model)
+    model = deps.models(assistant.model)
     if model.name == OFFLINE:
         return None
-    request = await _request(means, assistant, scope, asked, kind)
+    request = await _model_request(deps, assistant, scope, typed, kind)
     for _ in range(_TRIES):
-        await means.spending.check_tenant(scope)
-        answers, text, ended = await _collect(model, request, means.limits.model_timeout)
+        await deps.spending.check_tenant(scope)
+        answers, text, done = await _collect(model, request, deps.limits.model_timeout)
         usage = UsageCounts(
-            input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
+            input_tokens=done.input_tokens, output_tokens=done.output_tokens, cost_nanos=done.cost_nanos
         )
-        await means.spending.add(scope, usage, assistant.name)
-        if ended.offline and not ended.used_fallback:
+        await deps.spending.add(scope, usage, assistant.name)
+        if done.offline and not done.used_fallback:
             return None
-        if ended.offline:
+        if done.offline:
             break
         for answer in answers:
             try:
@@ -82,24 +82,24 @@ async def ask_typed(
 
 def _repair(request: ModelRequest, text: str, measure: Measure) -> ModelRequest:
     """The request with the answer that does not fit, and what is wanted instead."""
-    said = [(Role.ASSISTANT, truncate_text(text, _MESSAGE_TOKENS, measure))] if text else []
-    added = [PromptMessage(role=role, parts=(text_part(words),)) for role, words in [*said, (Role.USER, _WANTED)]]
+    messages = [(Role.ASSISTANT, truncate_text(text, _MESSAGE_TOKENS, measure))] if text else []
+    added = [PromptMessage(role=role, parts=(text_part(words),)) for role, words in [*messages, (Role.USER, _WANTED)]]
     return replace(request, messages=(*request.messages, *added), requires_call=True)
 
 
-async def _request(
-    means: ChatDeps, assistant: Assistant, scope: Scope, asked: TypedRequest, kind: type[Value]
+async def _model_request(
+    deps: ChatDeps, assistant: Assistant, scope: Scope, typed: TypedRequest, kind: type[Value]
 ) -> ModelRequest:
-    measure = counter_for(means.models(assistant.model).name).count
-    session = await means.sessions.get(scope, asked.session_id) if asked.session_id is not None else None
-    said = [(message.role, truncate_text(message.text, _MESSAGE_TOKENS, measure)) for message in asked.talk]
+    measure = counter_for(deps.models(assistant.model).name).count
+    session = await deps.sessions.get(scope, typed.session_id) if typed.session_id is not None else None
+    talk = [(message.role, truncate_text(message.text, _MESSAGE_TOKENS, measure)) for message in typed.talk]
     return ModelRequest(
         messages=tuple(
-            PromptMessage(role=role, parts=(text_part(text),)) for role, text in [(Role.SYSTEM, asked.system), *said]
+            PromptMessage(role=role, parts=(text_part(text),)) for role, text in [(Role.SYSTEM, typed.system), *talk]
         ),
         tools=(_specification(kind),),
         reply_tokens=assistant.prompt.reply_tokens,
-        tool_context=ToolContext(scope=scope, session=session, question="", language=asked.language, now=means.clock()),
+        tool_context=ToolContext(scope=scope, session=session, question="", language=typed.language, now=deps.clock()),
     )
 
 
@@ -120,7 +120,7 @@ async def _collect(model: ChatModel, request: ModelRequest, timeout: timedelta) 
     """What may be the answer: the arguments of calls, else a text that is JSON; and the text as it came."""
     answers: list[Json] = []
     text: list[str] = []
-    ended: ModelDone | None = None
+    done: ModelDone | None = None
     try:
         async with (
             asyncio.timeout(time_limit(model, timeout)),
@@ -133,12 +133,12 @@ async def _collect(model: ChatModel, request: ModelRequest, timeout: timedelta) 
                     case ToolCallRequested():
                         answers.append(event.call.arguments)
                     case ModelDone():
-                        ended = event
+                        done = event
     except TimeoutError:
         raise ModelTimeout(model.name) from None
-    if ended is None:
+    if done is None:
         raise ModelFailed(model.name, "broke off")
-    return answers or _json_of("".join(text)), "".join(text), ended
+    return answers or _json_of("".join(text)), "".join(text), done
 
 
 def _json_of(text: str) -> list[Json]:

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from tenuto.assistants import Assistant
 from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.errors import FailureReason
+from tenuto.extras import with_folder
 from tenuto.model import Role
 from tenuto.model.generation import StepChanged, TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
@@ -244,7 +245,9 @@ def assistant_view(assistant: Assistant, model: str, default: bool, *, show_caus
     if assistant.missing is not None:
         install, cause, advice = assistant.missing.install, assistant.missing.cause, assistant.missing.advice
         shown = (cause or None, advice or None) if show_cause else (None, None)
-        missing = MissingView(install=install or None, cause=shown[0], advice=shown[1])
+        missing = MissingView(
+            install=(with_folder(install) if show_cause else install) or None, cause=shown[0], advice=shown[1]
+        )
     return AssistantView(
         name=assistant.name,
         default=default,

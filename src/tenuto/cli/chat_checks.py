@@ -11,15 +11,8 @@ from tenuto.app import Tenuto
 from tenuto.cli.checks import Finding, fail, ok, warn
 from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.terminal import pluralize
-from tenuto.errors import (
-    FailureReason,
-    InvalidSetting,
-    ModelTimeout,
-    PackageMissing,
-    TenutoError,
-    failure_reason,
-    install_line,
-)
+from tenuto.errors import FailureReason, InvalidSetting, ModelTimeout, PackageMissing, TenutoError, failure_reason
+from tenuto.extras import install_line
 from tenuto.llm import OFFLINE, ModelCallLog, ModelCalls, complete, model_names, provider_of
 from tenuto.llm.reach import address_variables, why_unreachable
 from tenuto.ports import ChatModel, OfflineTool

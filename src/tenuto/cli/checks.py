@@ -29,8 +29,8 @@ from tenuto.errors import (
     StoreReadOnly,
     TenutoError,
     Unavailable,
-    install_folder,
 )
+from tenuto.extras import install_folder
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
@@ -41,7 +41,7 @@ from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
-from tenuto.stores.engine.journal_files import count_journal
+from tenuto.stores.engine.journal_files import count_journal, files_from_before
 from tenuto.stores.factory import is_network_store
 from tenuto.wiring.stores import journal_folder, writable
 
@@ -312,6 +312,9 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
     if held.unreadable:
         says = f"{says}, {pluralize(held.unreadable, 'file')} unreadable"
         return fail("journal", says, "give this user read access, or restore them from a backup: they may hold turns")
+    if unread := files_from_before(folder):
+        says = f"{says}; turns of a development version in {', '.join(unread)}"
+        return fail("journal", says, "start the version that wrote them until the store has them, or delete the files")
     if held.quarantined:
         return warn("journal", says, "the log says why the store can never accept them; they are deleted after 30 days")
     if held.waiting:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from tenuto.assistants import in_language
 from tenuto.chat import ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.chat.active_assistant import active_assistant_of, resolve_assistant
+from tenuto.chat.turn import resolve_assistant
+from tenuto.chat.turn_values import ActiveAssistant
 from tenuto.chat.views import ReplyView
 from tenuto.cli.background import BackgroundApp, open_in_background
 from tenuto.cli.keyboard import Keyboard
@@ -151,7 +152,7 @@ class Conversation:
 
     def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        assistants, last, named = self._aside.chat.assistants, active_assistant_of(session), self._manner.assistant
+        assistants, last, named = self._aside.chat.assistants, ActiveAssistant.of(session), self._manner.assistant
         if named is not None and named not in assistants.names and self._app.settings.assistants is None:
             shipped = ", ".join([each.name for each in assistants])
             raise AssistantNotFound("assistant", f"{shipped}; TENUTO_ASSISTANTS, the folder of your own, is not set")

@@ -9,9 +9,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from random import SystemRandom
-from tempfile import TemporaryDirectory
 from typing import Annotated, Final
-from urllib.parse import quote
 
 import msgspec
 import typer
@@ -132,29 +130,18 @@ async def _run(
 async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[RecordStore]:
     """An open store; one that is `making` comes into being, one that is only `trying` is empty where there is none."""
     settings, file = read_settings(store=url), sqlite_file(url)
-    with TemporaryDirectory(prefix="tenuto-") as folder:
-        if making:
-            make_folder(settings)
-        elif file is not None:
-            url = await asyncio.to_thread(_readable_url, file, Path(folder), trying=trying)
-        with naming_store(settings):
-            opened = await open_records(url, synchronous=settings.sqlite_synchronous)
-        try:
-            yield opened
-        finally:
-            await opened.close()
-
-
-def _readable_url(file: Path, folder: Path, *, trying: bool) -> str:
-    """Where a file can be read that must stay as it is: opening one of an earlier format upgrades it."""
-    if not file.exists():
+    if making:
+        make_folder(settings)
+    elif file is not None and not file.exists():
         if not trying:
             raise InvalidSetting("store", f"there is no file {file.absolute()}")
-        return "memory://"
-    # Not before it is needed: other commands do without.
-    from tenuto.stores.sqlite.backup import current_copy
-
-    return f"sqlite:///{quote(str(current_copy(file.absolute(), folder)))}"
+        url = "memory://"
+    with naming_store(settings):
+        opened = await open_records(url, synchronous=settings.sqlite_synchronous)
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
 
 def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
@@ -170,9 +157,9 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         _show_some(report.left)
     if report.unreadable:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
-    if report.writers:
-        servers = pluralize(report.writers, "server")
-        typer.echo(f"{servers} may be writing to the source: stop them and run this again before you switch.")
+    if report.changed:
+        records = pluralize(report.changed, "record")
+        typer.echo(f"Servers changed {records} of the source: stop them and run this again before you switch.")
     if report.unfinished_tasks:
         tasks = pluralize(report.unfinished_tasks, "task")
         typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one on the new store.")

@@ -22,7 +22,8 @@ from tenuto.cli.effective_settings import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
 from tenuto.cli.running import sqlite_file
 from tenuto.cli.terminal import pluralize, show_facts, show_json, visible, without_warnings
-from tenuto.errors import TenutoError, install_line
+from tenuto.errors import TenutoError
+from tenuto.extras import install_line
 from tenuto.model import Scope
 from tenuto.settings import Settings, read_settings
 

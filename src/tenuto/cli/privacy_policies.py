@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, StoreUrl, Tenant, caller
 from tenuto.cli.privacy_checks import why_keys_closed
+from tenuto.cli.resealing import Resealed, print_resealed, reseal_records
 from tenuto.cli.running import run_command, sqlite_file
 from tenuto.cli.terminal import pluralize, progress, show_facts, show_json, show_table, visible
 from tenuto.errors import InvalidSetting, TenutoError
@@ -162,25 +163,38 @@ def rotate(
     renew: Annotated[
         bool, typer.Option("--renew", help="Also create new data keys for what is encrypted from now on.")
     ] = False,
+    reseal: Annotated[
+        bool, typer.Option("--reseal", help="Also rewrite stored records: with the data keys in use, or plain.")
+    ] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Wrap the data keys with the current master key.
 
-    Sealed data is not rewritten.
+    Stored records are rewritten with --reseal only.
     """
     if tenant is not None:
         check_tenant_id(tenant)
-    wrapped, failures = run_command(lambda app: _rotate_keys(app, tenant, renew, quiet=as_json), store=store)
+        if reseal:
+            raise typer.BadParameter("covers every tenant: leave out --tenant", param_hint="--reseal")
+
+    async def run(app: Tenuto) -> tuple[dict[str, int], list[JsonObject], Resealed | None]:
+        wrapped, failures = await _rotate_keys(app, tenant, renew, quiet=as_json)
+        return wrapped, failures, await reseal_records(app, quiet=as_json) if reseal else None
+
+    wrapped, failures, resealed = run_command(run, store=store)
     if as_json:
-        show_json({"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures})
+        told = {"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures}
+        show_json(told if resealed is None else {**told, "resealed": resealed.view()})
     else:
         typer.echo(f"{pluralize(sum(wrapped.values()), 'key')} of {pluralize(len(wrapped), 'tenant')} wrapped again.")
         if renew:
             typer.echo(f"{pluralize(len(wrapped), 'new data key')} made; running servers follow within a minute.")
         for failure in failures:
             typer.echo(visible(f"{failure['code']}: tenant {failure['tenant']}: {failure['error']}"), err=True)
-    if failures:
+        if resealed is not None:
+            print_resealed(resealed)
+    if failures or not (resealed is None or resealed.is_complete):
         raise typer.Exit(1)
 
 

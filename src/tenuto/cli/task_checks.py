@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from tenuto.app import Tenuto
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import mask_password
-from tenuto.errors import InvalidSetting, PackageMissing, Unavailable, install_line
+from tenuto.errors import InvalidSetting, PackageMissing, Unavailable
+from tenuto.extras import install_line
 from tenuto.llm.reach import why_unreachable
 from tenuto.settings import Settings
 from tenuto.wiring.tasks import EXTRA, can_run_plans, engine_database, one_machine_notice

@@ -11,9 +11,9 @@ from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, call
 from tenuto.cli.running import run_command
 from tenuto.cli.short_ids import whole_session_id, whole_task_id
 from tenuto.cli.terminal import moment, show_json, show_table
-from tenuto.errors import TaskNotFound
 from tenuto.model import Scope
 from tenuto.model.task import Task, TaskEvent, TaskQuery
+from tenuto.task_errors import TaskNotFound
 from tenuto.tasks.views import TaskEventView
 
 _PAGE = 1000

@@ -16,12 +16,12 @@ from tenuto.cli.running import command_line, run_command
 from tenuto.cli.short_ids import whole_session_id, whole_task_id
 from tenuto.cli.task_progress import StepView, follow, print_end, showing
 from tenuto.cli.terminal import pluralize, show_json, visible
-from tenuto.errors import PlanInvalid
 from tenuto.model import Scope
 from tenuto.model.plan import Plan, TaskProgress, parse_plan
 from tenuto.model.task import NewTask, TaskStatus
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import TaskEngine
+from tenuto.task_errors import PlanInvalid
 from tenuto.tasks.views import TaskView
 
 _INTERRUPTED: Final = 130

@@ -18,11 +18,11 @@ from tenuto.cli.running import run_command
 from tenuto.cli.short_ids import is_short, whole_session_id, whole_task_id
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
-from tenuto.errors import TaskNotFound
 from tenuto.model import Scope
 from tenuto.model.plan import StepStatus, TaskProgress
 from tenuto.model.task import BoardEntry, BoardView, TaskPage, TaskQuery, TaskStatus
 from tenuto.ports import utc_now
+from tenuto.task_errors import TaskNotFound
 from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 
 _WAITING: Final = "waiting for input"

@@ -19,6 +19,7 @@ import msgspec
 import typer
 
 from tenuto.errors import AssistantMissing, ModelFailed, TenutoError
+from tenuto.extras import with_folder
 from tenuto.model.values import Json
 
 # Controls of ASCII and Latin-1, line and paragraph separators, marks of direction, halves of surrogate pairs.
@@ -56,7 +57,7 @@ def describe_error(error: TenutoError) -> str:
     if isinstance(error, AssistantMissing):
         return visible(f"{error.code}: {error.what} cannot be loaded: {error.cause}")
     said = error.provider_message if isinstance(error, ModelFailed) else ""
-    return visible(f"{error.code}: {error}" + (f"; the provider says: {said}" if said else ""))
+    return visible(f"{error.code}: {with_folder(str(error))}" + (f"; the provider says: {said}" if said else ""))
 
 
 def safe_json(text: str) -> str:

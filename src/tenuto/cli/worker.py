@@ -13,11 +13,11 @@ from tenuto.app import open_app
 from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.options import StoreUrl
 from tenuto.cli.running import make_folder, naming_store, shown_store
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
 from tenuto.wiring.privacy import open_policies
-from tenuto.wiring.tasks import engine_database
+from tenuto.wiring.tasks import EXTRA, can_run_plans, engine_database
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ def worker(
     settings = read_settings(store=store)
     if settings.store.startswith("memory:"):
         raise InvalidSetting("store", "a worker needs a store that it shares with other processes, not memory")
+    if not can_run_plans():
+        raise PackageMissing("tasks", "a worker", extra=EXTRA)
     make_folder(settings)
     # Loaded here: lines of workers look like those of servers.
     from tenuto.server.logs import configure_logging

@@ -20,9 +20,10 @@ from urllib.parse import quote
 import msgspec
 
 from tenuto.client.problems import error_from, problem_from
-from tenuto.errors import CircuitOpen, Invalid, ModelFailed, PackageMissing, TaskFailed, TenutoError, Unavailable
+from tenuto.errors import CircuitOpen, Invalid, ModelFailed, PackageMissing, TenutoError, Unavailable
 from tenuto.model import Scope
 from tenuto.model.values import JsonObject, Value
+from tenuto.task_errors import TaskFailed
 
 try:
     import httpx

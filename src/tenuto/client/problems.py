@@ -15,12 +15,12 @@ from tenuto.errors import (
     LimitReached,
     ModelFailed,
     NotFound,
-    TaskFailed,
     TenutoError,
     TooLarge,
     Unavailable,
 )
 from tenuto.model.values import JsonObject
+from tenuto.task_errors import TaskFailed
 
 _FACTS: Final = ("expected", "actual", "limit_bytes")
 _IDS: Final = ("session_id", "trace_id")

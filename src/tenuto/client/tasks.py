@@ -12,7 +12,6 @@ import msgspec
 
 from tenuto.client.http import Call, HttpClient, path
 from tenuto.client.wire import refuse_unsent, value_from
-from tenuto.errors import EntryNotFound
 from tenuto.model import Scope
 from tenuto.model.task import (
     BoardChange,
@@ -28,6 +27,7 @@ from tenuto.model.task import (
 )
 from tenuto.model.values import Json, JsonObject
 from tenuto.sessions import fresh_id
+from tenuto.task_errors import EntryNotFound
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

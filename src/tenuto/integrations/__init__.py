@@ -3,7 +3,7 @@
 Each module needs its framework alone, and is imported by its own name.
 """
 
-from tenuto.errors import install_line
+from tenuto.extras import install_line
 
 
 def missing_extra(extra: str) -> ImportError:

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tenuto.errors import AgentNotFound, PlanInvalid, TenutoError
+from tenuto.errors import TenutoError
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_json, check_text, is_number
+from tenuto.task_errors import AgentNotFound, PlanInvalid
 
 HUMAN: Final = "human"
 """The writer of the answers to human-input steps."""

@@ -14,6 +14,8 @@ from tenuto.model.values import Value, check_id
 
 KEY_BYTES: Final = 16
 """The length of every key below."""
+# A key that is cached costs a third of a digest, and a turn asks for twenty.
+_CACHED_KEYS: Final = 4096
 
 
 class Scope(Value, frozen=True, kw_only=True):
@@ -89,6 +91,8 @@ def speaker_tag(tenant: str, user: str) -> str:
 
 def owner_scope(scope: Scope) -> Scope:
     """The scope of the owner: a chat without the speaker, or a user without the place."""
+    if scope.persona is None and (scope.channel if scope.chat is None else scope.user) is None:
+        return scope
     if scope.chat is not None:
         return Scope(tenant=scope.tenant, site=scope.site, channel=scope.channel, chat=scope.chat, thread=scope.thread)
     return Scope(tenant=scope.tenant, site=scope.site, user=scope.user, visitor=scope.visitor)
@@ -101,8 +105,6 @@ def site_scope(scope: Scope) -> Scope:
 
 # Data of the installation and no tenant, such as API keys. HTTP and CLI refuse tenant ids that start with "~".
 SYSTEM: Final = Scope(tenant="~tenuto")
-JOURNALS: Final = "journals"
-"""The namespace of its state in which processes with a journal list the sessions whose turns they hold."""
 
 
 def check_tenant_id(tenant: str) -> str:
@@ -114,17 +116,16 @@ def check_tenant_id(tenant: str) -> str:
 
 def session_key(scope: Scope, session_id: str) -> bytes:
     """The key of a session. The owner is no part of it: a session id is unique within a tenant's site."""
-    check_id(session_id, "the session id")
-    digest = _digest_prefix("session", scope.tenant, scope.site).copy()
-    digest.update(_length_prefixed(session_id))
-    return digest.digest()
+    return _digest("session", scope.tenant, scope.site, check_id(session_id, "the session id"))
 
 
+@lru_cache(maxsize=_CACHED_KEYS)
 def site_key(scope: Scope) -> bytes:
     """The key of a tenant's site."""
     return _digest("space", scope.tenant, scope.site)
 
 
+@lru_cache(maxsize=_CACHED_KEYS)
 def owner_key(scope: Scope) -> bytes:
     """The key of the list of an owner's sessions."""
     return _digest("owner", scope.tenant, scope.site, *scope.owner)
@@ -132,18 +133,16 @@ def owner_key(scope: Scope) -> bytes:
 
 def state_key(scope: Scope, namespace: str) -> bytes:
     """The key of a namespace of state, which differs by owner."""
-    check_id(namespace, "the namespace")
+    return _state_key(scope, check_id(namespace, "the namespace"))
+
+
+@lru_cache(maxsize=_CACHED_KEYS)
+def _state_key(scope: Scope, namespace: str) -> bytes:
     return _digest("state", scope.tenant, scope.site, namespace, *scope.owner)
 
 
 def _digest(*parts: str) -> bytes:
-    return _digest_prefix(*parts).copy().digest()
-
-
-@lru_cache(maxsize=4096)
-def _digest_prefix(*parts: str) -> blake2b:
-    """A digest over these parts that can be continued; copy it before use."""
-    return blake2b(b"".join(map(_length_prefixed, parts)), digest_size=KEY_BYTES)
+    return blake2b(b"".join(map(_length_prefixed, parts)), digest_size=KEY_BYTES).digest()
 
 
 def _length_prefixed(part: str) -> bytes:

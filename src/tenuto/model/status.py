@@ -14,7 +14,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import FailureReason, PromptTooLong, install_line
+from tenuto.errors import FailureReason, PromptTooLong
+from tenuto.extras import install_line, with_folder
 from tenuto.model.values import View
 
 _SLOW_MS: Final = 250.0
@@ -146,7 +147,8 @@ class ModelFailure(View, frozen=True, kw_only=True):
 class ModelStatus(View, frozen=True, kw_only=True):
     """The calls of a provider's model since the start: of turns, titles and summaries. `failed_in_a_row` counts since
     the last answer; `failure_rate`, `p50_ms` and `p95_ms` (whole answers) are those of the last 100 calls, and null
-    where there is none."""
+    where there is none. `address` is that of its server without a password, if it is set or local, and
+    `address_variable` what sets it."""
 
     name: str
     answered: int
@@ -157,6 +159,8 @@ class ModelStatus(View, frozen=True, kw_only=True):
     last_failure: ModelFailure | None
     p50_ms: float | None
     p95_ms: float | None
+    address: str | None = None
+    address_variable: str | None = None
 
     @property
     def is_failing(self) -> bool:
@@ -229,14 +233,17 @@ def find_problems(
     models: Sequence[ModelStatus] = (),
     lacking: Mapping[str, str] = _NOTHING_LACKING,
     broken: Mapping[str, str] = _NOTHING_LACKING,
+    failed: Sequence[str] = (),
 ) -> list[StatusFinding]:
     """What an operator should look at, the worst first. `lacking` has the command that installs the package of each
-    assistant whose package is missing, `broken` why the file of an assistant cannot be loaded."""
+    assistant whose package is missing, `broken` why the file of an assistant cannot be loaded; of the
+    assistants in `failed`, turns failed in the last minutes for another reason than the model's."""
     failing = [_model_finding(model, model.last_failure) for model in models if model.is_failing and model.last_failure]
     work = _work_findings(turns, jobs, tasks, store.answers, bool(failing))
     extras = _extra_findings(tasks, lacking)
     files = [_file_finding(name, cause) for name, cause in broken.items()]
-    found = [*_store_findings(store, breaker, journal), *failing, *files, *extras, *work]
+    turns_failed = [_failed_finding(name) for name in failed] if store.answers else []
+    found = [*_store_findings(store, breaker, journal), *failing, *files, *turns_failed, *extras, *work]
     return sorted(found, key=lambda finding: finding.level is not Level.ERROR)
 
 
@@ -302,12 +309,19 @@ def _work_findings(
 
 def _extra_findings(tasks: WorkerStatus, lacking: Mapping[str, str]) -> Iterator[StatusFinding]:
     if tasks.error == EXTRA_MISSING:
-        yield _warning("tasks_extra", "Plans cannot run: the extra tasks is not installed.", install_line("tasks"))
+        yield _warning(
+            "tasks_extra", "Plans cannot run: the extra tasks is not installed.", with_folder(install_line("tasks"))
+        )
     for name, install in lacking.items():
         yield replace(
             _warning("assistant_extra", f"The assistant {name} takes no turns: a package is missing.", install),
             subject=name,
         )
+
+
+def _failed_finding(name: str) -> StatusFinding:
+    message = f"The assistant {name} failed in the last minutes."
+    return replace(_warning("assistant_failed", message, "Look at its traces, which name the exception."), subject=name)
 
 
 def _file_finding(name: str, cause: str) -> StatusFinding:
@@ -322,6 +336,8 @@ def _model_finding(model: ModelStatus, failure: ModelFailure) -> StatusFinding:
     lead = "" if model.failed_in_a_row else "Half of the last calls of a model failed. "
     message = f"{lead}{failure.message[:1].upper()}{failure.message[1:]}."
     advice = _PROMPT_ADVICE if failure.code == PromptTooLong.code else _MODEL_ADVICE[failure.reason]
+    if failure.reason is FailureReason.UNREACHABLE and model.address and model.address_variable:
+        advice = f"Start its server at {model.address}, or set {model.address_variable} to its address."
     return StatusFinding(
         code=f"model_{failure.reason}", level=level, message=message, advice=advice, subject=model.name
     )

@@ -508,3 +508,9 @@ def superseded_digests(session: Session) -> list[str]:
     """The digests of superseded keys in a session, oldest first."""
     noted = session.metadata.get(TAKEN_BACK)
     return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
+
+
+def is_superseded(session: Session, messages: Iterable[Draft]) -> bool:
+    """Whether these messages come under a superseded key."""
+    digests = superseded_digests(session)
+    return bool(digests) and any(message.metadata.get(ONCE) in digests for message in messages)

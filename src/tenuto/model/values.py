@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,6 +31,17 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     The garbage collector ignores values: thousands live at once, and a frozen value cannot be part of a cycle. A value
     whose dictionaries other code may change, and so close a cycle, sets `gc=True`.
     """
+
+
+_V = TypeVar("_V", bound=Value)
+
+
+def replace_valid(value: _V, **fields: object) -> _V:
+    """`msgspec.structs.replace` for fields that are valid already, as parts of other values: it checks none."""
+    changed = copy(value)
+    for name, field in fields.items():
+        msgspec.structs.force_setattr(changed, name, field)
+    return changed
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -14,7 +14,7 @@ from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import REDACTED, REDACTED_AT, Mode, Sink
 from tenuto.model.session import ASSISTANT, INTENT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
-from tenuto.model.values import Json, JsonObject
+from tenuto.model.values import Json, JsonObject, replace_valid
 from tenuto.privacy.crypto.vault import neutralize_text
 from tenuto.privacy.redactor import ANY, Places, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -139,7 +139,9 @@ async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None
         for run, (arguments, output, exception) in zip(trace.tools, changed, strict=True)
     )
     redacted = dict(Counter(trace.redacted) + Counter(taken))
-    return replace(trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted)
+    return replace_valid(
+        trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted
+    )
 
 
 async def redact_export_session(redactor: Redactor, session: Session) -> Session:
@@ -197,67 +199,72 @@ _NOTHING: Final[JsonObject] = {}
 
 
 class MessageRedaction:
-    """The redactor for data on its way into a store. Without a session there is no vault: values are redacted."""
+    """The redactor for a scope's data on its way into a store. Without a session, which has the vault, it redacts."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, scope: Scope) -> None:
         self._redactor = redactor
+        self._scope = scope
+        policy = redactor.policy(scope)
+        self._mode = policy.modes[Sink.MESSAGE]
+        self.uses_vault = policy.uses_vault
+        """Whether values go into a vault."""
 
-    async def admit_messages(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    async def admit_messages(self, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Incoming messages: refused where the policy blocks their content, and with typed placeholders neutralized.
 
         Raises:
             PrivateData: the policy blocks their content.
         """
-        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.BLOCK:
-            for draft in words:
+        if self._mode is Mode.BLOCK:
+            for draft in drafts:
                 if not is_summary(draft):
-                    await self._redactor.refuse(scope, draft_slots(draft))
-        return self.neutralize_drafts(scope, words)
+                    await self._redactor.refuse(self._scope, draft_slots(draft))
+        return self.neutralize_drafts(drafts)
 
-    def neutralize_drafts(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    def neutralize_drafts(self, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Messages with neutralized placeholders: a user typed them or a model made them up. Summaries keep theirs."""
-        if self._redactor.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM:
-            return words
-        return tuple(draft if is_summary(draft) else _neutralize_draft(draft) for draft in words)
+        if self._mode is not Mode.PSEUDONYM:
+            return drafts
+        return tuple(draft if is_summary(draft) else _neutralize_draft(draft) for draft in drafts)
 
     async def messages(
-        self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...], *, whole: bool = True
+        self, session: Session | None, drafts: tuple[Draft, ...], *, whole: bool = True
     ) -> tuple[Draft, ...]:
         """Messages as they may be stored; the same tuple if there is nothing to do.
 
         Raises:
             TooManyPrivateValues: one was not searched to its end, and has to be kept `whole`.
         """
-        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
+        if self._mode is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
         stored: list[Draft] = []
         for draft in drafts:
             sink = Sink.SUMMARY if is_summary(draft) else Sink.MESSAGE
-            stored.append(await redact_draft(self._redactor, sink, scope, session, draft, whole=whole))
+            stored.append(await redact_draft(self._redactor, sink, self._scope, session, draft, whole=whole))
         return tuple(stored)
 
-    async def head(self, scope: Scope, session: Session | None, head: _Head, noted: JsonObject = _NOTHING) -> _Head:
+    async def head(self, session: Session | None, head: _Head, noted: JsonObject = _NOTHING) -> _Head:
         """A session head, or changes to one, as they may be stored; `noted` is the metadata that is stored already."""
         title = head.title
         if title and isinstance(title, str):
-            head = replace(head, title=await self.title(scope, session, title, head.metadata, noted))
-        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP:
+            head = replace(head, title=await self.title(session, title, head.metadata, noted))
+        if self._mode is Mode.KEEP:
             return head
         values = (head.context, head.attributes, head.metadata)
         context, attributes, metadata = await redact_session_values(
-            self._redactor, Sink.MESSAGE, scope, session, values
+            self._redactor, Sink.MESSAGE, self._scope, session, values
         )
         return replace(head, context=context, attributes=attributes, metadata=metadata)
 
-    async def title(self, scope: Scope, session: Session | None, title: str, *metadata: JsonObject) -> str:
+    async def title(self, session: Session | None, title: str, *metadata: JsonObject) -> str:
         """A title as it may be stored, cut again: placeholders may be longer than their values."""
-        redaction = await self._redactor.for_records(*metadata).texts(Sink.TITLE, scope, session, [Slot(title)])
+        redaction = await self._redactor.for_records(*metadata).texts(Sink.TITLE, self._scope, session, [Slot(title)])
         return redaction.texts[0][:MAX_TITLE_CHARACTERS]
 
 
 async def redact_title(redactor: Redactor, session: Session) -> Changes:
     """The changes that redact a stored title, and its copy in the metadata, which marks a generated one."""
-    title = await MessageRedaction(redactor).title(session.scope, session, session.title, session.metadata)
+    title = await MessageRedaction(redactor, session.scope).title(session, session.title, session.metadata)
     copy = session.metadata.get("title")
     if title == session.title:
         return Changes()

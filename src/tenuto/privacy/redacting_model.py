@@ -20,7 +20,7 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
 from tenuto.ports import ChatModel, ModelChain, Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
-from tenuto.privacy.redactor import AT_ONCE, Redactor, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.redactor import AT_ONCE, Redactor, ScopePolicy, fill_part_slots, fill_slots, part_slots, slots
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.finder import PolicyRedactionStream
@@ -41,27 +41,31 @@ class RedactingModel:
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
         values: Mapping[str, str] = {}
+        redacting: PolicyRedactionStream | None = None
         turn = request.tool_context
         if turn is not None:  # Requests for titles and summaries are redacted by their callers.
+            policy = self._screen.policy(turn.scope)
             values = await self._screen.values(turn.session)
-            request = await self._redact_request(turn, values, request)
-            if self._screen.mode(Sink.MODEL, turn.scope) is Mode.PSEUDONYM:
+            request = await self._redact_request(turn, policy, values, request)
+            if policy.modes[Sink.MODEL] is Mode.PSEUDONYM:
                 # Redacting the prompt may have added placeholders.
                 values = await self._screen.values(turn.session)
-        redacts = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
-        redacting = self._screen.stream(turn.scope) if turn is not None and redacts else None
+            if policy.modes[Sink.ANSWER] is Mode.REDACT:
+                redacting = self._screen.stream(turn.scope)
         async with aclosing(self._model.stream_answer(request, tools)) as events:  # type: ignore[type-var]
             changed = _restore_events(events, _AnswerStream(values, redacting)) if values or redacting else events
             async for event in changed:
                 if not isinstance(event, TextDelta) or event.text:
                     yield event
 
-    async def _redact_request(self, turn: ToolContext, values: Mapping[str, str], asking: ModelRequest) -> ModelRequest:
-        mode = self._screen.mode(Sink.MODEL, turn.scope)
+    async def _redact_request(
+        self, turn: ToolContext, policy: ScopePolicy, values: Mapping[str, str], request: ModelRequest
+    ) -> ModelRequest:
+        mode = policy.modes[Sink.MODEL]
         if mode is Mode.KEEP and not values:
-            return asking
-        before, messages = asking.messages[: asking.redacted_messages], asking.messages[asking.redacted_messages :]
-        if self._screen.has_typed_placeholders(turn.scope):
+            return request
+        before, messages = request.messages[: request.redacted_messages], request.messages[request.redacted_messages :]
+        if policy.has_typed_placeholders:
             # Only the system message holds placeholders of ours.
             messages = tuple(one if one.role is Role.SYSTEM else _neutralize_message(one) for one in messages)
         found = [slot for message in messages for slot in part_slots(message.parts)]
@@ -71,7 +75,7 @@ class RedactingModel:
             texts = (await self._screen.texts(Sink.MODEL, turn.scope, turn.session, found)).texts
         filled = iter(texts)
         shown = tuple(replace(message, parts=fill_part_slots(message.parts, filled)) for message in messages)
-        return replace(asking, messages=(*before, *shown))
+        return replace(request, messages=(*before, *shown))
 
 
 def _neutralize_message(message: PromptMessage) -> PromptMessage:

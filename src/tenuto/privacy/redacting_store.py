@@ -37,7 +37,7 @@ from tenuto.model import (
 from tenuto.model.privacy import Sink, state_sink
 from tenuto.model.session import PRIVACY_ALSO, drop_nulls
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, JsonObject, check_json
+from tenuto.model.values import Json, JsonObject, check_json, replace_valid
 from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.record_redaction import (
@@ -75,27 +75,27 @@ class _RedactingSessions:
         self._inner = inner
         self._traces = traces
         self._screen = screen
-        self._entry = MessageRedaction(screen)
         self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
         # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        said = await self._entry.admit_messages(scope, request.user_messages)
-        known = await self._vault_session(scope, request.session_id)
-        words = await self._entry.messages(scope, known, said)
-        create = await self._entry.head(scope, None, request.create) if request.create is not None else None
+        entry = MessageRedaction(self._screen, scope)
+        said = await entry.admit_messages(request.user_messages)
+        known = await self._vault_session(entry, scope, request.session_id)
+        words = await entry.messages(known, said)
+        create = await entry.head(None, request.create) if request.create is not None else None
         # With a vault every turn needs the store, which holds it: a journal is no substitute.
-        journaled = request.journaled and not self._screen.uses_vault(scope)
+        journaled = request.journaled and not entry.uses_vault
         kept = request
         if (words, create, journaled) != (request.user_messages, request.create, request.journaled):
-            kept = replace(request, user_messages=words, create=create, journaled=journaled)
+            kept = replace_valid(request, user_messages=words, create=create, journaled=journaled)
         turn = await self._inner.begin_turn(scope, kept)
-        if self._needs_placeholders(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
+        if _needs_placeholders(entry, known, turn.session) and turn.state is not TurnState.FINISHED:
             try:
-                words = await self._entry.messages(scope, turn.session, said)
+                words = await entry.messages(turn.session, said)
                 stored = await self._rewrite_with_placeholders(
-                    turn.session, turn.user_messages, words, request.create if turn.created else None
+                    entry, turn.session, turn.user_messages, words, request.create if turn.created else None
                 )
             except BaseException:
                 await release_lease(self._inner.finish_turn, turn)
@@ -106,28 +106,29 @@ class _RedactingSessions:
         return _with_live_messages(turn, words, said)
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
-        scope, session, entry = turn.scope, turn.session, self._entry
-        said = entry.neutralize_drafts(scope, request.reply)
+        scope, session = turn.scope, turn.session
+        entry = MessageRedaction(self._screen, scope)
+        said = entry.neutralize_drafts(request.reply)
         changes, trace = request.changes, request.trace
         head = await self._head_of(turn) if changes is not None or trace is not None else session
         if changes is not None:
-            changes = await entry.head(scope, session, keep_record_types(head, changes), head.metadata)
+            changes = await entry.head(session, keep_record_types(head, changes), head.metadata)
         records = before = self._screen.for_records(head.metadata)
         if changes is not None:
             records = self._screen.for_records(head.metadata, changes.metadata)
         if trace is not None:
             trace = await redact_trace(records, scope, session, trace)
             if self._screen.degraded and _DETECTOR not in trace.degraded:
-                trace = replace(trace, degraded=(*trace.degraded, _DETECTOR))
+                trace = replace_valid(trace, degraded=(*trace.degraded, _DETECTOR))
         # An answer cannot be refused: of one that is too dense the rest is withheld.
-        reply = await entry.messages(scope, session, said, whole=False)
+        reply = await entry.messages(session, said, whole=False)
         try:
             if (reply, changes, trace) != (request.reply, request.changes, request.trace):
-                request = replace(request, reply=reply, changes=changes, trace=trace)
+                request = replace_valid(request, reply=reply, changes=changes, trace=trace)
             done = await self._inner.finish_turn(turn, request)
         except (TurnLost, SessionNotFound):
             # The session may have been deleted while the model answered; its vault must go as well.
-            if self._screen.vault is not None and self._screen.uses_vault(scope):
+            if self._screen.vault is not None and entry.uses_vault:
                 await self._screen.vault.delete_if_session_gone(session)
             raise
         if records is not before:
@@ -135,35 +136,38 @@ class _RedactingSessions:
         return replace(done, trace=trace) if trace is not None else done
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        said = await self._entry.admit_messages(scope, batch.messages)
-        known = await self._vault_session(scope, session_id)
-        messages = await self._entry.messages(scope, known, said)
-        create = await self._entry.head(scope, None, batch.create) if batch.create is not None else None
+        entry = MessageRedaction(self._screen, scope)
+        said = await entry.admit_messages(batch.messages)
+        known = await self._vault_session(entry, scope, session_id)
+        messages = await entry.messages(known, said)
+        create = await entry.head(None, batch.create) if batch.create is not None else None
         kept = batch
         if messages is not batch.messages or create is not batch.create:
-            kept = replace(batch, messages=messages, create=create)
+            kept = replace_valid(batch, messages=messages, create=create)
         done = await self._inner.append(scope, session_id, kept)
-        if not self._needs_placeholders(scope, known, done.session) or done.duplicate:
+        if not _needs_placeholders(entry, known, done.session) or done.duplicate:
             return done
-        messages = await self._entry.messages(scope, done.session, said)
+        messages = await entry.messages(done.session, said)
         stored = await self._rewrite_with_placeholders(
-            done.session, done.messages, messages, batch.create if done.created else None
+            entry, done.session, done.messages, messages, batch.create if done.created else None
         )
         return replace(done, messages=stored)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        known = await self._vault_session(scope, session_id)
+        entry = MessageRedaction(self._screen, scope)
+        known = await self._vault_session(entry, scope, session_id)
         noted: JsonObject = {}
         if changes.title or PRIVACY_ALSO in changes.metadata:
             session = known or await self._inner.get(scope, session_id)
             changes, noted = keep_record_types(session, changes), session.metadata
-        return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes, noted))
+        return await self._inner.patch(scope, session_id, await entry.head(known, changes, noted))
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
-        known = await self._vault_session(scope, session_id)
+        entry = MessageRedaction(self._screen, scope)
+        known = await self._vault_session(entry, scope, session_id)
         if request.title is not None:
             noted = (known or await self._inner.get(scope, session_id)).metadata
-            request = replace(request, title=await self._entry.title(scope, None, request.title, noted))
+            request = replace(request, title=await entry.title(None, request.title, noted))
         fork = await self._inner.fork(scope, session_id, request)
         if known is not None and self._screen.vault is not None:
             vault = self._screen.vault
@@ -222,12 +226,12 @@ class _RedactingSessions:
             _log.warning("title and traces of session %s were not redacted again: %s", session.id, away.code)
         return session
 
-    async def _vault_session(self, scope: Scope, session_id: str) -> Session | None:
+    async def _vault_session(self, entry: MessageRedaction, scope: Scope, session_id: str) -> Session | None:
         """The session whose vault new values go into; `None` without a vault, or where the session does not exist yet.
 
         Reading the session first checks the scope: no caller adds values to the vault of a foreign session.
         """
-        if not self._screen.uses_vault(scope):
+        if not entry.uses_vault:
             return None
         try:
             return await self._inner.get(scope, session_id)
@@ -245,20 +249,19 @@ class _RedactingSessions:
         except (SessionNotFound, DecryptionFailed):
             return frozenset()  # The store decides what this means for the call.
 
-    def _needs_placeholders(self, scope: Scope, known: Session | None, session: Session) -> bool:
-        """Whether the messages went into another session than the one whose placeholders they have."""
-        if not self._screen.uses_vault(scope):
-            return False
-        return known is None or known.incarnation != session.incarnation
-
     async def _rewrite_with_placeholders(
-        self, session: Session, stored: tuple[Message, ...], words: Sequence[Draft], create: NewSession | None
+        self,
+        entry: MessageRedaction,
+        session: Session,
+        stored: tuple[Message, ...],
+        words: Sequence[Draft],
+        create: NewSession | None,
     ) -> tuple[Message, ...]:
         """Put placeholders into messages that were stored redacted before their session existed.
 
         After a crash before this step the redactions stay: the values are lost, not exposed.
         """
-        head = await self._entry.head(session.scope, session, create) if create is not None else None
+        head = await entry.head(session, create) if create is not None else None
         if head is not None and not _shows_head(session, head):
             changes = Changes(
                 title=head.title, context=head.context, attributes=head.attributes, metadata=head.metadata
@@ -342,6 +345,11 @@ def _shows_head(session: Session, head: NewSession) -> bool:
     """Whether the session already has the values of that head."""
     values = (head.title, *(drop_nulls(value) for value in (head.context, head.attributes, head.metadata)))
     return values == (session.title, session.context, session.attributes, session.metadata)
+
+
+def _needs_placeholders(entry: MessageRedaction, known: Session | None, session: Session) -> bool:
+    """Whether the messages went into another session than the one whose placeholders they have."""
+    return entry.uses_vault and (known is None or known.incarnation != session.incarnation)
 
 
 def _replace_messages(window: tuple[Message, ...], words: Sequence[Message]) -> tuple[Message, ...]:

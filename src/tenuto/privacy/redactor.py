@@ -224,6 +224,11 @@ class TenantPolicies:
         self._finders: dict[str, PiiFinder] = {}
 
     @property
+    def general(self) -> PrivacyPolicy:
+        """The policy of every other tenant."""
+        return self._general
+
+    @property
     def tenants(self) -> tuple[str, ...]:
         """Tenants with a policy of their own."""
         return tuple(sorted(self._tenants))
@@ -261,6 +266,24 @@ class TenantPolicies:
         return any(policy.vaulted for policy in (self._general, *self._tenants.values()))
 
 
+class ScopePolicy(NamedTuple):
+    """What a tenant's policy comes to: the mode of each sink, and whether values go into a vault.
+
+    `has_typed_placeholders` says that placeholders in stored messages were typed by users, since messages are stored
+    unchanged.
+    """
+
+    modes: Mapping[Sink, Mode]
+    uses_vault: bool
+    has_typed_placeholders: bool
+
+    @classmethod
+    def of(cls, policy: PrivacyPolicy, *, has_vault: bool) -> ScopePolicy:
+        uses_vault = has_vault and policy.vaulted
+        modes = {sink: policy.mode(sink) for sink in Sink}
+        return cls(modes, uses_vault, uses_vault and policy.message is not Mode.PSEUDONYM)
+
+
 class Redactor:
     """Applies the policies, for every sink. `vault` is needed if one of them uses pseudonyms.
 
@@ -284,6 +307,9 @@ class Redactor:
         self._at_once = at_once
         self._bounded = bounded
         self._widened: dict[frozenset[PiiType], Redactor] = {}
+        own = {tenant: policies.of(Scope(tenant=tenant)) for tenant in policies.tenants}
+        self._general = ScopePolicy.of(policies.general, has_vault=vault is not None)
+        self._tenants = {name: ScopePolicy.of(policy, has_vault=vault is not None) for name, policy in own.items()}
 
     def in_threads(self) -> Redactor:
         """The redactor for many records, which searches every text to its end and in a thread.
@@ -321,9 +347,13 @@ class Redactor:
         """Whether the external detector does not answer at present."""
         return self.outside is not None and self.outside.degraded
 
+    def policy(self, scope: Scope) -> ScopePolicy:
+        """What the policy of this tenant comes to."""
+        return self._tenants.get(scope.tenant, self._general)
+
     def mode(self, sink: Sink, scope: Scope) -> Mode:
         """How the tenant's policy treats private data for this sink."""
-        return self.policies.of(scope).mode(sink)
+        return self.policy(scope).modes[sink]
 
     async def refuse(self, scope: Scope, slots: Sequence[Slot]) -> None:
         """Refuse texts that hold private data.
@@ -363,17 +393,9 @@ class Redactor:
         clean = self.policies.finder(scope).redact(text)
         return clean if mode is Mode.REDACT or clean == text else WITHHELD
 
-    def uses_vault(self, scope: Scope) -> bool:
-        """Whether values of this tenant go into a vault."""
-        return self.vault is not None and self.policies.of(scope).vaulted
-
-    def has_typed_placeholders(self, scope: Scope) -> bool:
-        """Whether placeholders in stored messages were typed by users, since messages are stored unchanged."""
-        return self.uses_vault(scope) and self.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM
-
     async def values(self, session: Session | None) -> dict[str, str]:
         """The placeholders of the session with their values."""
-        if session is None or self.vault is None or not self.uses_vault(session.scope):
+        if session is None or self.vault is None or not self.policy(session.scope).uses_vault:
             return {}
         return await self.vault.values(session)
 

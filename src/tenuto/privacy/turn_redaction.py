@@ -40,8 +40,8 @@ class TurnRedaction:
         Raises:
             PrivateData: the policy blocks its content; the error names types, not values.
         """
-        policy = self._redactor.policies.of(scope)
-        if Mode.BLOCK in (policy.message, policy.model):
+        modes = self._redactor.policy(scope).modes
+        if Mode.BLOCK in (modes[Sink.MESSAGE], modes[Sink.MODEL]):
             await self._redactor.refuse(scope, [Slot(text), *(slot for one in messages for slot in draft_slots(one))])
 
     def for_records(self, types: Iterable[str]) -> TurnRedaction:
@@ -55,11 +55,12 @@ class TurnRedaction:
 
     def own_words(self, scope: Scope, text: str) -> str:
         """A text of a caller for a prompt, with neutralized placeholders: they were typed, and must not be restored."""
-        return neutralize_text(text) if self._redactor.uses_vault(scope) else text
+        return neutralize_text(text) if self._redactor.policy(scope).uses_vault else text
 
     def restores_for_model(self, scope: Scope) -> bool:
         """Whether a model sees values where stored texts have placeholders of the vault."""
-        return self._redactor.uses_vault(scope) and self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP
+        policy = self._redactor.policy(scope)
+        return policy.uses_vault and policy.modes[Sink.MODEL] is Mode.KEEP
 
     async def digest_key(self, scope: Scope, trace_id: str, *, create: bool = False) -> tuple[str, bytes]:
         """The name and the key of the digests in a trace; without a master key both are this machine's, else the name
@@ -75,14 +76,15 @@ class TurnRedaction:
         return fill_slots(value, (restore_text(slot.text, values) for slot in slots(value))) if values else value
 
     async def redact_prompt_inputs(
-        self, scope: Scope, session: Session | None, materials: PromptInputs
+        self, scope: Scope, session: Session | None, inputs: PromptInputs
     ) -> PromptInputs | None:
         """The prompt inputs redacted for a model; `None` where the model may see everything."""
-        if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
+        policy = self._redactor.policy(scope)
+        if policy.modes[Sink.MODEL] is Mode.KEEP:
             return None
-        found = _slots(materials, typed=self._redactor.has_typed_placeholders(scope))
-        redaction = await self._redactor.texts(Sink.MODEL, scope, session, found)
-        return _fill_prompt_slots(materials, scope.tenant, redaction.texts)
+        slots = _slots(inputs, typed=policy.has_typed_placeholders)
+        redaction = await self._redactor.texts(Sink.MODEL, scope, session, slots)
+        return _fill_prompt_slots(inputs, scope.tenant, redaction.texts)
 
     async def before_cut(
         self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
@@ -91,7 +93,8 @@ class TurnRedaction:
 
         If all sinks keep private data, the text stays. With `shown`, only characters that will be left are searched.
         """
-        strict = next((sink for sink in sinks if self._redactor.mode(sink, scope) is not Mode.KEEP), None)
+        modes = self._redactor.policy(scope).modes
+        strict = next((sink for sink in sinks if modes[sink] is not Mode.KEEP), None)
         if strict is None:
             return text, {}
         # Once redacted for one sink, the text has nothing left for the others: it is searched once.
@@ -103,21 +106,21 @@ class TurnRedaction:
         return await redact_trace(self._redactor, scope, None, trace)
 
 
-def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
+def _slots(inputs: PromptInputs, *, typed: bool) -> list[Slot]:
     """Every text of the prompt inputs. `typed` placeholders are neutralized; those in a summary are always ours."""
-    pieces = (*(materials.memories or ()), *(materials.evidence or ()), *materials.chat_context)
+    pieces = (*(inputs.memories or ()), *(inputs.evidence or ()), *inputs.chat_context)
     said = [
-        Slot(materials.question),
-        Slot(materials.instructions),
-        *(slot for message in materials.history for slot in part_slots(message.parts)),
+        Slot(inputs.question),
+        Slot(inputs.instructions),
+        *(slot for message in inputs.history for slot in part_slots(message.parts)),
     ]
-    said += [Slot(text) for text in (*(piece.text for piece in pieces), *materials.speaker_names.values())]
+    said += [Slot(text) for text in (*(piece.text for piece in pieces), *inputs.speaker_names.values())]
     if typed:
         said = [slot._replace(text=neutralize_text(slot.text)) for slot in said]
-    return [Slot(materials.system), Slot(materials.preferences), Slot(materials.summary), *said]
+    return [Slot(inputs.system), Slot(inputs.preferences), Slot(inputs.summary), *said]
 
 
-def _fill_prompt_slots(materials: PromptInputs, tenant: str, texts: Iterable[str]) -> PromptInputs:
+def _fill_prompt_slots(inputs: PromptInputs, tenant: str, texts: Iterable[str]) -> PromptInputs:
     """The inputs with other texts, taken in the order of `_slots`. Token counts of changed texts are reset."""
     filled = iter(texts)
     system, preferences, summary, question, instructions = (next(filled) for _ in range(5))
@@ -136,18 +139,18 @@ def _fill_prompt_slots(materials: PromptInputs, tenant: str, texts: Iterable[str
         return one if text == one.text else replace(one, text=text, tokens=0)
 
     return replace(
-        materials,
+        inputs,
         system=system,
         preferences=preferences,
         summary=summary,
         question=question,
         instructions=instructions,
-        question_tokens=materials.question_tokens if question == materials.question else 0,
-        history=tuple([message(one) for one in materials.history]),
-        memories=None if materials.memories is None else tuple(map(piece, materials.memories)),
-        evidence=None if materials.evidence is None else tuple(map(piece, materials.evidence)),
-        chat_context=tuple(map(piece, materials.chat_context)),
-        speaker_names={user: name(user, given) for user, given in materials.speaker_names.items()},
+        question_tokens=inputs.question_tokens if question == inputs.question else 0,
+        history=tuple([message(one) for one in inputs.history]),
+        memories=None if inputs.memories is None else tuple(map(piece, inputs.memories)),
+        evidence=None if inputs.evidence is None else tuple(map(piece, inputs.evidence)),
+        chat_context=tuple(map(piece, inputs.chat_context)),
+        speaker_names={user: name(user, given) for user, given in inputs.speaker_names.items()},
     )
 
 

@@ -30,7 +30,7 @@ from starlette.requests import Request
 from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns
-from tenuto.errors import DecryptionFailed, InvalidText, KeyProtected, LimitReached, Unavailable
+from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import check_tenant_id
@@ -40,6 +40,7 @@ from tenuto.ports import Clock
 from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
+from tenuto.task_errors import KeyProtected
 
 _log = logging.getLogger(__name__)
 OPEN: Final = "open: loopback only, tenant local"

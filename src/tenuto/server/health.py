@@ -16,6 +16,7 @@ from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
 from tenuto.server.task_worker import TaskWorker, TaskWorkerView
+from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health")
 
@@ -33,6 +34,7 @@ class HealthView(View, frozen=True, kw_only=True):
     store: str
     auth: str
     memories_without_user: bool
+    plans: bool
 
 
 class JournalView(View, frozen=True, kw_only=True):
@@ -62,7 +64,10 @@ async def get_health(request: Request) -> Response:
         auth = "unknown: the store does not answer"
     store = here.settings.store.split(":", 1)[0]
     shared = here.settings.memory_policy().without_user
-    return answer(HealthView(status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared))
+    view = HealthView(
+        status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared, plans=can_run_plans()
+    )
+    return answer(view)
 
 
 @routes.get("/readyz", describe(ReadinessView, public=True, problems=(503,)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -30,6 +32,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ANSWERED = "answered"
 # How turns end that their users gave up: they say nothing about the model.
 _GIVEN_UP = frozenset({"cancelled", "turn_stopped"})
+_FAILURES_KEPT = 1000
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -49,6 +52,8 @@ class Metrics:
             registry=self._registry,
         )
         self.failed_turns_in_a_row = 0
+        # When turns began that failed for another reason than the model's, and their assistants.
+        self._failed_lately: deque[tuple[datetime, str]] = deque(maxlen=_FAILURES_KEPT)
         self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._events = Counter("tenuto_session_events", "Session events", ["kind"], registry=self._registry)
         self._turns = Counter("tenuto_turns", "Turns that ended", ["assistant", "outcome"], registry=self._registry)
@@ -84,6 +89,8 @@ class Metrics:
         self._turns.labels(trace.assistant, trace.error or _ANSWERED).inc()
         if trace.error not in _GIVEN_UP:
             self.failed_turns_in_a_row = 0 if trace.error is None else self.failed_turns_in_a_row + 1
+            if trace.error is not None and trace.reason is None:
+                self._failed_lately.append((trace.began_at, trace.assistant))
         for what in trace.degraded:
             self._degraded.labels(what).inc()
         if trace.error is None:
@@ -91,6 +98,10 @@ class Metrics:
             self._tokens.labels(trace.model, "out").inc(trace.output_tokens)
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
+
+    def failed_assistants(self, since: datetime) -> list[str]:
+        """Assistants of which a turn failed that began since then, for another reason than the model's."""
+        return list(dict.fromkeys(name for began, name in self._failed_lately if began >= since))
 
     def ended_turns(self) -> tuple[int, int]:
         """How many turns were answered, and how many failed. One that was stopped without an answer did neither."""

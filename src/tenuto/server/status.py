@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns
-from tenuto.errors import Unavailable
+from tenuto.errors import Invalid, Unavailable
+from tenuto.extras import with_folder
+from tenuto.llm.reach import address_variables
 from tenuto.model.status import (
     EXTRA_MISSING,
     BreakerStatus,
     CacheStatus,
     JobsStatus,
     JournalStatus,
+    ModelStatus,
     ProcessStatus,
     SessionsStatus,
     StatusView,
@@ -39,11 +46,14 @@ from tenuto.server.openapi import Router, describe
 from tenuto.server.task_worker import TaskWorker
 from tenuto.sessions.events import EventKind
 from tenuto.stores.factory import place_of, sqlite_path
+from tenuto.wiring.models import home_provider
 from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health", prefix="/v1")
 
 _PATIENCE_SECONDS: Final = 2.0
+# Turns that failed within it are worth a look.
+_LATELY: Final = timedelta(minutes=10)
 _STATM: Final = Path("/proc/self/statm")
 _EXAMPLE: Final[JsonObject] = {
     "level": "ok",
@@ -107,8 +117,9 @@ class ServerStatus:
         self._tenuto = tenuto
         self._calls = chat.model_calls
         missing = {each.name: each.missing for each in chat.assistants if each.missing is not None}
-        self._lacking = {name: one.install for name, one in missing.items() if one.install}
+        self._lacking = {name: with_folder(one.install) for name, one in missing.items() if one.install}
         self._broken = {name: f"{one.cause}; {one.advice}" for name, one in missing.items() if one.cause}
+        self._addresses: dict[str, tuple[str, str] | tuple[None, None]] = {}
         self._live = live
         self._meters = meters
         self._worker = worker
@@ -122,7 +133,7 @@ class ServerStatus:
         process = self._process()
         minutes = max(process.uptime_seconds, 1.0) / 60
         turns, jobs, tasks = self._turns(minutes), JobsStatus.of(self._tenuto.upkeep.jobs), self._tasks()
-        models = [calls.status for calls in self._calls]
+        models = [self._model(calls.status) for calls in self._calls]
         findings = find_problems(
             store=store,
             breaker=breaker,
@@ -133,6 +144,7 @@ class ServerStatus:
             models=models,
             lacking=self._lacking,
             broken=self._broken,
+            failed=self._meters.failed_assistants(self._clock() - _LATELY),
         )
         return StatusView(
             level=worst_level(findings),
@@ -148,6 +160,18 @@ class ServerStatus:
             jobs=jobs,
             tasks=tasks,
         )
+
+    def _model(self, status: ModelStatus) -> ModelStatus:
+        """The model with its address, which may have been set since the start."""
+        settings = self._tenuto.settings
+        if status.name not in self._addresses:
+            found: dict[str, str] = {}
+            # What a program gave has a name of its own kind, and no address that is known.
+            with contextlib.suppress(Invalid):
+                found = address_variables([status.name], home=home_provider(settings), base_url=settings.model_base_url)
+            self._addresses[status.name] = next(iter(found.items()), (None, None))
+        address, variable = self._addresses[status.name]
+        return replace(status, address=address and _without_credentials(address), address_variable=variable)
 
     async def _store(self) -> StoreStatus:
         stores, ping_ms = self._tenuto.stores, None
@@ -245,6 +269,11 @@ async def get_status(request: Request) -> Response:
     await authenticate_operator(request, "the status of the server is")
     status: ServerStatus = request.app.state.status
     return answer(await status.view())
+
+
+def _without_credentials(address: str) -> str:
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _sqlite_sizes(url: str) -> tuple[int | None, int | None]:

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import EngineUnavailable, Invalid, Unavailable
+from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope
 from tenuto.model.task import TaskEvent
 from tenuto.ports import TaskEngine
@@ -21,6 +21,7 @@ from tenuto.server.openapi import EventStream, Router, describe
 from tenuto.server.problems import Forbidden
 from tenuto.server.requests import AnswerStep, CompleteStep, FailStep, ResumeTask
 from tenuto.server.streams import ServerSentEvent, event_stream
+from tenuto.task_errors import EngineUnavailable
 from tenuto.tasks import Tasks
 from tenuto.tasks.views import TaskDetail, TaskEventView, Timeline
 

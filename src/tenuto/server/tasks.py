@@ -7,7 +7,7 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import EntryNotFound, Invalid
+from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.plan import check_plan, parse_plan
 from tenuto.model.task import NewTask, TaskQuery
@@ -42,6 +42,7 @@ from tenuto.server.requests import (
     resolve_version,
 )
 from tenuto.server.task_runs import open_engine, stop_run
+from tenuto.task_errors import EntryNotFound
 from tenuto.tasks import Board, Notes, Tasks
 from tenuto.tasks.views import (
     AgentNoteList,

@@ -68,6 +68,7 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 # Longer than any store takes to find that a session does not exist or belongs to another user.
 _EVEN_SECONDS = 0.005
+_ROUNDING_SECONDS = 0.0011
 # Below `busy_wait`, so that a retry after a crash waits it out instead of being refused.
 _RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST = 2**31
@@ -587,7 +588,7 @@ class Sessions:
         except SessionNotFound as absent:
             if isinstance(absent, SessionCorrupt):
                 await self._announce_refused(scope, session_id, absent)
-            await asyncio.sleep(began + _EVEN_SECONDS - asyncio.get_running_loop().time())
+            await _wait_exactly_until(began + _EVEN_SECONDS)
             raise
 
     async def _announce_refused(self, scope: Scope, session_id: str, absent: SessionNotFound) -> None:
@@ -645,3 +646,14 @@ def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:
 
 def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
+
+
+async def _wait_exactly_until(moment: float) -> None:
+    """Wait until a moment of the event loop's clock, to the last microseconds.
+
+    A sleep is rounded up to whole milliseconds, and how far would tell when it began.
+    """
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(moment - loop.time() - _ROUNDING_SECONDS)
+    while loop.time() < moment:  # noqa: ASYNC110
+        await asyncio.sleep(0)

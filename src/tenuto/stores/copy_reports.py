@@ -36,7 +36,7 @@ class CopyPolicy(Value, frozen=True, kw_only=True):
 
 class CopyReport(msgspec.Struct, kw_only=True):
     """What a copy has done. `left` names the records that differ and were left, because no run of this copy wrote what
-    the target holds."""
+    the target holds. `changed` counts the records of the source that others changed during the run."""
 
     sessions: int = 0
     messages: int = 0
@@ -45,7 +45,7 @@ class CopyReport(msgspec.Struct, kw_only=True):
     deleted: int = 0
     unreadable: int = 0
     unfinished_tasks: int = 0
-    writers: int = 0
+    changed: int = 0
     left: list[str] = []
 
 

@@ -7,13 +7,13 @@ from typing import Final
 from tenuto.compare_and_set import write_if_unchanged
 from tenuto.model import Scope
 from tenuto.model.privacy import ENCRYPTION_NAMESPACE, KEYS_NAMESPACE, TENANTS_NAMESPACE, VAULT
-from tenuto.model.scope import JOURNALS, SYSTEM
+from tenuto.model.scope import SYSTEM
 from tenuto.ports import StateStore
 from tenuto.stores.copy_reports import COPIES
 
 _MARK: Final = "in use"
 _UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, ENCRYPTION_NAMESPACE, VAULT})
-_DIGESTS: Final = frozenset({"api-keys", JOURNALS, COPIES})
+_DIGESTS: Final = frozenset({"api-keys", COPIES})
 
 
 async def has_sealed_records(store: StateStore) -> bool:
@@ -32,5 +32,5 @@ async def unmark_sealed(store: StateStore) -> None:
 
 
 def is_always_plain(scope: Scope, namespace: str) -> bool:
-    """Whether state is never sealed as a whole: keys, vaults, and digests of API keys, journals and copied records."""
+    """Whether state is never sealed as a whole: keys, vaults, and digests of API keys and copied records."""
     return namespace in _UNSEALED or (namespace in _DIGESTS and scope.tenant == SYSTEM.tenant)

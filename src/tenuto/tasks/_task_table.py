@@ -9,11 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, StateCorrupt, TaskNotFound
+from tenuto.errors import DecryptionFailed, StateCorrupt
 from tenuto.model import Scope
 from tenuto.model.task import TASKS, Task, TaskStatus
 from tenuto.model.values import check_id
 from tenuto.ports import Clock, StateStore
+from tenuto.task_errors import TaskNotFound
 from tenuto.tasks._record_store import Drawer, VersionedRecord, check_version
 from tenuto.tasks._records import Head, micros, parse_task_id
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from tenuto.errors import TaskFinished, TaskNotFound
 from tenuto.model import Scope
 from tenuto.model.task import TASK_PARTS
 from tenuto.ports import StateStore
+from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks._deadlines import Deadlines
 from tenuto.tasks._record_store import Drawer
 from tenuto.tasks._records import BoardRecord, Head, NoteRecord, PlanRecord, RunRecord, StepRecord

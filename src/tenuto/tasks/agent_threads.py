@@ -18,7 +18,7 @@ from concurrent.futures.thread import _threads_queues
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tenuto.errors import StepLost
+from tenuto.task_errors import StepLost
 
 if TYPE_CHECKING:
     from tenuto.tasks.agents import AgentContext, AgentFunction

@@ -18,13 +18,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tenuto.errors import AgentNotFound, Invalid, InvalidSetting
+from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Message, Scope
 from tenuto.model.agent_run import RunMessage
 from tenuto.model.plan import HUMAN
 from tenuto.model.prompt import Language
 from tenuto.model.task import BoardEntry, Note
 from tenuto.model.values import Json, JsonObject, check_id
+from tenuto.task_errors import AgentNotFound
 from tenuto.tasks.agent_threads import run_in
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes

@@ -15,22 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.compare_and_set import Update
-from tenuto.errors import (
-    BoardFull,
-    Invalid,
-    KeyLocked,
-    KeyProtected,
-    LockLost,
-    StepLost,
-    TaskFinished,
-    TooLarge,
-    ValueMismatch,
-)
+from tenuto.errors import Invalid, TooLarge
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import BoardChange, BoardEntry, BoardLock, BoardView
 from tenuto.model.turn import IdempotencyKey
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json, is_number
 from tenuto.ports import Clock
+from tenuto.task_errors import BoardFull, KeyLocked, KeyProtected, LockLost, StepLost, TaskFinished, ValueMismatch
 from tenuto.tasks._record_store import VersionedRecord, check_version
 from tenuto.tasks._records import (
     BoardRecord,
@@ -217,7 +208,7 @@ class Board:
                 applied=kept.applied if mark is None else (*kept.applied, mark)[-_REMEMBERED:],
             )
 
-        made = await self._change(key, write_record)
+        made = await self._change(key, write_record, repeatable=mark is not None)
         entry = made.after.entry(key)
         assert entry is not None
         if made.changed:
@@ -312,14 +303,20 @@ class Board:
             raise KeyProtected(key)
         return writer
 
-    async def _change(self, key: str, change: Callable[[BoardRecord], BoardRecord | None]) -> Update[BoardRecord]:
-        """Change the record of a key; undone if the task ended, or its step was lost, meanwhile."""
+    async def _change(
+        self, key: str, change: Callable[[BoardRecord], BoardRecord | None], *, repeatable: bool = False
+    ) -> Update[BoardRecord]:
+        """Change the record of a key; undone if the task ended, or its step was lost, meanwhile.
+
+        A `repeatable` change stays: another worker may have made it again, found it there, and gone on from it.
+        """
         made = await self._room.board.update(key, lambda filed: change(_record_or_empty(filed)), self._check_capacity)
         if made.changed:
             try:
                 await self._room.recheck_open()
             except (TaskFinished, StepLost):
-                await self._room.board.revert(made, _EMPTY)  # A later writer sees the end of the task as well.
+                if not repeatable:
+                    await self._room.board.revert(made, _EMPTY)  # A later writer sees the end of the task as well.
                 raise
         return Update(_record_or_empty(made.before), _record_or_empty(made.after), made.changed)
 

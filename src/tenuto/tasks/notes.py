@@ -9,11 +9,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import BoardFull, StepLost, TaskFinished
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Note
 from tenuto.model.values import Json, check_id
 from tenuto.ports import Clock
+from tenuto.task_errors import BoardFull, StepLost, TaskFinished
 from tenuto.tasks._record_store import Drawer, VersionedRecord, check_version
 from tenuto.tasks._records import NoteRecord, micros, wrap_value
 from tenuto.tasks._workspace import TaskWorkspace

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenuto.errors import KeyProtected
 from tenuto.model import Scope, StateChange, StateEntry
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.values import Json
 from tenuto.ports import StateStore, Store
+from tenuto.task_errors import KeyProtected
 from tenuto.tasks._workspace import BOARD
 
 

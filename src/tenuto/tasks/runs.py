@@ -13,12 +13,12 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import TaskFinished
 from tenuto.model.agent_run import AgentKind, AgentRun, RunMessage, RunToolCall
 from tenuto.model.plan import StepRun, TaskProgress
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.values import Json, check_int, check_json, check_text, make_storable
 from tenuto.ports import Clock
+from tenuto.task_errors import TaskFinished
 from tenuto.tasks._record_store import VersionedRecord
 from tenuto.tasks._records import NoteRecord, RunRecord, micros, unwrap_value, wrap_value
 from tenuto.tasks._workspace import TaskWorkspace

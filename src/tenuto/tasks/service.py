@@ -13,17 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.compare_and_set import update, write_if_unchanged
-from tenuto.errors import (
-    DecryptionFailed,
-    IdempotencyKeyReused,
-    InvalidCursor,
-    PlanInvalid,
-    TaskFinished,
-    TaskNotFound,
-    TaskRunning,
-    TooLarge,
-    VersionConflict,
-)
+from tenuto.errors import DecryptionFailed, IdempotencyKeyReused, InvalidCursor, TooLarge, VersionConflict
 from tenuto.model import Scope
 from tenuto.model.agent_run import AgentRun
 from tenuto.model.plan import Plan, StepRun, StepStatus, TaskProgress, parse_plan, plan_fields
@@ -32,6 +22,7 @@ from tenuto.model.scope import SYSTEM, owner_key
 from tenuto.model.task import NewTask, Task, TaskError, TaskEvent, TaskPage, TaskQuery, TaskStatus, TaskSweep
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_json
 from tenuto.ports import Clock, SessionStore, StateStore
+from tenuto.task_errors import PlanInvalid, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks._deadlines import Deadlines, Due
 from tenuto.tasks._record_store import VersionedRecord
 from tenuto.tasks._records import Head, PlanRecord, instant, mark_of, micros, name_ref, new_incarnation, record_key_for

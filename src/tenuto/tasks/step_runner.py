@@ -18,16 +18,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from tenuto.errors import (
-    AgentNotFound,
     AssistantFailed,
     InvalidJson,
-    KeyLocked,
     StateCorrupt,
-    StepLost,
     StoreUnavailable,
-    TaskFinished,
-    TaskNotFound,
-    TaskRunning,
     TenutoError,
     TooLarge,
     Unavailable,
@@ -41,6 +35,7 @@ from tenuto.model.policy import RunPolicy
 from tenuto.model.task import AGENT_FAILED, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, Span
+from tenuto.task_errors import AgentNotFound, KeyLocked, StepLost, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agent_threads import AgentThreads, run_in
 from tenuto.tasks.agents import ASSISTANT, AgentBoard, AgentContext, AgentFunction, AgentMemory, Agents

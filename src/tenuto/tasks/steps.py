@@ -14,12 +14,12 @@ from types import EllipsisType
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import StepLost, StepNotFound, StepNotWaiting, TaskFinished, TaskNotFound
 from tenuto.model.plan import ENDED, Plan, Step, StepRun, StepStatus
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import TaskError
 from tenuto.model.values import Json
 from tenuto.ports import Clock
+from tenuto.task_errors import StepLost, StepNotFound, StepNotWaiting, TaskFinished, TaskNotFound
 from tenuto.tasks._record_store import VersionedRecord
 from tenuto.tasks._records import StepRecord, mark_of, micros, wrap_value
 from tenuto.tasks._workspace import TaskWorkspace

@@ -16,12 +16,13 @@ from typing import Final
 import httpx
 import msgspec
 
-from tenuto.errors import TaskNotFound, Unavailable
+from tenuto.errors import Unavailable
 from tenuto.logs import bind_log_context
 from tenuto.model import Scope
 from tenuto.model.signature import signed_headers
 from tenuto.model.task import Task, TaskEvent, TaskEventType
 from tenuto.ports import Clock
+from tenuto.task_errors import TaskNotFound
 from tenuto.tasks.service import Tasks
 from tenuto.tasks.timeline import POLL
 

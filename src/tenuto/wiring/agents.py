@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenuto.context import agent_prompt, agent_question
-from tenuto.errors import AgentNotFound, AssistantNotFound
+from tenuto.errors import AssistantNotFound
 from tenuto.model.agent_run import AgentKind
 from tenuto.model.policy import RunPolicy
 from tenuto.model.values import Json
 from tenuto.ports import Store
 from tenuto.sessions.profiles import Profiles
+from tenuto.task_errors import AgentNotFound
 from tenuto.tasks import Tasks
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import ASSISTANT, AgentCaller, AgentContext, AssistantFinder

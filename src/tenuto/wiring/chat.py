@@ -24,7 +24,8 @@ from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
-from tenuto.errors import InvalidSetting, PackageMissing, install_line
+from tenuto.errors import InvalidSetting, PackageMissing
+from tenuto.extras import install_line
 from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model
 from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope

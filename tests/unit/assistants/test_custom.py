@@ -125,6 +125,13 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
         ({"a_py": "x = 1\ndef f(:\n"}, "a.py: raises SyntaxError at line 2"),
         ({"a_py": "x = 1\ny = nope"}, "a.py: raises NameError at line 2 when it is read: name 'nope' is not defined"),
         ({"a_py": "def assistant():\n    return nope"}, "a.py: assistant.. raises NameError at line 2: name 'nope'"),
+        (
+            {
+                "a_py": "from tenuto.assistants import Assistant\n"
+                "def assistant(): return Assistant(name='x', system='You help.')"
+            },
+            "a.py: assistant.. returns an Assistant whose system is not a Mapping",
+        ),
         ({"a_py": "import sys\nsys.exit(1)"}, "a.py: raises SystemExit at line 2"),
         ({"a_py": "x = 1\n1/0"}, "a.py: raises ZeroDivisionError at line 2 when it is read: divi"),
         ({"a_py": "x = 1\nimport nowhere.x"}, r"a.py .No module named 'nowhere' at line 2. needs a package"),

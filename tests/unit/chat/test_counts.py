@@ -59,3 +59,15 @@ async def test_words_that_somebody_else_counted_take_no_more_room_than_there_is(
 
     assert reply.manifest is not None
     assert shown(t) <= reply.manifest.prompt_limit
+
+
+async def test_an_answer_without_reported_usage_is_counted_by_us() -> None:
+    t = talk("Yes, in Oslo.")
+
+    reply = await t.chat.take_turn(ANN, ask("Is it there?", "s"))
+
+    page = await t.sessions.messages(ANN, "s")
+    tokens = TokenCounter().count("Yes, in Oslo.")
+    assert reply.manifest is not None
+    assert (reply.input_tokens, reply.output_tokens) == (reply.manifest.total, tokens)
+    assert page.messages[-1].tokens == tokens

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.typed_answer import TypedRequest
-from tenuto.errors import BudgetExhausted, ModelFailed, ModelTimeout, NoTypedAnswer, TaskFailed
+from tenuto.errors import BudgetExhausted, ModelFailed, ModelTimeout, NoTypedAnswer
 from tenuto.llm import Call, Fail, Say, ScriptedModel, Stop
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import ModelDone, StepChanged, ToolContext, ToolOutput
@@ -17,6 +17,7 @@ from tenuto.model.message import Role, text_part
 from tenuto.model.prompt import Language
 from tenuto.model.session import Budgets
 from tenuto.model.values import Value
+from tenuto.task_errors import TaskFailed
 from tests.samples import ANN
 from tests.talking import ask, helper, talk
 

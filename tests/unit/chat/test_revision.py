@@ -21,7 +21,7 @@ from tenuto.errors import (
 from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Changes, FinishTurn, NewSession, Role, Scope, Session, Truncation
 from tenuto.model.session import Budgets
-from tenuto.sessions import AppendRequest, TurnRequest
+from tenuto.sessions import TurnRequest
 from tests.samples import ANN, says
 from tests.talking import ask, helper, hurried, patient, talk, under_way
 from tests.unit.logbook import log_of
@@ -269,25 +269,6 @@ async def test_a_key_is_noted_once_however_often_its_words_are_answered_anew() -
         await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
 
     assert len((await t.sessions.get(ANN, "s")).metadata["taken_back"]) == 1
-
-
-async def test_a_late_key_takes_nobody_s_words_back_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Appending takes no lease: another client may have written behind words that came too late."""
-    t = talk("A.", "B.")
-    await t.chat.take_turn(ANN, SAID)
-    await t.chat.take_turn(ANN, EDITED)
-    begin = t.sessions.begin
-
-    async def crowded(*args: Any) -> Any:
-        turn = await begin(*args)
-        await t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
-        return turn
-
-    monkeypatch.setattr(t.sessions, "begin", crowded)
-    with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, SAID)
-
-    assert ("user", "From elsewhere") in await log_of(t, "s")
 
 
 async def test_nobody_speaks_between_an_old_answer_and_the_new_one() -> None:

@@ -139,17 +139,3 @@ async def test_words_that_were_not_answered_keep_their_key_when_an_edit_of_them_
         await t.chat.take_turn(ANN, EDIT)
 
     assert (await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))).text == "A."
-
-
-async def test_a_late_key_takes_back_no_words_that_come_in_that_very_moment() -> None:
-    """Its own words go only while no message follows them; they stay here, with what follows them."""
-    t, store = crowded("A.", "B.")
-    await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
-    await t.chat.take_turn(ANN, EDIT)
-    store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
-    store.before, store.times = "truncate", 1
-
-    with pytest.raises(Superseded):
-        await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
-
-    assert ("user", "From elsewhere") in await log_of(t, "s")

@@ -19,12 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 import tenuto
-from tenuto import errors
+from tenuto import extras
 from tenuto.app import Tenuto
 from tenuto.cli import program
 from tenuto.cli.checks import Finding, check_sqlite_file, versions
 from tenuto.cli.effective_settings import duration, effective, mask_password
-from tenuto.errors import install_line
+from tenuto.extras import install_line
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 from tests.servers.openai_server import SILENCE, Reply, refusal, start_model_server, words
@@ -273,13 +273,15 @@ def test_an_extra_comes_from_where_tenuto_was_installed_from(
     monkeypatch.setattr(
         "importlib.metadata.distribution", lambda _: SimpleNamespace(version="1", read_text=lambda _: origin)
     )
-    errors._origin.cache_clear()
+    extras._origin.cache_clear()
     try:
-        assert (errors.install_line("tasks"), errors.install_folder()) == (line, folder)
+        assert (extras.install_line("tasks"), extras.install_folder()) == (line, folder)
+        own_folder = f"'{folder}[tasks]'" if folder else "'tenuto[tasks]'"
+        assert extras.with_folder(f"Run {line}").endswith(own_folder)
         (own, *_) = versions()
         assert own.message.endswith(f"installed from {folder}") == (folder is not None)
     finally:
-        errors._origin.cache_clear()
+        extras._origin.cache_clear()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1", "http://", "ftp://host/v1"])

@@ -92,5 +92,21 @@ def test_a_file_in_the_journal_that_cannot_be_read_is_red(tmp_path: Path) -> Non
     assert _examined(tmp_path)["journal"]["status"] == "error"
 
 
+async def test_files_of_a_development_version_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In the log of a server as well: their turns were acknowledged, and nobody reads them."""
+    path = journal_folder(Settings(store=AWAY, journal=str(tmp_path)))
+    await (await DiskFolder.open(path)).close()
+    quiet = not caplog.messages
+    for name in ("1.db", "12.db", "tasks.db"):
+        (path / name).write_bytes(b"turns")
+
+    await (await DiskFolder.open(path)).close()
+    journal = (await asyncio.to_thread(_examined, tmp_path))["journal"]
+
+    assert quiet
+    assert [line.endswith("not read: 1.db, 12.db") for line in caplog.messages] == [True]
+    assert (journal["status"], journal["message"].endswith("in 1.db, 12.db")) == ("error", True)
+
+
 def test_a_store_that_is_a_file_has_neither(tmp_path: Path) -> None:
     assert not {"breaker", "journal"} & set(_examined(tmp_path, store="sqlite:///s.db"))

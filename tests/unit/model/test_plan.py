@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import AgentNotFound, PlanInvalid
 from tenuto.model.plan import Condition, Operator, Plan, Step, check_plan, parse_plan, plan_fields
 from tenuto.model.policy import TaskPolicy
+from tenuto.task_errors import AgentNotFound, PlanInvalid
 
 POLICY = TaskPolicy(owners={"refund": "approver"})
 

@@ -12,7 +12,7 @@ import pytest
 import tenuto
 from tenuto import Scope, Tenuto
 from tenuto.assistants.custom import load_folder
-from tenuto.errors import InvalidSetting
+from tenuto.errors import AssistantMissing
 from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn
 from tenuto.model.privacy import Sink
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
@@ -177,8 +177,10 @@ async def test_a_scan_finds_them_in_titles_and_traces(app: Tenuto) -> None:
     assert NUMBER not in (await app.sessions.get(ANN, reply.session_id)).title
 
 
-async def test_an_unknown_type_is_refused_at_the_start(tmp_path: Path) -> None:
+async def test_an_assistant_with_an_unknown_type_takes_no_turns(tmp_path: Path) -> None:
     (tmp_path / "desk.toml").write_text('privacy_also = ["ORDERS"]\nsystem = {en = "You help."}\n')
     async with tenuto.open("memory://", assistants=load_folder(tmp_path)) as app:
-        with pytest.raises(InvalidSetting, match=r"privacy_also.*ORDERS"):
-            await app.ask(ANN, "hello")
+        with pytest.raises(AssistantMissing) as refused:
+            await app.ask(ANN, "hello", assistant="desk")
+
+    assert "privacy_also: 'ORDERS' is not a type" in refused.value.cause

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import tenuto
 from tenuto.access import ApiKeys
@@ -15,15 +14,17 @@ from tenuto.assistants.goods import Catalogue, Order, OrderStatus, replace_order
 from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
-from tenuto.model.scope import state_key
+from tenuto.model.stored import RecordChange
 from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.compliance.scan import Report, Scanner
 from tenuto.privacy.redactor import WITHHELD
+from tenuto.stores.engine.state import record_key
+from tenuto.stores.memory import InMemoryRecords
+from tests.backends import engine_over
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ACME, ANN, BOB, CARD
 from tests.screens import KEY, screen_over, screened
-from tests.unit.stores.sealed_house import encrypted
 
 MAIL = "ann.lee@example.com"
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
@@ -174,17 +175,20 @@ async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_t
 
 async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> None:
     """A sealed value was moved to another user's state."""
-    files = MemoryStore()
-    store = encrypted(files)
-    for scope in (ANN, BOB):
-        await store.state.write_state(scope, "facts", "mail", MAIL)
-    anns, bobs = (files.tables.state[state_key(scope, "facts")] for scope in (ANN, BOB))
-    anns["mail"] = replace(bobs["mail"])
+    records = InMemoryRecords()
+    async with engine_over(records, seals=True) as store:
+        for scope in (ANN, BOB):
+            await store.state.write_state(scope, "facts", "mail", MAIL)
+        anns, bobs = await records.load_all([record_key(scope, "facts", "mail") for scope in (ANN, BOB)])
+        assert anns is not None
+        assert bobs is not None
+        moved = RecordChange(key=anns.key, if_revision=anns.revision, revision=anns.revision + 1, head=bobs.head)
+        assert await records.commit([moved]) is None
 
-    report = await scanned(Scanner(store=store, screen=screen_over(files)), fix=True)
+        report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
 
-    assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
-    assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
+        assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
+        assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
 
 
 async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> None:

@@ -18,7 +18,8 @@ from tenuto.model.privacy import KEYS_NAMESPACE, data_key_id, is_sealed
 from tenuto.ports import Cipher, Store
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.engine import Engine
+from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.peek import hot_ciphertexts, look_up_key
@@ -183,12 +184,12 @@ async def test_another_process_with_the_same_master_key_opens(store: MemoryStore
 
 
 @pytest.fixture
-async def shared(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with await SqliteStore.open(tmp_path / "keys.db") as store:
+async def shared(tmp_path: Path) -> AsyncIterator[Engine]:
+    async with sqlite_engine(tmp_path / "keys.db") as store:
         yield store
 
 
-async def test_of_many_that_make_the_first_key_at_once_one_wins(shared: SqliteStore) -> None:
+async def test_of_many_that_make_the_first_key_at_once_one_wins(shared: Engine) -> None:
     every = [ciphers(shared, ring(OLD)) for _ in range(8)]
 
     sealed = [
@@ -199,7 +200,7 @@ async def test_of_many_that_make_the_first_key_at_once_one_wins(shared: SqliteSt
     assert {(await keys.cipher_for_opening(ANN)).open(text, PLACE) for keys in every for text in sealed} == {b"hello"}
 
 
-async def test_of_many_that_renew_at_once_no_key_is_lost(shared: SqliteStore) -> None:
+async def test_of_many_that_renew_at_once_no_key_is_lost(shared: Engine) -> None:
     every = [ciphers(shared, ring(OLD)) for _ in range(5)]
     first = (await every[0].cipher_for_sealing(ANN)).seal(b"first", PLACE)
 

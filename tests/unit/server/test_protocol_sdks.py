@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import install_line
+from tenuto.extras import install_line
 from tests.journeys.door import ANN, code, served
 
 _START = """

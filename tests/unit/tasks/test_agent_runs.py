@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import Invalid, TaskFinished
+from tenuto.errors import Invalid
 from tenuto.logs import about
 from tenuto.model import Scope
 from tenuto.model.agent_run import AgentKind, AgentRun, RunMessage, RunToolCall
@@ -24,6 +24,7 @@ from tenuto.model.policy import RunPolicy
 from tenuto.model.task import NewTask
 from tenuto.ports import utc_now
 from tenuto.sessions.profiles import Profiles
+from tenuto.task_errors import TaskFinished
 from tenuto.tasks.agents import AgentContext, Agents, load_agents
 from tenuto.tasks.runs import RunRecorder
 from tenuto.tasks.step_runner import StepResult, StepRunner

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pytest
 
-from tenuto.errors import StepLost
 from tenuto.logs import about
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.ports import utc_now
+from tenuto.task_errors import StepLost
 from tenuto.tasks.agent_threads import AgentThreads
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepResult, StepRunner

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import tenuto
-from tenuto.errors import AgentNotFound, Invalid, InvalidSetting
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.task_errors import AgentNotFound
 from tenuto.tasks.agents import Agents, load_agents
 
 READER = """

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import Invalid, InvalidJson, KeyLocked, KeyProtected, LockLost, TooLarge, ValueMismatch
+from tenuto.errors import Invalid, InvalidJson, TooLarge
 from tenuto.model.task import BoardChange
+from tenuto.task_errors import KeyLocked, KeyProtected, LockLost, ValueMismatch
 from tenuto.tasks import Board, Tasks
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import AgentNotFound, IdempotencyKeyReused, Invalid, KeyProtected, PlanInvalid, TaskNotFound
+from tenuto.errors import IdempotencyKeyReused, Invalid
 from tenuto.model import Scope
 from tenuto.model.plan import StepStatus
 from tenuto.model.task import NewTask, TaskStatus
+from tenuto.task_errors import AgentNotFound, KeyProtected, PlanInvalid, TaskNotFound
 from tenuto.tasks.agents import AgentContext
 from tests.patience import LONG, until
 from tests.samples import ANN, begin

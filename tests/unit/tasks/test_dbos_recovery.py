@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
 from tenuto.model.plan import StepStatus
 from tenuto.model.task import TaskStatus
-from tenuto.stores.copier import Copier
-from tenuto.stores.copy_reports import CopyPolicy
+from tenuto.ports import utc_now
+from tenuto.task_errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
+from tests.copies import copy_store
 from tests.patience import LONG, until
 from tests.samples import ANN
 
@@ -222,7 +222,7 @@ async def test_a_copied_task_goes_on_at_its_new_store(house: House, tmp_path: Pa
         await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
     (tmp_path / "there").mkdir()
     there = House(tmp_path / "there")
-    report = await Copier(house.store, there.store, name="here", policy=CopyPolicy()).copy()
+    report = await copy_store(house.store, there.store, utc_now)
     async with there.engine() as engine:
         await engine.resume(ANN, task.id)
         await wait_for_step(there.tasks, ANN, task.id, "ask", "waiting")

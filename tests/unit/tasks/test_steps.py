@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from typing import Any, cast
@@ -11,17 +11,21 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning, TooLarge
+from tenuto.errors import TooLarge
+from tenuto.model import Scope, StateEntry
 from tenuto.model.plan import Plan, Step, StepStatus
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import TaskError, TaskStatus
+from tenuto.model.values import Json
 from tenuto.ports import Store
+from tenuto.task_errors import StepLost, StepNotWaiting, TaskFinished, TaskRunning
 from tenuto.tasks import Tasks
+from tenuto.tasks._workspace import BOARD
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.agents import agent_contexts
 from tests.clock import FakeClock
-from tests.doubles import MemoryStore
+from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.holding import Holding
 from tests.outages import Wire
 from tests.samples import ANN
@@ -217,6 +221,43 @@ async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> 
     assert (await running).status is None
     for what in ("steps", "board"):
         assert await store.state.state_keys(ANN, f"task-{what}:{task.id}") == ()
+
+
+class Freezing(FlatMemoryStore):
+    """Its first write to a board is answered once others have done `meanwhile`."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        written = await super().write_state(scope, namespace, key, value, if_version)
+        if namespace.startswith(BOARD) and self.meanwhile is not None:
+            others, self.meanwhile = self.meanwhile, None
+            await others()
+        return written
+
+
+async def test_an_output_that_another_worker_found_and_went_on_from_stays() -> None:
+    """E17: the worker that wrote it thaws when the task has ended."""
+    clock, store = FakeClock(), Freezing()
+    tasks = tasks_over(cast("Store", store), clock)
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+    write = partial(board.write, "read", 6, agent="reader", idempotency_key="read:1")
+
+    async def go_on() -> None:
+        await write()
+        await tasks.begin(ANN, task.id)
+        await tasks.finish(ANN, task.id, result={"read": 6})
+
+    store.meanwhile = go_on
+    with pytest.raises(TaskFinished):
+        await write()
+
+    entry = await board.read_entry("read")
+    assert entry is not None
+    assert (entry.value, entry.version) == (6, 1)
 
 
 async def test_only_the_agents_own_failures_count_as_attempts_and_takeovers_have_a_bound() -> None:

@@ -12,15 +12,11 @@ import pytest
 
 import tenuto
 from tenuto.errors import (
-    BoardFull,
     DecryptionFailed,
     Invalid,
     InvalidSetting,
-    KeyLocked,
-    KeyProtected,
     MasterKeyMissing,
     StateCorrupt,
-    TaskNotFound,
     Unavailable,
     VersionConflict,
 )
@@ -37,6 +33,7 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.settings import Settings, read_settings
+from tenuto.task_errors import BoardFull, KeyLocked, KeyProtected, TaskNotFound
 from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock

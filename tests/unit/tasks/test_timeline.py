@@ -8,10 +8,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from tenuto.errors import InvalidCursor, TaskNotFound
+from tenuto.errors import InvalidCursor
 from tenuto.model import Scope
 from tenuto.model.plan import Plan, Step
 from tenuto.model.task import TaskError, TaskEvent
+from tenuto.task_errors import TaskNotFound
 from tenuto.tasks import Tasks, timeline
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tenuto
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
+from tenuto.model import Changes, Page
+from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.codec import PLAIN
 from tenuto.stores.factory import place_of
+from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
 from tenuto.wiring.stores import journal_folder
 from tests.samples import fresh
@@ -124,3 +129,57 @@ def test_the_breakers_settings() -> None:
         read_settings({}, breaker_reset="off")
     with pytest.raises(InvalidSetting, match="breaker_failures"):
         read_settings({}, breaker_failures=-1)
+
+
+# Encryption
+
+
+def _key(number: int) -> str:
+    return base64.b64encode(bytes([number]) * 32).decode()
+
+
+async def _say(url: str, **settings: Any) -> None:
+    async with tenuto.open(url, **settings) as app:
+        turn = await app.begin(app.scope(user="ann"), "The quokka smiles.")
+        await app.finish(turn, "So it does.")
+
+
+def _bytes_in(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+async def test_a_sealed_store_opens_with_its_own_key_alone(tmp_path: Path) -> None:
+    """Under another one new records would be sealed, and lost with the right one; switched off, it is needed still."""
+    url = f"sqlite:///{tmp_path}/chat.db"
+    await _say(url, encryption=True, privacy_key=_key(1))
+
+    assert b"quokka" not in _bytes_in(tmp_path)
+    for settings, why in (
+        ({}, "privacy_key: is needed: the store holds encrypted records"),
+        ({"privacy_key": _key(2)}, "encrypted with another master key"),
+        ({"privacy_key": _key(2), "encryption": True}, "encrypted with another master key"),
+    ):
+        with pytest.raises(InvalidSetting, match=why):
+            await _say(url, **settings)
+    for encryption in (False, True):
+        async with tenuto.open(url, encryption=encryption, privacy_key=_key(1)) as app:
+            ann = app.scope(user="ann")
+            [session] = (await app.sessions.list(ann)).sessions
+            page = await app.sessions.messages(ann, session.id, Page())
+            assert [message.text for message in page.messages] == ["The quokka smiles.", "So it does."]
+
+
+async def test_limits_count_what_people_said_and_a_plain_store_needs_no_key(tmp_path: Path) -> None:
+    limits: dict[str, Any] = {"max_message_bytes": 4096, "max_head_bytes": 4096}
+    async with tenuto.open(f"sqlite:///{tmp_path}/s.db", encryption=True, privacy_key=_key(1), **limits) as app:
+        ann = app.scope(user="ann")
+        turn = await app.begin(ann, "x" * 3800)
+        await app.finish(turn, "y" * 3800)
+        title = "长" * MAX_TITLE_CHARACTERS
+        await app.sessions.patch(ann, turn.session.id, Changes(title=title))
+        patched = await app.sessions.patch(ann, turn.session.id, Changes(attributes={"k": "z" * 3000}))
+    await _say(f"sqlite:///{tmp_path}/plain.db")
+    async with tenuto.open(f"sqlite:///{tmp_path}/plain.db") as app:
+        marked = await has_sealed_records(app.stores.plain_state)
+
+    assert (patched.title, patched.attributes, marked) == (title, {"k": "z" * 3000}, False)

@@ -15,7 +15,7 @@ from tenuto.assistants.legal import wording
 from tenuto.assistants.legal.agents import ASKED, FIELD, NAME, Decision
 from tenuto.assistants.legal.library import Library
 from tenuto.assistants.legal.plan import PATIENT_TIMEOUT, TASK_TYPE, TIMEOUT, legal_plan
-from tenuto.errors import EngineUnavailable, InvalidSetting, TaskFailed
+from tenuto.errors import InvalidSetting
 from tenuto.model.generation import StepChanged, ToolContext, ToolOutput
 from tenuto.model.plan import StepRun, StepStatus, TaskProgress
 from tenuto.model.policy import Preset, preset
@@ -23,6 +23,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.task import NewTask, TaskStatus
 from tenuto.model.values import JsonObject
 from tenuto.ports import TaskEngine
+from tenuto.task_errors import EngineUnavailable, TaskFailed
 
 # Characters of the question that are the task's goal; the conversation has the rest.
 _GOAL: Final = 8000

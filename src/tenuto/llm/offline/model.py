@@ -52,6 +52,8 @@ _GRAPHEME: Final = regex.compile(r"\X")
 # A streamed piece is a word, or so many characters where words have no blanks between them.
 _PIECE: Final = 3
 _LONGEST: Final = 24
+# Behind a space, an ASCII character begins a grapheme; most words of most texts need no further look.
+_WORD_START: Final = re.compile(r"(?<=[^\S\r])(?=[\x00-\x7f])")
 # How many characters are read: of the conversation its newest, of one message its first.
 _CONVERSATION: Final = 40_000
 _MESSAGE: Final = 8_000
@@ -143,15 +145,19 @@ def _render(result: ToolResult, turn: ToolContext, tools: Sequence[Tool]) -> str
 
 def pieces(text: str) -> Iterator[str]:
     """A text in the small pieces it is streamed in; none of them splits a grapheme."""
-    piece: list[str] = []
-    for grapheme in _GRAPHEME.findall(text):
-        piece.append(grapheme)
-        wide = not grapheme.isascii() and len(piece) >= _PIECE
-        if grapheme.isspace() or wide or len(piece) >= _LONGEST:
+    for word in _WORD_START.split(text) if text else ():
+        if word.isascii() and len(word) <= _LONGEST:
+            yield word
+            continue
+        piece: list[str] = []
+        for grapheme in _GRAPHEME.findall(word):
+            piece.append(grapheme)
+            wide = not grapheme.isascii() and len(piece) >= _PIECE
+            if grapheme.isspace() or wide or len(piece) >= _LONGEST:
+                yield "".join(piece)
+                piece.clear()
+        if piece:
             yield "".join(piece)
-            piece.clear()
-    if piece:
-        yield "".join(piece)
 
 
 class Utterance(NamedTuple):
@@ -260,12 +266,12 @@ def _key_sentences(conversation: Conversation) -> list[Utterance]:
 def _sentences(conversation: Conversation) -> list[Utterance]:
     """All that can be quoted, each sentence once and where it was said last; no question, heading or greeting."""
     sentences: dict[str, Utterance] = {}
-    for one in conversation.utterances:
-        for sentence in split_sentences(one.text):
-            if not (is_question(sentence) or sentence.endswith((":", "：")) or match_intent(sentence)):
-                plain = _LABEL.sub("", sentence) if one.speaker is Speaker.NOTES else sentence
-                sentences.pop(plain, None)
-                sentences[plain] = one._replace(text=sentence)
+    split = [(one, sentence) for one in conversation.utterances for sentence in split_sentences(one.text)]
+    for one, sentence in split:
+        if not (is_question(sentence) or sentence.endswith((":", "：")) or match_intent(sentence)):
+            plain = _LABEL.sub("", sentence) if one.speaker is Speaker.NOTES else sentence
+            sentences.pop(plain, None)
+            sentences[plain] = one._replace(text=sentence)
     return list(sentences.values())
 
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from a2a.utils.errors import A2AError, InternalError, InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 
-from tenuto.errors import Conflict, Invalid, NotFound, TaskNotFound, TenutoError, TooLarge, VersionConflict
+from tenuto.errors import Conflict, Invalid, NotFound, TenutoError, TooLarge, VersionConflict
 from tenuto.logs import describe_exception
 from tenuto.server.problems import AccessDenied
+from tenuto.task_errors import TaskNotFound
 
 _log = logging.getLogger(__name__)
 

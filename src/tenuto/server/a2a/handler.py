@@ -30,7 +30,7 @@ from a2a.utils.task import (
 from msgspec.structs import replace
 
 from tenuto.app import Tenuto
-from tenuto.errors import EngineUnavailable, Invalid, TaskFinished, TooLarge
+from tenuto.errors import Invalid, TooLarge
 from tenuto.model import Scope
 from tenuto.model.plan import TaskProgress
 from tenuto.model.task import NewTask, Task, TaskQuery
@@ -55,6 +55,7 @@ from tenuto.server.a2a.shapes import (
 from tenuto.server.auth import AuthContext
 from tenuto.server.streams import until_lapsed
 from tenuto.sessions.ids import session_id_for_key
+from tenuto.task_errors import EngineUnavailable, TaskFinished
 
 ASSISTANT: Final = "assistant"
 """What the context of a call has the assistant of its path under."""

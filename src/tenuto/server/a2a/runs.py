@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply, ReplyFinished
 from tenuto.chat.request import ChatEvent, ToolStarted
-from tenuto.errors import SessionBusy, TaskFinished, TaskNotFound, TenutoError, TurnStopped, Unavailable
+from tenuto.errors import SessionBusy, TenutoError, TurnStopped, Unavailable
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.generation import TextDelta
@@ -25,6 +25,7 @@ from tenuto.model.scope import owner_key
 from tenuto.model.task import TaskError
 from tenuto.server.a2a.records import LoadedTask, TaskRecords, TurnRecord
 from tenuto.server.a2a.shapes import CANCELLED, artifact_update, make_artifact, status_update, to_task
+from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks import Tasks
 
 _log = logging.getLogger(__name__)

@@ -64,6 +64,7 @@ const EMPTY = {
   redactedAt: null, // when it took them out of the stored text; null where that was before storing
   reply: null, // everything the last event told, while the page is open
   problem: null,
+  causes: [], // why code of the operator or a model failed, while the page is open; for those who may see it
   again: null, // what to send once more, and its key
 };
 

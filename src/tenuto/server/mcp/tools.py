@@ -17,7 +17,7 @@ from pydantic import Field
 from tenuto.app import Tenuto
 from tenuto.context import counter_for
 from tenuto.context.conversation import fit_window
-from tenuto.errors import EntryNotFound, Invalid
+from tenuto.errors import Invalid
 from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SessionQuery, TurnState
 from tenuto.model.memory import MAX_HITS, MemoryKind, MemoryQuery
 from tenuto.model.message import Message, is_summary
@@ -42,6 +42,7 @@ from tenuto.server.mcp.shapes import (
 )
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.limits import check_message_sizes
+from tenuto.task_errors import EntryNotFound
 
 ScopeOf = Callable[[Context[Any, Any]], Scope]
 """Whom a call acts for."""

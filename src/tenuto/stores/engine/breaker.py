@@ -48,6 +48,14 @@ class ShardedRecords(Protocol):
         """The server that holds a record, by present knowledge."""
         ...
 
+    async def ping_shards(self) -> frozenset[str]:
+        """The servers that answer.
+
+        Raises:
+            Unavailable: that is no majority of them; then the store as a whole counts as away.
+        """
+        ...
+
 
 class BreakerRecords:
     """The `RecordStore` port; rejected calls raise `CircuitOpen` at once.
@@ -88,6 +96,11 @@ class BreakerRecords:
     def closed(self) -> bool:
         """Whether every call goes through."""
         return self.state is BreakerState.CLOSED
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether calls are rejected for a while yet."""
+        return any(breaker.rest for breaker in self._breakers.values())
 
     @property
     def rejected(self) -> int:
@@ -148,11 +161,14 @@ class BreakerRecords:
             ping.exception()  # Marks it as retrieved: the caller may have been cancelled.
 
     async def probe(self) -> None:
-        """Ping the server, open or not; once it answers, the next call may close the breaker."""
+        """Ping the servers, open or not; once one answers, the next call may close its breaker."""
         await self._make_ready()
-        await self.inner.ping()
-        for breaker in self._breakers.values():
-            breaker.expire()
+        if self._sharded is None:
+            await self.inner.ping()
+        answering = frozenset({_WHOLE}) if self._sharded is None else await self._sharded.ping_shards()
+        for shard, breaker in self._breakers.items():
+            if shard in answering:
+                breaker.expire()
 
     async def close(self) -> None:
         for task in (self._preparing, *self._pings):
@@ -251,6 +267,11 @@ class BreakerRecords:
         else:
             rest = self._policy.reset.total_seconds()
             _log.warning("the session store does not answer: calls are rejected for %g s", rest)
+
+
+def are_sharded(records: RecordStore) -> bool:
+    """Whether some records can be unavailable while others are not."""
+    return isinstance(records.inner if isinstance(records, BreakerRecords) else records, ShardedRecords)
 
 
 def _rejection(breaker: Breaker) -> CircuitOpen:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -37,6 +38,16 @@ _trace: Final = msgspec.msgpack.Decoder(Trace)
 _page: Final = msgspec.msgpack.Decoder(tuple[bytes, bytes])
 _producers: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, int], ...])
 _value: Final = msgspec.msgpack.Decoder()
+
+
+class _HeadStart(msgspec.Struct, array_like=True, gc=False):
+    """The first fields of a `Head`: what a listing needs of it."""
+
+    version: int
+    updated_at: datetime
+
+
+_head_start: Final = msgspec.msgpack.Decoder(_HeadStart)
 
 
 class Sealer(Protocol):
@@ -161,6 +172,10 @@ class Codec:
     def decode_head(self, body: bytes, session_id: str) -> Head:
         """A head, with a deadline that may have been moved since."""
         return self._decode(_head, body, ("head", session_id))
+
+    def decode_last_change(self, body: bytes, session_id: str) -> datetime:
+        """When a session was changed last, from its head; the rest is passed over."""
+        return self._decode(_head_start, body, ("head", session_id)).updated_at
 
     def decode_profile(self, body: bytes, session_id: str) -> Profile:
         """A profile."""

@@ -8,7 +8,7 @@ it is being filled, and a baseline which records were written: those that were c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from random import Random
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tenuto.errors import DecryptionFailed, Invalid, Unavailable
 from tenuto.model import Scope, StateChange
 from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
-from tenuto.model.scope import JOURNALS, SYSTEM
+from tenuto.model.scope import SYSTEM
 from tenuto.model.stored import Action, FoundRecord, Kind, RecordChange, StoredRecord
 from tenuto.model.values import Json
 from tenuto.ports import Clock, RecordStore, utc_now
@@ -77,13 +77,19 @@ class RecordCopier:
         Raises:
             Invalid: the target holds other data, and the policy does not allow to add to it.
         """
-        await self._begin()
-        async for page in iter_pages(self._source):
-            for batch in in_batches(self._readable(page)):
-                await self._copy(batch)
-        if self._policy.delete:
-            await self._delete_surplus()
-        self._report.writers = len(await self._source_state.state_keys(SYSTEM, JOURNALS))
+        changed, feed = set[bytes | None](), self._source.feed
+        async with AsyncExitStack() as stack:
+            if feed is not None:
+                await stack.enter_async_context(feed.watch(lambda key, _: changed.add(key)))
+            await self._begin()
+            async for page in iter_pages(self._source):
+                for batch in in_batches(self._readable(page)):
+                    await self._copy(batch)
+            if self._policy.delete:
+                await self._delete_surplus()
+            if feed is not None:
+                feed.caught_up()
+        self._report.changed = len(changed - {None})
         most = self._seen if self._policy.delete else max(self._seen, self._marker.records)
         await self._write_marker(replace(self._marker, done=True, records=most))
         return self._report

@@ -4,7 +4,8 @@ The folder decides for all its processes whether the store is away. A session wi
 process reads or changes it in the store before its rows are there, its own or not. So the order of what was
 acknowledged is kept wherever a client goes, and a killed process leaves nothing that others cannot go on with.
 
-- The store is taken for away only when every living process of the folder says so. One that alone lost it refuses.
+- The store is taken for away only when every living process of the folder says so. One that alone lost it refuses. Of
+  a store on several servers the ping decides: a majority must answer, and sessions on the others are refused.
 - Then each process leaves what it knows to be current in the folder: any of them can go on with any session that one of
   them held. Others are refused, with the same answer whether they exist or not. A session whose id was made for the
   request is created here.
@@ -27,7 +28,7 @@ from tenuto.model import AppendResult, OpenTurn, Scope
 from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, digest_id, from_micros, to_micros
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker import BreakerRecords, are_sharded
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat
 from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand, Renew
@@ -107,12 +108,13 @@ class Journal:
         queue: Queue,
     ) -> None:
         self._folder = folder
-        self._probe = records.probe if isinstance(records, BreakerRecords) else records.ping
+        self._breaker = records if isinstance(records, BreakerRecords) else None
+        self._probe = records.ping if self._breaker is None else self._breaker.probe
         self._cache = cache
         self._clock = clock
         self._name = name
         self._codec = codec
-        self._replay = Replay(folder, cache, state, clock=clock, codec=codec, queue=queue)
+        self._replay = Replay(folder, cache, state, clock=clock, codec=codec, queue=queue, sharded=are_sharded(records))
         self._folds: OrderedDict[bytes, _Fold] = OrderedDict()
         self._agreeing: asyncio.Task[bool] | None = None
         self._store_answers = True
@@ -403,6 +405,9 @@ class Journal:
             if self._folder.is_down:
                 await self._probe()
                 await self._folder.reopen()
+            elif self._breaker is not None and self._breaker.is_resting:
+                # The other processes reach the store: a server that has come back is not refused any longer.
+                await self._probe()
             # What the feed has missed is known at the latest now, should it be lost again.
             self._cache.listen()
             if self._folder.may_have_rows:

@@ -69,8 +69,10 @@ class Replay:
         clock: Clock,
         codec: CodecOf,
         queue: Queue,
+        sharded: bool = False,
     ) -> None:
         self._folder = folder
+        self._sharded = sharded
         self._cache = cache
         self._state = state
         self._clock = clock
@@ -91,7 +93,9 @@ class Replay:
             except SessionElsewhere:
                 continue  # Another process does.
             except StoreUnavailable:
-                return
+                if self._folder.is_down or not self._sharded:
+                    return
+                # The server of this session is down; those of others answer.
             except Unavailable as failure:
                 _log.warning("journaled turns of a session wait on: %s", failure.code)
             except Exception:
@@ -128,8 +132,19 @@ class Replay:
         if shelf is None:
             return
         turn: str | None = None
+        unplaceable = set[str]()
         for stored in shelf.rows:
-            row = await self._store_row(key, stored, shelf.site)
+            if stored.turn in unplaceable:
+                continue
+            try:
+                row = await self._store_row(key, stored, shelf.site)
+            except Unplaceable as error:
+                # What follows in the turn has no place either.
+                unplaceable.add(stored.turn)
+                for other in shelf.rows:
+                    if other.turn == stored.turn and other.number >= stored.number:
+                        await self.set_aside(key, other.number, error.reason)
+                continue
             if row is not None:
                 # Each by itself: a cap may evict its messages with the next one, and they could not be recognised.
                 await self._remove(key, row, shelf.site)
@@ -137,17 +152,12 @@ class Replay:
                 turn = stored.turn
 
     async def _store_row(self, key: bytes, stored: StoredRow, site: Scope) -> Row | None:
-        """Store a row, or quarantine it."""
+        """Store a row; `None` if it is torn, and quarantined. Raises `Unplaceable`."""
         row = await self._decode(key, stored, site)
-        if row is None:
-            return None
-        try:
+        if row is not None:
             await self._queue(
                 row.command.scope, key, row.command.session_id, lambda record, now: replay_row(record, row)
             )
-        except Unplaceable as error:
-            await self.set_aside(key, stored.number, error.reason)
-            return None
         return row
 
     async def _decode(self, key: bytes, stored: StoredRow, site: Scope) -> Row | None:

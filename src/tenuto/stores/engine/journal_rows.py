@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import TenutoError
+from tenuto.errors import Superseded, TenutoError
 from tenuto.model import AppendBatch, BeginTurn, OpenTurn, Scope
 from tenuto.model.scope import user_digest
 from tenuto.model.values import Value
@@ -123,7 +123,7 @@ def replay_row(record: Record | None, row: Row) -> Step[Any]:
     Nothing is to be stored if its messages are in the log already, or its key is known.
 
     Raises:
-        Unplaceable: its session was removed, or replaced by another one.
+        Unplaceable: its session was removed or replaced by another one, or its messages were edited away elsewhere.
     """
     command, unchanged = row.command, Step[Any](record=record, answer=None, changed=False)
     if isinstance(command, Begin):
@@ -135,6 +135,8 @@ def replay_row(record: Record | None, row: Row) -> Step[Any]:
         return unchanged
     try:
         return command.apply(record, row.at)
+    except Superseded:
+        raise Unplaceable("superseded") from None
     except TenutoError:
         if record is None or _has_key(record, command):
             return unchanged

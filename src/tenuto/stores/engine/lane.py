@@ -46,6 +46,7 @@ _EAGER_RETRIES: Final = 2
 _LONGEST_PAUSE: Final = 0.05
 LOADED: Final = 20
 """How many messages to load with a record that is not held, unless a call needs more."""
+_DOES_NOT_OPEN: Final = "did not answer, and does not open"
 _MOST_RETRIES: Final = 100
 _TORN_LOADS: Final = 2
 _ALL: Final = 2**31
@@ -462,7 +463,9 @@ class Lane:
     def _fail(self, failure: BaseException) -> None:
         if self._doubts and isinstance(failure, Unavailable) and not is_outcome_unknown(failure):
             # An earlier commit of the batch may have been made, or may be yet: callers must not take it for refused.
-            failure = StoreUnavailable()
+            failure = StoreUnavailable(
+                why=_DOES_NOT_OPEN if isinstance(failure, DecryptionFailed) else "does not answer"
+            )
         for call in self._batch:
             if not call.future.done():
                 call.future.set_exception(failure)

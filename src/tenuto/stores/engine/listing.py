@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from heapq import heappush, heappushpop
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from tenuto.stores.engine.codec import Codec, Codecs
 
 _log = logging.getLogger(__name__)
 _LAG: Final = LISTING_LAG // LISTING_LAG.resolution
+_LARGEST_PAGE: Final = 1000
 _LAST_KEY: Final = b"\xff" * 17
 UNOPENED: Final = "[SEALED]"
 """The title that a listing shows of a session that does not open."""
@@ -35,28 +37,29 @@ class Listing:
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         """A page of the sessions that the scope owns, or of the site for the tenant itself.
 
-        Reading goes on until no session further on can have changed later than those of the page.
+        Reading goes on until no session further on can have changed later than those of the page. Of the sessions on
+        the way nothing but the time of their last change is decoded, unless a sealed title is looked for.
         """
-        codec, now = await self._codecs.load(scope), self._clock()
+        codec, now = await self._codecs.load(scope), to_micros(self._clock())
         decoder = _Decoder(self._codecs, scope, codec, searches=query.title is not None)
         before = None if query.cursor is None else decode_cursor(query.cursor)
-        sessions = list[tuple[int, bytes, Session]]()
+        # The newest ones so far, of these the oldest first.
+        newest = list[tuple[int, bytes, FoundRecord]]()
         async for found in self._iter(scope, query, codec, before):
-            session = await decoder.decode(found)
-            if len(sessions) > query.limit:
-                sessions.sort(key=lambda one: one[:2], reverse=True)
-                if sessions[query.limit][0] > found.index.listed_at + _LAG:
-                    break
-            if session is None or session.expired(now) or not _matches(session, query):
+            if len(newest) > query.limit and newest[0][0] > found.index.listed_at + _LAG:
+                break
+            place = decoder.last_change(found), found.record.key
+            if (before is not None and place >= before) or _is_expired(found, now):
                 continue
-            place = to_micros(session.updated_at), found.record.key
-            if before is None or place < before:
-                sessions.append((*place, session))
-        sessions.sort(key=lambda one: one[:2], reverse=True)
-        page = sessions[: query.limit]
+            if decoder.searches_sealed and not _matches(await decoder.decode(found), query):
+                continue
+            (heappush if len(newest) <= query.limit else heappushpop)(newest, (*place, found))
+        has_more = len(newest) > query.limit
+        page = sorted(newest, reverse=True)[: query.limit]
+        sessions = [await decoder.decode(found) for _, _, found in page]
         return SessionPage(
-            sessions=tuple(session for _, _, session in page),
-            cursor=encode_cursor(*page[-1][:2]) if len(sessions) > len(page) else None,
+            sessions=tuple([session for session in sessions if session is not None and _matches(session, query)]),
+            cursor=encode_cursor(*page[-1][:2]) if has_more and page else None,
         )
 
     async def _iter(
@@ -84,7 +87,9 @@ async def iter_records(records: RecordStore, query: IndexQuery) -> AsyncIterator
             yield found
         if len(page) < query.limit:
             return
-        query = replace(query, behind=(page[-1].index.listed_at, page[-1].record.key))
+        # Who reads on past a page may have to read far: many sessions changed at one time.
+        limit = min(_LARGEST_PAGE, query.limit * 4)
+        query = replace(query, behind=(page[-1].index.listed_at, page[-1].record.key), limit=limit)
 
 
 async def find_record(records: RecordStore, key: bytes) -> FoundRecord | None:
@@ -103,6 +108,15 @@ class _Decoder:
         self._codec = codec
         self._searches = searches
         self._is_fresh = False
+        self.searches_sealed = searches and codec.opens_sealed
+        """Whether a title is looked for that no column tells."""
+
+    def last_change(self, found: FoundRecord) -> int:
+        """When a session was changed last; of one that does not open, what the columns tell."""
+        try:
+            return to_micros(self._codec.decode_last_change(found.record.head, found.index.name))
+        except (Undecodable, DecryptionFailed):
+            return found.index.listed_at
 
     async def decode(self, found: FoundRecord) -> Session | None:
         """The head of a found record; `None` if it cannot be decoded, with a title that says so if it does not open.
@@ -159,8 +173,15 @@ def _unopened(found: FoundRecord) -> Session:
     )
 
 
-def _matches(session: Session, query: SessionQuery) -> bool:
+def _is_expired(found: FoundRecord, now: int) -> bool:
+    deadline = found.record.deadline
+    return deadline is not None and deadline <= now
+
+
+def _matches(session: Session | None, query: SessionQuery) -> bool:
     """Whether a session has the status and title of a query."""
+    if session is None:
+        return False
     if query.status is not None and session.status is not query.status:
         return False
     return query.title is None or query.title.casefold() in session.title.casefold()

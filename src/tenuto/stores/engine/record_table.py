@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -52,9 +52,6 @@ class RecordTable:
     def __init__(self) -> None:
         self._rows: dict[bytes, _Row] = {}
         self._aside: list[tuple[bytes, _Row]] = []
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     # One record
 
@@ -199,10 +196,7 @@ def _load(key: bytes, row: _Row, tail: int, known: Known) -> StoredRecord:
         profile=row.profile,
         deadline=row.deadline,
         entries=tuple(beside),
-        messages=tuple(
-            Entry(part=Part.MESSAGES, number=number, body=log[number])
-            for number in newest[max(0, len(newest) - tail) :]
-        ),
+        messages=tuple(Entry(part=Part.MESSAGES, number=number, body=log[number]) for number in newest),
     )
 
 
@@ -223,29 +217,19 @@ def _place(order: IndexOrder, key: bytes, row: _Row) -> tuple[int, bytes] | Valu
 
 def _matches(query: IndexQuery, row: _Row) -> bool:
     index = row.index
-    wanted = _columns(query, index)
-    if not wanted or (query.named and index.scope is None):
+    if not _has_columns(query, index) or (query.named and index.scope is None):
         return False
     if query.order is IndexOrder.DEADLINE and row.deadline is None:
         return False
     return query.due is None or (row.deadline is not None and row.deadline <= query.due)
 
 
-def _columns(query: IndexQuery, index: IndexColumns) -> bool:
-    pairs = (
-        (query.space, index.space),
-        (query.owner, index.owner),
-        (query.drawer, index.drawer),
-        (query.status, index.status),
+def _has_columns(query: IndexQuery, index: IndexColumns) -> bool:
+    return (
+        index.kind is query.kind
+        and (query.space is None or query.space == index.space)
+        and (query.owner is None or query.owner == index.owner)
+        and (query.drawer is None or query.drawer == index.drawer)
+        and (query.status is None or query.status == index.status)
+        and (query.title is None or query.title in index.title)
     )
-    if index.kind is not query.kind or any(wanted not in (None, held) for wanted, held in pairs):
-        return False
-    return query.title is None or query.title in index.title
-
-
-def walk(table: RecordTable, size: int = 100) -> Iterator[FoundRecord]:
-    """All records of a table, in order of their keys."""
-    page = table.scan(b"", size)
-    while page:
-        yield from page
-        page = table.scan(page[-1].record.key, size)

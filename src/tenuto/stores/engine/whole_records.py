@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tenuto.errors import DecryptionFailed
-from tenuto.model.scope import JOURNALS, SYSTEM, state_key
+from tenuto.model.scope import SYSTEM, state_key
 from tenuto.model.stored import BESIDE, Entry, EntryPage, FoundRecord, Kind, Part, StoredRecord
 from tenuto.model.values import Json, Value
 from tenuto.ports import RecordStore
@@ -25,7 +25,7 @@ _LAST: Final = 2**62
 _DIGEST_BYTES: Final = 16
 _PAGED: Final = tuple(part for part in Part if part is not Part.MESSAGES and part not in BESIDE)
 # What belongs to a store rather than to its data: markers of copies, and which processes have a journal for it.
-_OF_THE_STORE: Final = frozenset({state_key(SYSTEM, COPIES), state_key(SYSTEM, JOURNALS)})
+_OF_THE_STORE: Final = state_key(SYSTEM, COPIES)
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -80,7 +80,7 @@ async def iter_pages(records: RecordStore, size: int = 200) -> AsyncIterator[tup
     after = b""
     while page := await records.scan(after, size):
         after = page[-1].record.key
-        yield tuple([found for found in page if found.index.drawer not in _OF_THE_STORE])
+        yield tuple([found for found in page if found.index.drawer != _OF_THE_STORE])
 
 
 async def read_whole(

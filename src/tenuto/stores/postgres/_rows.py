@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from tenuto.errors import Invalid
 from tenuto.model import Scope, Status
 from tenuto.model.stored import (
     Action,
@@ -184,9 +185,12 @@ def encode_scope(scope: Scope) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def decode_scope(raw: bytes) -> Scope:
-    """A scope of bytes."""
-    return msgspec.msgpack.decode(raw, type=Scope)
+def decode_scope(raw: bytes) -> Scope | None:
+    """A scope of bytes; `None` if they are damaged: such a name is left out, and hides no other."""
+    try:
+        return msgspec.msgpack.decode(raw, type=Scope)
+    except (msgspec.MsgspecError, Invalid):
+        return None
 
 
 def to_record(row: Row) -> StoredRecord | None:

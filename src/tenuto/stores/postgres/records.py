@@ -219,8 +219,14 @@ class PostgresRecords:
         return Totals(**row)
 
     async def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
-        rows = await self.link.fetch("SELECT scope FROM list_scopes($1, $2) AS scope", after, max(0, limit))
-        return tuple([site_scope(decode_scope(row["scope"])) for row in rows])
+        found: list[Scope] = []
+        while (wanted := limit - len(found)) > 0:
+            rows = await self.link.fetch("SELECT * FROM list_scopes($1, $2)", after, wanted)
+            found += [site_scope(scope) for row in rows if (scope := decode_scope(row["scope"])) is not None]
+            if len(rows) < wanted:
+                break
+            after = rows[-1]["space"]
+        return tuple(found)
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         values = (*[None] * 7, after, None, None, None, max(0, limit))

@@ -15,12 +15,10 @@ from tenuto.stores.redis._url import Credential, Endpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionPolicy:
-    """Timeouts in seconds, and the number of connections per server."""
+    """Timeouts in seconds, and the name that operators see."""
 
     connect_timeout: float = 0.5
     call_timeout: float = 1.0
-    connections: int = 1
-    """Connections per server. One is fastest: fewer lanes mean fuller batches."""
     client_name: str = "tenuto"
 
 
@@ -32,8 +30,6 @@ class Door:
     db: int = 0
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     policy: ConnectionPolicy = field(default_factory=ConnectionPolicy)
-    on_lost: Callable[[], None] | None = field(default=None, repr=False)
-    """Called when a connection is lost."""
 
 
 async def open_connection(

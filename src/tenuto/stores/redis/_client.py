@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import hiredis
@@ -102,50 +102,53 @@ class Link:
     call whose outcome is unknown, since the connection was lost, is retried once if it is `safe` to run twice.
     """
 
-    def __init__(
-        self,
-        address: RedisAddress | str,
-        policy: ConnectionPolicy | None = None,
-        on_lost: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, address: RedisAddress | str, policy: ConnectionPolicy | None = None) -> None:
         self.address = parse(address) if isinstance(address, str) else address
         self.policy = policy or ConnectionPolicy()
         self.name = secrets.token_hex(8)
         """Tells this client from every other one."""
         self.door = Door(
-            credential=self.address.credential,
-            db=self.address.db,
-            tls=self.address.tls,
-            policy=self.policy,
-            on_lost=on_lost,
+            credential=self.address.credential, db=self.address.db, tls=self.address.tls, policy=self.policy
         )
         self.topology: Topology = make_topology(self.address, self.door)
         self._retries: set[asyncio.Task[Reply]] = set()
 
-    def call(
+    async def call(
         self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
-    ) -> Coroutine[None, None, Reply]:
+    ) -> Reply:
         """Make one call and return its reply; `key` determines the node of a cluster.
 
         Raises:
             CallFailed: the server could not be asked or did not answer in time.
             ResponseError: the server answered with an error.
         """
-        return self._send(pack(parts), key, safe, timeout, None)
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def on_reply(reply: Reply) -> None:
+            if not answer.done():
+                answer.set_result(reply)
+
+        def on_failure(failed: CallFailed) -> None:
+            if not answer.done():
+                answer.set_exception(failed)
+
+        self.submit(pack(parts), key, on_reply, on_failure, safe=safe, timeout=timeout)
+        return await answer
 
     def submit(
         self,
         packed: bytes,
-        key: bytes,
+        key: bytes | None,
         on_reply: Callable[[Reply], None],
         on_failure: Callable[[CallFailed], None],
         *,
         safe: bool = True,
         script: Script | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Send a packed call before this returns, if there is a connection. One of the two is called, once."""
         slot = self.topology.slot(key)
-        deadline = asyncio.get_running_loop().time() + self.policy.call_timeout
+        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
         errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
         receiver = _Submitted(self, errand, on_reply, on_failure)
         node = self.topology.node(slot)
@@ -162,9 +165,9 @@ class Link:
         task.add_done_callback(self._retries.discard)
         return task
 
-    async def call_node(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
+    async def call_node(self, endpoint: Endpoint, *parts: Part) -> Reply:
         """Make one call at one named server, without following redirects."""
-        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
+        deadline = asyncio.get_running_loop().time() + self.policy.call_timeout
         return check(await self.topology.node_at(endpoint).ask(pack(parts), deadline))
 
     async def primaries(self, *, fresh: bool = False) -> tuple[Endpoint, ...]:
@@ -178,24 +181,6 @@ class Link:
         await self.topology.aclose()
         for task in list(self._retries):
             task.cancel()
-
-    async def _send(
-        self, packed: bytes, key: bytes | None, safe: bool, timeout: float | None, script: Script | None
-    ) -> Reply:
-        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
-        slot = self.topology.slot(key)
-        node = self.topology.node(slot)
-        connection = None if node is None else node.idle_connection
-        outcome: Reply = None
-        if connection is not None:
-            try:
-                outcome = await connection.send(packed, deadline)
-                if type(outcome) is not hiredis.ReplyError:
-                    return outcome
-            except ConnectionLost as lost:
-                outcome = lost
-        errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
-        return await self._retry(errand, outcome)
 
     async def _retry(self, errand: _PendingCall, outcome: Reply) -> Reply:
         """Continue a call after its last outcome until it is answered or fails."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import hiredis
@@ -43,7 +43,7 @@ class InvalidationListener:
         endpoint: Endpoint,
         door: Door,
         *,
-        prefixes: Sequence[bytes],
+        prefix: bytes,
         beat: bytes,
         drop: Callable[[list[bytes] | None], None],
         answered: Callable[[Reply], bool],
@@ -51,8 +51,7 @@ class InvalidationListener:
     ) -> None:
         self.endpoint = endpoint
         self._door = door
-        starts = [part for prefix in prefixes for part in ("PREFIX", prefix)]
-        self._greeting = (("HELLO", "3"), ("CLIENT", "TRACKING", "ON", "BCAST", *starts))
+        self._greeting = (("HELLO", "3"), ("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix))
         self._beat = beat
         self._drop = drop
         self._answered = answered

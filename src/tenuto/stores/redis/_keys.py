@@ -69,10 +69,6 @@ class RecordKeys:
         """The name of a record that was set aside at a revision."""
         return b"%b%b:%x" % (self.aside_records, self.record(key)[len(self.records) :], revision)
 
-    def parse_aside(self, stored: bytes) -> bytes:
-        """The key that a record had before it was set aside."""
-        return bytes.fromhex(stored[len(self.aside_records) :].rpartition(b":")[0].replace(b"}", b"", 1).decode())
-
     def site(self, space: bytes) -> bytes:
         return b"%b:site:{%b}" % (self._start, space.hex().encode())
 

@@ -32,22 +32,20 @@ class RecordListing:
         self._places = places
 
     async def find(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        """The records of a query: sessions of a site or an owner, what is due, or values by their place."""
+        assert not query.set_aside, "those are found by their owner alone"
         limit = max(0, query.limit)
-        if query.set_aside:
-            return await self._sorted(query, self._asides())
         if query.order is IndexOrder.DEADLINE:
             return await self._due(query)
-        if query.kind is Kind.VALUE and (query.drawer or query.space) and query.order is IndexOrder.PLACE:
+        if query.order is IndexOrder.PLACE:
             return await _first(self._values(query), limit)
-        index = self._index_of(query.space, query.owner)
-        if query.kind is Kind.SESSION and index is not None and query.order is not IndexOrder.PLACE:
-            return await _first(self._sessions(index, query), limit)
-        return await self._sorted(query, self._all())
+        return await _first(self._sessions(self._index_of(query.space, query.owner), query), limit)
 
-    def _index_of(self, space: bytes | None, owner: bytes | None) -> bytes | None:
+    def _index_of(self, space: bytes | None, owner: bytes | None) -> bytes:
         if owner is not None:
             return self._keys.owner(owner)
-        return None if space is None else self._keys.site(space)
+        assert space is not None
+        return self._keys.site(space)
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return await _first(self._all(after, max(0, limit)), max(0, limit))
@@ -97,10 +95,8 @@ class RecordListing:
             start = last
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
-        index = self._index_of(space, owner)
-        assert index is not None
         sums = [0, 0, 0, 0]
-        async for places in self._walk(index, None, _CHUNK, newest=True):
+        async for places in self._walk(self._index_of(space, owner), None, _CHUNK, newest=True):
             for numbers, deadline, columns in await self._rows(places, ("n", "d", "i")):
                 if numbers is None or columns is None or (deadline and int(deadline) <= now):
                     continue
@@ -115,13 +111,13 @@ class RecordListing:
 
     async def _due(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
         """Records by deadline. The index may have an earlier one, which is corrected when it is met."""
+        assert query.due is not None
         limit = max(0, query.limit)
-        until: Word = _NEVER - 1 if query.due is None else query.due
         while True:
             found, late = list[FoundRecord](), list[tuple[int, bytes, int]]()
             flats = await asyncio.gather(
                 *(
-                    self._servers.call("ZRANGE", part, "-inf", until, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
+                    self._servers.call("ZRANGE", part, "-inf", query.due, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
                     for part in self._keys.due
                 )
             )
@@ -136,31 +132,30 @@ class RecordListing:
                     deadline = int(row[3]) if row[3] else _NEVER
                     if deadline > at:
                         late.append((at, key, deadline))
-                    found.append(decode_found(key, row))
+                    elif (one := decode_found(key, row)).index.kind is query.kind:
+                        found.append(one)
             if not late:
                 break
             await self._places.correct_deadlines(late)
-        matching = [one for one in found if _matches(query, one.index)]
-        return tuple(_in_order(matching, query)[:limit])
+        found.sort(key=lambda one: (one.record.deadline, one.record.key))
+        return tuple(found[:limit])
 
     # Values
 
     async def _values(self, query: IndexQuery) -> AsyncIterator[FoundRecord]:
         behind = query.behind if isinstance(query.behind, ValuePlace) else None
-        if query.drawer is not None:
-            drawers = [(b"", query.drawer)]
-            async for one in self._values_of(drawers, behind, query):
-                yield one
-            return
-        assert query.space is not None
-        async for drawers in self._drawers(query.space, query.owner, behind):
+        async for drawers in self._drawers(query.space, query.owner, query.drawer, behind):
             async for one in self._values_of(drawers, behind, query):
                 yield one
 
     async def _drawers(
-        self, space: bytes, owner: bytes | None, behind: ValuePlace | None
+        self, space: bytes | None, owner: bytes | None, drawer: bytes | None, behind: ValuePlace | None
     ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-        """Owners with their drawers, in order."""
+        """Owners with their drawers, in order; the one drawer that is asked for, of any owner."""
+        if drawer is not None:
+            yield [(b"", drawer)]
+            return
+        assert space is not None
         name = self._keys.drawers(space)
         start = b"[" + (b"" if behind is None else behind.owner + behind.drawer)
         if behind is None and owner is not None:
@@ -250,18 +245,6 @@ class RecordListing:
                     break
                 start = b"(" + members[-1]
 
-    async def _asides(self) -> AsyncIterator[FoundRecord]:
-        members = await self._servers.call("ZRANGE", self._keys.asides, 0, -1)
-        names = [member[KEY_BYTES:] for member in members]
-        for name, row in zip(names, await self._servers.fields(names, ALL_FIELDS), strict=True):
-            if row[0] is not None:
-                yield decode_found(self._keys.parse_aside(name), row)
-
-    async def _sorted(self, query: IndexQuery, records: AsyncIterator[FoundRecord]) -> tuple[FoundRecord, ...]:
-        """A query that no index answers, for upkeep."""
-        found = [one async for one in records if _matches(query, one.index)]
-        return tuple(_in_order(found, query)[: max(0, query.limit)])
-
     async def _rows(self, places: Sequence[_Listed], fields: Sequence[str]) -> list[Sequence[Any]]:
         return await self._servers.fields([self._keys.record(key) for _, key in places], fields)
 
@@ -288,26 +271,6 @@ def _matches(query: IndexQuery, index: IndexColumns) -> bool:
     if query.named and index.scope is None:
         return False
     return query.title is None or query.title in index.title
-
-
-def _in_order(found: list[FoundRecord], query: IndexQuery) -> list[FoundRecord]:
-    """Records in the order of a query, behind its place and with its deadline."""
-
-    def place(one: FoundRecord) -> Any:
-        index, record = one.index, one.record
-        if query.order is IndexOrder.PLACE:
-            return index.owner, index.drawer, index.name
-        return (record.deadline if query.order is IndexOrder.DEADLINE else index.listed_at), record.key
-
-    newest, behind = query.order is IndexOrder.NEWEST, query.behind
-    timed = query.order is IndexOrder.DEADLINE or query.due is not None
-    kept = [one for one in found if not timed or one.record.deadline is not None]
-    if query.due is not None:
-        kept = [one for one in kept if one.record.deadline is not None and one.record.deadline <= query.due]
-    kept.sort(key=place, reverse=newest)
-    if behind is None:
-        return kept
-    return [one for one in kept if (place(one) < tuple(behind) if newest else place(one) > tuple(behind))]
 
 
 def _pairs(flat: Sequence[bytes]) -> list[_Listed]:

@@ -6,23 +6,37 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from tenuto.errors import Unavailable
-from tenuto.stores.encoding import Undecodable
+from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
-from tenuto.stores.redis._failures import WHAT, failure
-from tenuto.stores.redis._resp import CallFailed, Part, Reply, pack
+from tenuto.stores.redis._resp import CallFailed, Part, Reply, ResponseError, pack
 from tenuto.stores.redis._scripts import Script, script
 from tenuto.stores.redis._url import DeploymentMode
 
 _Answer = TypeVar("_Answer")
+WHAT: Final = "session store"
 _AT_ONCE: Final = 1000
 
 
-def port_error(failed: CallFailed) -> Exception:
+def port_error(exc: CallFailed) -> Exception:
     """The port's error for a failed call."""
-    error = failure(failed)
-    return Unavailable(WHAT, "holds a key of another type") if isinstance(error, Undecodable) else error
+    if not isinstance(exc, ResponseError):
+        return StoreUnavailable(WHAT)
+    match exc.code:
+        case "WRONGTYPE":
+            return Unavailable(WHAT, "holds a key of another type")
+        case "OOM":
+            return StoreFull()
+        case "MISCONF" if exc.full:
+            return StoreFull()
+        # A replica; a primary that cannot write its files; one that has too few replicas to be allowed to.
+        case "READONLY" | "MISCONF" | "NOREPLICAS":
+            return StoreReadOnly()
+        # It was not ready before the deadline of the call.
+        case "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN":
+            return StoreUnavailable(WHAT)
+        case _:
+            return Unavailable(WHAT)
 
 
 class Servers:

@@ -27,18 +27,18 @@ _BEATS = {
 
 
 class ClientTracking:
-    """Invalidations for all keys that start with one of the `prefixes`.
+    """Invalidations for all keys that start with a prefix.
 
     A cache calls `catch_up` between loading a key and caching it, and discards the value if the key was dropped since
     the load began: an invalidation may arrive before an older reply.
     """
 
-    def __init__(self, link: Link, *prefixes: bytes, notes: Notes | None = None) -> None:
+    def __init__(self, link: Link, prefix: bytes, *, notes: Notes | None = None) -> None:
         self._link = link
-        self._prefixes = prefixes
+        self._prefix = prefix
         self._notes = notes
         self._listeners: dict[Endpoint, InvalidationListener] = {}
-        self._drops: list[Drop] = []
+        self._drop: Drop | None = None
         self._epochs: dict[Endpoint, str] = {}
         self._tried = asyncio.Event()
         self._arranging = SingleFlight(self._connect_all)
@@ -46,22 +46,20 @@ class ClientTracking:
 
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
-        """While open, call `drop` with changed keys; `None` means all.
+        """While open, call `drop` with changed keys; `None` means all. There is one watch at a time.
 
         Waits until every server is listened to, or does not answer.
         """
-        if not self._drops:
-            self._tried.clear()
-        self._drops.append(drop)
+        self._tried.clear()
+        self._drop = drop
         drop(None)
         self._arranging.start()
         try:
             await self._tried.wait()
             yield
         finally:
-            self._drops.remove(drop)
-            if not self._drops:
-                self.close()
+            self._drop = None
+            self.close()
 
     def catch_up(self) -> bool:
         """Report every change acknowledged up to now; false if some may be missing."""
@@ -92,7 +90,7 @@ class ClientTracking:
 
     def _sync_listeners(self) -> None:
         """Listen to exactly the current primaries. New ones are in doubt until connected."""
-        if not self._drops:
+        if self._drop is None:
             return
         primaries = self._link.topology.primaries()
         for endpoint in self._listeners.keys() - set(primaries):
@@ -102,7 +100,7 @@ class ClientTracking:
                 self._listeners[endpoint] = InvalidationListener(
                     endpoint,
                     self._link.door,
-                    prefixes=self._prefixes,
+                    prefix=self._prefix,
                     beat=_BEATS[self._link.address.shape],
                     drop=self._notify,
                     answered=partial(self._check_reply, endpoint),
@@ -111,8 +109,8 @@ class ClientTracking:
         self._notify(None)
 
     def _notify(self, keys: list[bytes] | None) -> None:
-        for drop in self._drops:
-            drop(keys)
+        if self._drop is not None:
+            self._drop(keys)
 
     def _check_reply(self, endpoint: Endpoint, reply: Reply) -> bool:
         """Whether the reply to a ping shows an unchanged server."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -38,7 +39,6 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._commits import CommitBatches
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
-from tenuto.stores.redis._failures import WHAT
 from tenuto.stores.redis._feed import RedisRecordFeed
 from tenuto.stores.redis._index import Places
 from tenuto.stores.redis._invalidation import Notes
@@ -47,7 +47,7 @@ from tenuto.stores.redis._listing import RecordListing
 from tenuto.stores.redis._repair import IndexRepair
 from tenuto.stores.redis._resp import CallFailed, Reply
 from tenuto.stores.redis._resp import Part as Word
-from tenuto.stores.redis._servers import Servers, port_error
+from tenuto.stores.redis._servers import WHAT, Servers, port_error
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._url import DeploymentMode, parse
 from tenuto.stores.redis._wire import decode_columns, decode_page, decode_record, decode_totals
@@ -287,10 +287,7 @@ class RedisRecords:
         return await _translated(product_version(self.link))
 
     async def ping(self) -> None:
-        try:
-            await _translated(self.link.call("PING"))
-        except (StoreFull, StoreReadOnly):
-            return  # A server that cannot write its files refuses even this, but can be read.
+        await _ping(self.link.call("PING"))
 
     async def close(self) -> None:
         self._tracking.close()
@@ -307,10 +304,12 @@ class ClusterRecords(RedisRecords):
         self.repair = IndexRepair(self._servers, self.keys, self._places)
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
-        # Erasures and sweeps must not miss what a server has lost from an index.
-        erases = query.order is IndexOrder.OLDEST and query.owner is not None
-        if erases or query.order is IndexOrder.DEADLINE:
+        # Erasures and sweeps must not miss what a server has lost from an index; a sweep makes room for it.
+        if query.order is IndexOrder.OLDEST and query.owner is not None:
             await self.repair.ensure()
+        elif query.order is IndexOrder.DEADLINE:
+            with suppress(StoreFull, StoreReadOnly):
+                await self.repair.ensure()
         return await super().list(query)
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
@@ -333,6 +332,20 @@ class ClusterRecords(RedisRecords):
         node = topology.node(topology.slot(self.keys.record(key)))
         return "" if node is None else str(node.endpoint)
 
+    async def ping(self) -> None:
+        await self.ping_shards()
+
+    async def ping_shards(self) -> frozenset[str]:
+        servers = await _translated(self.link.primaries())
+        pings = [_ping(self.link.call_node(server, "PING")) for server in servers]
+        ends = await asyncio.gather(*pings, return_exceptions=True)
+        answering = frozenset(str(server) for server, end in zip(servers, ends, strict=True) if end is None)
+        if 2 * len(answering) > len(servers):
+            return answering
+        # One that took over is known by the next ping.
+        self.link.topology.look()
+        raise next(end for end in ends if end is not None)
+
 
 def _decode_outcome(changes: Sequence[RecordChange], reply: Reply) -> Refused | None:
     return None if reply[0] == b"made" else _decode_refusal(changes, reply)
@@ -353,6 +366,12 @@ def _succeed(future: Future[Reply], reply: Reply) -> None:
 def _fail(future: Future[Any], failed: CallFailed) -> None:
     if not future.done():
         future.set_exception(port_error(failed))
+
+
+async def _ping(call: Coroutine[Any, Any, Reply]) -> None:
+    # A server that cannot write its files refuses even this, but can be read.
+    with suppress(StoreFull, StoreReadOnly):
+        await _translated(call)
 
 
 async def _translated(call: Coroutine[Any, Any, _Answer]) -> _Answer:

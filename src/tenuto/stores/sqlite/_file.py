@@ -176,6 +176,8 @@ def open_reader(path: Path, patience: timedelta) -> sqlite3.Connection:
     """A connection that only reads."""
     db = _connect(path, patience)
     db.execute("PRAGMA query_only = ON")
+    # A damaged text must not keep others from being read.
+    db.text_factory = lambda raw: raw.decode(errors="replace")
     return db
 
 

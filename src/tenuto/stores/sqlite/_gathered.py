@@ -7,7 +7,7 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from tenuto.errors import TenutoError, Unavailable
+from tenuto.errors import StoreDamaged, StoreFull, TenutoError, Unavailable
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
@@ -49,12 +49,16 @@ class Gathered(Generic[_Asked, _Answer]):
             for (future, _), answer in zip(waiting, done.result(), strict=True):
                 if not future.done():
                     future.set_result(answer)
-        elif len(waiting) == 1 or isinstance(failure, TenutoError):
-            _fail_all(waiting, failure)
-        else:
-            # Nothing was done. One of them cannot be, and the others must not fail with it.
+        elif len(waiting) > 1 and _may_be_of_one(failure):
             for one in waiting:
                 self._send([one])
+        else:
+            _fail_all(waiting, failure)
+
+
+def _may_be_of_one(failure: BaseException) -> bool:
+    """Whether one of several calls may have caused it: nothing was done, and the others must not fail with it."""
+    return not isinstance(failure, TenutoError) or isinstance(failure, StoreDamaged | StoreFull)
 
 
 def _fail_all(waiting: list[tuple[Future[_Answer], Any]], failure: BaseException) -> None:

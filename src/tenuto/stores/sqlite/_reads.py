@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count
 from typing import Any, Final
 
 import msgspec
 
+from tenuto.errors import Invalid, StoreDamaged
 from tenuto.model import Scope, Status
-from tenuto.model.scope import site_scope
+from tenuto.model.scope import site_key, site_scope
 from tenuto.model.stored import (
     BESIDE,
     Entry,
@@ -23,9 +27,12 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
+from tenuto.stores.encoding import Undecodable
 
+_log = logging.getLogger(__name__)
 _COLUMNS: Final = "key, revision, head, profile, deadline"
 _INDEX: Final = "space, owner, kind, scope, listed_at, status, title, drawer, namespace, name"
+_STATUSES: Final = frozenset(Status)
 _TOTALS: Final = "sessions, messages, tokens, cost_nanos"
 _OLDEST_ENTRIES: Final = (
     "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"
@@ -81,7 +88,7 @@ def read_page(db: Any, key: bytes, part: Part, first: int, last: int, limit: int
 
 
 def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
-    """Records by their columns."""
+    """Records by their columns. Those whose columns are damaged are left out: they must hide no others."""
     place, order, behind = _ORDERS[query.order]
     wanted: dict[str, Any] = {
         "kind = ?": query.kind,
@@ -106,25 +113,65 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         clauses.append(f"({place}) {behind} ({', '.join('?' * len(query.behind))})")
         values += query.behind
     text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
-    return tuple(_found(row) for row in db.execute(text, (*values, max(0, query.limit))))
+    limit = max(0, query.limit)
+    found = list[FoundRecord]()
+    for offset in count(0, max(1, limit)):
+        rows = db.execute(f"{text} OFFSET ?", (*values, limit, offset)).fetchall()
+        found += _readable(rows)
+        if len(rows) < limit or len(found) >= limit:
+            break
+    return tuple(found[:limit])
 
 
 def scan_records(db: Any, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
     """Records in order of their keys."""
     text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608
-    return tuple(_found(row) for row in db.execute(text, (after, limit)))
+    try:
+        return tuple(_found(row) for row in db.execute(text, (after, limit)))
+    except Undecodable as exc:
+        raise StoreDamaged from exc
+
+
+def _readable(rows: Sequence[Any]) -> Iterator[FoundRecord]:
+    for row in rows:
+        try:
+            yield _found(row)
+        except Undecodable:
+            _log.warning("a record whose columns cannot be decoded is left out of a list")
+
+
+def _decode_scope(stored: Any, space: bytes) -> Scope:
+    """The owner of a record.
+
+    Raises:
+        Undecodable: it is damaged, or of another site.
+    """
+    try:
+        scope = msgspec.msgpack.decode(stored, type=Scope)
+    except (ValueError, TypeError, Invalid) as exc:
+        raise Undecodable("a scope") from exc
+    if site_key(scope) != space:
+        raise Undecodable("a scope of another site")
+    return scope
 
 
 def _found(row: Any) -> FoundRecord:
+    """The record of a row.
+
+    Raises:
+        Undecodable: its columns are damaged.
+    """
     key, revision, head, profile, deadline, space, owner, kind, scope, listed_at, status, *rest = row
     title, drawer, namespace, name, sessions, messages, tokens, cost_nanos = rest
+    if status not in _STATUSES:
+        raise Undecodable("a status")
     return FoundRecord(
         record=StoredRecord(key=key, revision=revision, head=head, profile=profile, deadline=deadline),
         index=IndexColumns(
             space=space,
             owner=owner,
             kind=Kind(kind),
-            scope=None if scope is None else msgspec.msgpack.decode(scope, type=Scope),
+            scope=None if scope is None else _decode_scope(scope, space),
             listed_at=listed_at,
             status=Status(status),
             title=title,
@@ -149,10 +196,13 @@ def sum_totals(db: Any, space: bytes, owner: bytes | None, now: int) -> Totals:
 
 
 def list_sites(db: Any, after: bytes, limit: int) -> tuple[Scope, ...]:
-    """One owner's scope for each site."""
-    rows = db.execute(
-        "SELECT min(scope) FROM whole WHERE space > ? AND scope IS NOT NULL AND key IS NOT NULL GROUP BY space "
-        "ORDER BY space LIMIT ?",
-        (after, max(0, limit)),
-    )
-    return tuple(site_scope(msgspec.msgpack.decode(scope, type=Scope)) for (scope,) in rows)
+    """The sites of records, each by the scope of an owner that can be read."""
+    found = list[Scope]()
+    spaces = db.execute("SELECT DISTINCT space FROM record WHERE space > ? ORDER BY space", (after,))
+    while len(found) < limit and (row := spaces.fetchone()):
+        owners = db.execute("SELECT DISTINCT scope FROM record WHERE space = ? AND scope NOTNULL AND key NOTNULL", row)
+        for (scope,) in owners:
+            with suppress(Undecodable):
+                found.append(site_scope(_decode_scope(scope, row[0])))
+                break
+    return tuple(found)

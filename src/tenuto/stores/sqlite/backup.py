@@ -10,7 +10,6 @@ from typing import Final
 
 from tenuto.errors import Invalid, InvalidSetting, StoreDamaged
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
-from tenuto.stores.sqlite._schema import is_current
 
 _OWNER_ONLY: Final = 0o600
 _LOCK_SECONDS: Final = 30
@@ -37,23 +36,6 @@ def back_up(file: Path, copy: Path) -> int:
     finally:
         part.unlink(missing_ok=True)
     return copy.stat().st_size
-
-
-def current_copy(file: Path, folder: Path) -> Path:
-    """The file itself if it has the format of this release, else a copy in `folder`, to be upgraded in its place.
-
-    Raises:
-        InvalidSetting: it is another program's, or a newer release's.
-    """
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=_LOCK_SECONDS)) as db:
-            if is_current(db):
-                return file
-    except sqlite3.Error:
-        return file  # Opening it names the reason.
-    copy = folder / file.name
-    back_up(file, copy)
-    return copy
 
 
 def check_backup(file: Path, copy: Path) -> None:

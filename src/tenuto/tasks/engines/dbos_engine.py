@@ -27,17 +27,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer
 from dbos._context import get_local_dbos_context
 
-from tenuto.errors import (
-    IdempotencyKeyReused,
-    Invalid,
-    StepNotWaiting,
-    TaskFinished,
-    TaskNotFound,
-    TaskRunning,
-    TooLarge,
-    Unavailable,
-    VersionConflict,
-)
+from tenuto.errors import IdempotencyKeyReused, Invalid, TooLarge, Unavailable, VersionConflict
 from tenuto.holder import with_holder
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
@@ -46,6 +36,7 @@ from tenuto.model.policy import RunPolicy
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
 from tenuto.model.values import Json
+from tenuto.task_errors import StepNotWaiting, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.engines._capacity import SLOTS, RunningTasks
 from tenuto.tasks.engines._database import make_database

@@ -63,6 +63,9 @@ class ShardedMoodyRecords(MoodyRecords):
     def shard_of(self, key: bytes) -> str:
         return key[:1].decode()
 
+    async def ping_shards(self) -> frozenset[str]:
+        return frozenset({"b"})
+
     def load(self, key: bytes, tail: int, known: Known | None = None) -> Future[StoredRecord | None]:
         self.failure = StoreUnavailable() if key.startswith(b"a") else None
         return super().load(key, tail, known)
@@ -175,6 +178,19 @@ async def test_a_server_that_is_down_blocks_its_own_records_alone() -> None:
     other = await records.load(b"b", 1)
 
     assert (other, records.state) == (None, BreakerState.OPEN)
+
+
+async def test_a_probe_ends_the_rest_of_the_servers_that_answer_it() -> None:
+    inner = ShardedMoodyRecords()
+    records = BreakerRecords(inner, now=Ticks(), policy=POLICY)
+    await _fail(records, POLICY.failures)
+    before = inner.calls
+
+    await records.probe()
+
+    with pytest.raises(CircuitOpen):
+        await records.load(b"a", 1)
+    assert inner.calls == before
 
 
 async def test_a_store_that_was_down_is_prepared_before_its_first_call() -> None:

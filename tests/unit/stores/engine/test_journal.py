@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,87 +15,22 @@ from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, S
 from tenuto.model import Changes, Page, Scope
 from tenuto.model.scope import session_key
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
-from tenuto.stores.engine import Engine
-from tenuto.stores.engine import journal as journal_module
-from tenuto.stores.engine.codec import Codec
-from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.breaker import BreakerPolicy
+from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.journal_files import count_journal
 from tenuto.stores.engine.journal_replay import Replay
-from tests.clock import FakeClock
+from tests.machines import Machine, be_quick
 from tests.patience import LONG, until
 from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts
-from tests.simulation.hosts import CheckingSealer, OneCodec
-from tests.simulation.store import Fate, SimClient, SimServer
+from tests.simulation.hosts import CheckingSealer
 
 CHAT = Scope(tenant="acme", channel="lark", chat="room", user="ann")
 KEY = IdempotencyKey(key="k1", fingerprint="f")
 
 
-class Machine:
-    """Processes on one machine, their folder, and a store that can be away."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.clock = FakeClock()
-        self.server = SimServer(Random(1))
-        self.server.fate = self._fate
-        self._is_away = False
-        self.cut = ""
-        self.codec = Codec(CheckingSealer())
-        self._stack = AsyncExitStack()
-        self._stops = dict[Engine, AsyncExitStack]()
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the store is; with it all feeds lose their connections, and tell so at once."""
-        return self._is_away
-
-    @is_away.setter
-    def is_away(self, is_away: bool) -> None:
-        self._is_away = is_away
-        for client in self.server.clients:
-            client.feed.disconnect() if is_away else client.feed.reconnect()
-
-    def _fate(self, process: str, _kind: str) -> Fate:
-        return Fate.REFUSED if self.is_away or self.cut == process else Fate.FINE
-
-    async def start(self, name: str) -> Engine:
-        stack = AsyncExitStack()
-        folder = await DiskFolder.open(self.path)
-        stack.push_async_callback(folder.close)
-        engine = Engine(
-            SimClient(self.server, name),
-            clock=self.clock,
-            chance=Random(name),
-            codecs=OneCodec(self.codec),
-            folder=folder,
-        )
-        await stack.enter_async_context(engine)
-        assert engine.sessions.journal is not None
-        running = asyncio.create_task(engine.sessions.journal.run())
-        stack.callback(running.cancel)
-        await asyncio.sleep(0)
-        self._stops[engine] = stack
-        return engine
-
-    async def stop(self, engine: Engine) -> None:
-        await self._stops.pop(engine).aclose()
-
-    async def close(self) -> None:
-        for engine in tuple(self._stops):
-            await self.stop(engine)
-
-    async def until_stored(self, engine: Engine) -> None:
-        """The store is back, and nothing waits for it."""
-        self.is_away = False
-        folder = engine.sessions.journal._folder  # type: ignore[union-attr]  # it has one
-        await until(lambda: not folder.is_down and not folder.may_have_rows)
-
-
 @pytest.fixture
 async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
-    monkeypatch.setattr(journal_module, "_PROBE_EVERY", 0.02)
-    for limit in ("_AGREED_WITHIN", "_OFFERED_WITHIN"):
-        monkeypatch.setattr(journal_module, limit, LONG)
+    be_quick(monkeypatch)
     machine = Machine(tmp_path / "journal")
     yield machine
     await machine.close()
@@ -137,6 +70,21 @@ async def test_rows_of_a_killed_process_are_stored_by_the_next_one(machine: Mach
     await machine.until_stored(second)
 
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
+
+
+async def test_a_breaker_rests_no_longer_than_the_other_processes_need_to_find_the_store(machine: Machine) -> None:
+    resting = await machine.start("a", BreakerPolicy(failures=1, reset=timedelta(hours=1)))
+    other = await machine.start("b")
+    await talk(resting, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    await talk(resting, ANN, "s", "two", "2", journaled=True)
+    machine.cut = "a"  # It finds the store later than the other one.
+    await machine.until_stored(other)
+    machine.cut = ""
+
+    assert isinstance(resting.records, BreakerRecords)
+    await until(lambda: not resting.records.is_resting)  # type: ignore[attr-defined]  # it is one
+    assert await texts(resting, ANN, "s") == ["one", "1", "two", "2"]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -223,9 +171,7 @@ async def test_turns_of_a_session_that_was_replaced_meanwhile_are_set_aside(
     await talk(engine, ANN, "s", "one", "1", journaled=True)
     machine.is_away = True
     await talk(engine, ANN, "s", "two", "2", journaled=True)
-    elsewhere = Engine(
-        SimClient(machine.server, "elsewhere"), chance=Random(2), clock=machine.clock, codecs=OneCodec(machine.codec)
-    )
+    elsewhere = machine.elsewhere()
     machine.cut, machine.is_away = "a", False
     await elsewhere.sessions.delete(ANN, "s")
     await talk(elsewhere, ANN, "s", "another", "session")
@@ -245,9 +191,7 @@ async def test_what_does_not_apply_any_more_is_stored_late_and_marked(machine: M
     machine.is_away = True
     turn = await begin(engine, ANN, "s", "two", journaled=True)
     await engine.sessions.finish_turn(turn, closing("2"))
-    elsewhere = Engine(
-        SimClient(machine.server, "elsewhere"), chance=Random(2), clock=machine.clock, codecs=OneCodec(machine.codec)
-    )
+    elsewhere = machine.elsewhere()
     machine.cut, machine.is_away = "a", False
     await begin(elsewhere, ANN, "s", "meanwhile")
     machine.cut = ""
@@ -344,10 +288,12 @@ async def test_rows_wait_for_a_key_that_may_come_back(
     machine.is_away = False
     await until(lambda: "quarantined" in caplog.text or "wait on: decryption_failed" in caplog.text)
     await until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
-    await until(lambda: not counts[1] or count_journal(machine.path).quarantined == counts[1])
-    left = count_journal(machine.path)
 
-    assert (left.waiting, left.quarantined) == counts
+    def left() -> tuple[int, int]:
+        counted = count_journal(machine.path)
+        return counted.waiting, counted.quarantined
+
+    await until(lambda: left() == counts)  # A turn has two rows.
 
 
 async def test_a_row_in_the_place_of_a_torn_one_is_seen_by_all(machine: Machine) -> None:

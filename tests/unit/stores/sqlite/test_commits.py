@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tenuto.errors import Unavailable
+from tenuto.errors import StoreFull, Unavailable
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import Action, Entry, IndexColumns, Part, RecordChange, Totals
-from tenuto.stores.sqlite.records import SqliteRecords
+from tenuto.stores.sqlite import SqliteRecords
+from tests.peek import sqlite_writer
 from tests.samples import ANN
 
 KEYS = [bytes([n]) * 16 for n in range(1, 5)]
@@ -34,13 +36,21 @@ def change(key: bytes, at: int, to: int, number: int, **fields: Any) -> RecordCh
     return RecordChange(key=key, if_revision=at, revision=to, head=b"h%d" % to, index=index, puts=puts, **fields)
 
 
-async def test_a_commit_that_cannot_be_stored_fails_alone(records: SqliteRecords) -> None:
+@pytest.mark.parametrize(
+    ("fields", "failure"),
+    [({"totals": Totals(tokens=2**63)}, OverflowError), ({"profile": bytes(1_000_000)}, StoreFull)],
+    ids=["a number that is too large", "no room"],
+)
+async def test_a_commit_that_cannot_be_stored_fails_alone(
+    records: SqliteRecords, fields: dict[str, Any], failure: type[Exception]
+) -> None:
+    await sqlite_writer(records).run(lambda txn: txn.execute("PRAGMA max_page_count = 100").fetchone())
     changes = [change(key, 10, 11, 2) for key in KEYS[:3]]
-    changes[1] = change(KEYS[1], 10, 11, 2, totals=Totals(tokens=2**63))
+    changes[1] = replace(changes[1], **fields)
 
     ends = await asyncio.gather(*(records.commit([one]) for one in changes), return_exceptions=True)
 
-    assert [type(end) for end in ends] == [type(None), OverflowError, type(None)]
+    assert [type(end) for end in ends] == [type(None), failure, type(None)]
     assert [one and one.revision for one in await records.load_all(KEYS[:3])] == [11, 10, 11]
 
 

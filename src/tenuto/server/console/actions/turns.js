@@ -41,12 +41,22 @@ export function turnActions(store, talks, sessions) {
       held = !stopped;
       // The server keeps an old answer until the new one is there, and so does the page.
       answer(talk.key, pending, { ...again.kept, ...ended, again, key: pending });
+      // What ended is told by the answer itself, which is an alert.
+      store.change({ told: "" });
     }
     stoppers.delete(talk.key);
     stopping.delete(talk.key);
     if (gone(talk.key)) return;
     talks.change(talk.key, { running: null });
-    await Promise.all([talks.settle(talk.key), sessions.refresh(), held ? null : next(talk.key)]);
+    await Promise.all([talks.settle(talk.key), sessions.refresh(), held ? null : next(talk.key), explain(talk.key, pending)]);
+  }
+
+  /** Why code of the server's operator or a model failed: the trace has it for those who may see it. */
+  async function explain(talkKey, itemKey) {
+    const item = store.get().talks[talkKey]?.items.find(({ key }) => key === itemKey);
+    if (!item?.trace || !hasCause(item)) return;
+    const causes = causesIn(await api.trace(item.trace).catch(() => ({})));
+    if (causes.length && !gone(talkKey)) answer(talkKey, itemKey, { causes });
   }
 
   /** Whether somebody else sits here by now: a talk that is being answered goes away for no other reason. */
@@ -226,6 +236,15 @@ export function turnActions(store, talks, sessions) {
     /** Follow no answer any more, also none that is not on screen; the server completes them. */
     hush: () => stoppers.forEach((stopper) => stopper.abort()),
   };
+}
+
+function hasCause({ problem, degraded }) {
+  return problem?.code === "assistant_failed" || degraded.includes("tools") || degraded.includes("fallback_model");
+}
+
+function causesIn({ tools = [], error_message: message = "" }) {
+  const raised = tools.filter(({ exception }) => exception).map(({ name, exception }) => `${name}: ${exception}`);
+  return [...raised, message].filter(Boolean);
 }
 
 function addressed({ persona }) {

@@ -6,10 +6,11 @@ import { called, has, t } from "../i18n.js";
 import { UNKEPT } from "../items.js";
 import { sentence } from "../problem.js";
 import { writeProse } from "../prose.js";
+import { addressOfPage } from "../route.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
 import { copyButton } from "./copying.js";
-import { causeView } from "./cause.js";
+import { causesView, causeView } from "./cause.js";
 import { extras } from "./extras.js";
 import { insightView } from "./insight.js";
 import { takenView } from "./taken.js";
@@ -22,6 +23,7 @@ export function answerView(actions) {
     text: h("div", { class: "prose" }),
     extras: h("div", { class: "extras" }),
     notice: h("p", { class: "notice", role: "alert" }),
+    causes: h("div", { class: "causes" }),
     badges: h("span", { class: "badges" }),
   };
   const insight = insightView(actions);
@@ -38,6 +40,7 @@ export function answerView(actions) {
     parts.text,
     parts.extras,
     parts.notice,
+    parts.causes,
     meta,
     taken.node,
     insight.node,
@@ -65,6 +68,7 @@ export function answerView(actions) {
     if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));
     fill(parts.badges, badges(item));
     notify(item, againNow);
+    if (shown.item?.causes !== item.causes) fill(parts.causes, item.causes.length > 0 && causesView(item));
     insight.draw(item);
     shown = { item, again: againNow };
   }
@@ -83,7 +87,9 @@ export function answerView(actions) {
     set(parts.notice, "hidden", !wrong);
     if (!wrong) return fill(parts.notice);
     const again = againNow && textButton(t("again"), () => actions.turns.retry(item));
-    return fill(parts.notice, why(item), " ", again, item.status === "failed" && causeView(item.problem));
+    // Operators see there what is wrong with the model, and what to do.
+    const health = item.problem?.reason && h("a", { href: addressOfPage("health") }, t("page.health"));
+    return fill(parts.notice, why(item), " ", again, " ", health, item.status === "failed" && causeView(item.problem));
   }
 
   return { node, draw };

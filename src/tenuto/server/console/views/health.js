@@ -53,13 +53,16 @@ function isUncalled({ models = [] }) {
 function finding({ code, level, message, advice, subject = null }, { models = [] }) {
   const known = has(`health.finding.${code}`);
   // The code of a model's finding is its reason; that of the failure itself may say more.
-  const cause = models.find(({ name }) => name === subject)?.last_failure?.code;
+  const model = models.find(({ name }) => name === subject);
+  const cause = model?.last_failure?.code;
+  const { address = null, address_variable: variable = null } = model ?? {};
+  const todo = code === "model_unreachable" && address && variable ? "model_unreachable.at" : code;
   const phrase = code === "model_refused" && has(`health.finding.${cause}`) ? cause : code;
   return h(
     "li",
     { data: { level, code } },
     h("b", {}, known ? t(`health.finding.${phrase}`, { subject }) : coded(message)),
-    h("p", {}, coded(known ? t(`health.do.${code}`, { advice }) : advice)),
+    h("p", {}, coded(known ? t(`health.do.${todo}`, { advice, address, variable }) : advice)),
   );
 }
 
@@ -135,6 +138,7 @@ function modelCard(model) {
   const word = unused ? "unused" : now > 0 ? "fails" : "answers";
   const facts = [
     ["model", name],
+    model.address && ["address", model.address],
     ["last_answer", model.last_answer_at ? moment(model.last_answer_at) : t("health.none")],
     ["last_failure", failure ? moment(failure.at) : t("health.none")],
     failure && ["reason", t(`failure.${failure.reason}`)],

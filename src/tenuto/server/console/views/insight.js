@@ -56,10 +56,10 @@ export function insightView(actions) {
   }
 
   function look(trace) {
-    const { context, tools = [], steps } = trace;
+    const { context, tools = [], steps, error } = trace;
     fill(
       node,
-      context ? [budgetView(context), entriesView(context)] : h("p", { class: "hint" }, t("insight.none")),
+      context ? [budgetView(context), entriesView(context)] : h("p", { class: "hint" }, t(error ? "insight.none.failed" : "insight.none")),
       h("div", { class: "halves" }, stepsView(steps), facts(trace)),
       toolsView(tools),
     );

@@ -6,7 +6,7 @@ import { t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { isNameless, me } from "../me.js";
 import { sentence } from "../problem.js";
-import { addressOfTask } from "../route.js";
+import { addressOfPage, addressOfTask } from "../route.js";
 import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 import { ownedHeader } from "./page_header.js";
@@ -24,12 +24,14 @@ export function tasksView(actions) {
   const open = textButton(t("plan.title"), () => actions.page.list.write(), { class: "text-button strong" });
   const start = h("div", { class: "plan" }, open);
   let form = null;
-  const column = h("div", { class: "column" }, start, notice, section, none);
+  const lacking = h("p", { class: "notice" }, t("tasks.extra"), " ", h("a", { href: addressOfPage("health") }, t("page.health")), t("tasks.extra.end"));
+  const column = h("div", { class: "column" }, lacking, start, notice, section, none);
   const node = h("div", { class: "page tasks" }, header.node, h("div", { class: "scroll" }, column));
   let last = null;
 
   function draw(state, now) {
     header.draw(state);
+    set(lacking, "hidden", state.house?.plans !== false);
     if (now === last) return;
     last = now;
     const { items, writing, loading, problem } = now;

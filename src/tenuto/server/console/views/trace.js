@@ -32,7 +32,7 @@ export function traceView(actions) {
     fill(notice, problem ? [sentence(problem), " ", textButton(t("again"), actions.page.trace.again)] : t("app.loading"));
     set(notice, "hidden", detail !== null);
     fill(lead, detail && instant(detail.began_at));
-    fill(body, detail && [facts(detail, state), said(detail), timeline(detail), seen(detail)]);
+    fill(body, detail && [facts(detail, state), raised(detail), said(detail), timeline(detail), seen(detail)]);
   }
 
   /** The same as under an answer; the trace is here already. */
@@ -52,7 +52,7 @@ function facts(trace, state) {
     trace.user && [t("traces.column.user"), h("span", { dir: "auto" }, trace.user)],
     [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
     [t("insight.model"), modelOf(trace)],
-    [t("traces.column.outcome"), [outcome({ ...trace, reason: null }), trace.error && [" ", failure(trace)]]],
+    [t("traces.column.outcome"), [outcome({ ...trace, reason: null }), trace.error_message && [" ", failure(trace)]]],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],
     [t("insight.cost"), Number(cost) ? money(Number(cost), "USD", 6) : t("insight.free")],
   ];
@@ -66,7 +66,15 @@ function facts(trace, state) {
 /** Why it failed: in the reader's language where the model did, and in the server's words. */
 function failure(trace) {
   const { reason, error_message: message } = trace;
-  return [reason && sentence(Problem.ofTrace(trace)), " ", message && h("small", { class: "cause", lang: "en" }, marked(message))];
+  return [trace.error && reason && sentence(Problem.ofTrace(trace)), " ", message && h("small", { class: "cause", lang: "en" }, marked(message))];
+}
+
+/** What tools raised, for those who may see it. */
+function raised({ tools = [] }) {
+  const failed = tools.filter(({ exception }) => exception);
+  if (!failed.length) return null;
+  const lines = failed.map(({ name, exception }) => h("p", { class: "cause", lang: "en", dir: "ltr" }, h("code", {}, name), " ", marked(exception)));
+  return h("section", { class: "raised" }, h("h2", {}, t("insight.exception")), lines);
 }
 
 function said({ request, answer }) {

@@ -3,7 +3,7 @@
 import { NO_FILTER } from "../actions/traces.js";
 import { fill, h, set, write } from "../dom.js";
 import { instant, milliseconds, moment, money, number } from "../format.js";
-import { called, t } from "../i18n.js";
+import { called, has, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { me } from "../me.js";
 import { sentence } from "../problem.js";
@@ -188,9 +188,14 @@ function traceRow() {
  * or with an answer. */
 export function outcome({ error, reason, stopped, degraded }) {
   if (stopped) return h("span", { class: "badge" }, t("badge.stopped"));
-  if (error !== null) return h("span", { class: "badge grave", title: error }, reason ? t(`failure.${reason}`) : error);
+  if (error !== null) return h("span", { class: "badge grave", title: error }, named(reason ?? error));
   if (degraded.length) return h("span", { class: "badge", title: degraded.join(", ") }, t("traces.degraded"));
   return h("span", { class: "badge" }, t("traces.answered"));
+}
+
+/** The word of a reason or an error, where there is one. */
+function named(code) {
+  return has(`failure.${code}`) ? t(`failure.${code}`) : code;
 }
 
 function beginning() {

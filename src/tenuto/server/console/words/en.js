@@ -166,6 +166,7 @@ export const en = {
 
   "insight.open": "What the model saw",
   "insight.none": "No model was called: a tool had the answer.",
+  "insight.none.failed": "No model was called: the turn ended before it.",
   "insight.sum": "{total} of {budget} tokens, {percent}% of the budget",
   "insight.inexact": "estimated, rounded up",
   "insight.bar": "The budget: {parts}",
@@ -316,6 +317,9 @@ export const en = {
   "failure.too_slow": "too slow",
   "failure.content_filter": "content filter",
   "failure.other": "model failed",
+  "failure.assistant_failed": "assistant failed",
+  "problem.assistant_failed": "This assistant failed. Its operator finds the cause in the trace.",
+  "traces.open": "Open the trace",
   "reason.stored": "Your message is stored.",
   "reason.told": "The server says:",
   "problem.model_key_refused": "The model’s provider refused the key or its permissions.",

@@ -31,6 +31,8 @@ export const en = {
   "health.do.assistant_extra": "Run this on the server, and restart it: `{advice}`",
   "health.finding.assistant_file": "The assistant {subject} takes no turns: its file cannot be loaded.",
   "health.do.assistant_file": "`{advice}`",
+  "health.finding.assistant_failed": "The assistant {subject} failed in the last minutes.",
+  "health.do.assistant_failed": "Look at its traces: they name the exception.",
   "health.finding.turns_failing": "The last turns failed.",
   "health.do.turns_failing": "Look at their traces, and check the model.",
   "health.finding.jobs_waiting": "Upkeep has fallen behind.",
@@ -89,6 +91,7 @@ export const en = {
 
   "health.finding.model_unreachable": "{subject}: the provider cannot be reached.",
   "health.do.model_unreachable": "Start its server, or check its address (TENUTO_MODEL_BASE_URL, or the provider’s own, as OLLAMA_BASE_URL) and the network.",
+  "health.do.model_unreachable.at": "Start its server at `{address}`, or set `{variable}` to its address.",
   "health.finding.model_refused": "{subject}: the provider refuses the requests.",
   "health.finding.model_key_refused": "{subject}: the provider refuses the key or its permissions.",
   "health.finding.model_not_found": "{subject}: the provider has no model of that name.",
@@ -145,6 +148,8 @@ export const zh = {
   "health.do.assistant_extra": "请在服务器上运行以下命令并重启：`{advice}`",
   "health.finding.assistant_file": "助手 {subject} 无法应答：无法加载其文件。",
   "health.do.assistant_file": "`{advice}`",
+  "health.finding.assistant_failed": "助手 {subject} 在最近几分钟内出错。",
+  "health.do.assistant_failed": "请查看其追踪记录，其中有异常信息。",
   "health.finding.turns_failing": "最近的轮次均失败。",
   "health.do.turns_failing": "请查看它们的追踪记录，并检查模型。",
   "health.finding.jobs_waiting": "后台维护积压。",
@@ -203,6 +208,7 @@ export const zh = {
 
   "health.finding.model_unreachable": "{subject}：无法连接模型服务商。",
   "health.do.model_unreachable": "请启动其服务器，或检查其地址（TENUTO_MODEL_BASE_URL，或服务商自己的变量，如 OLLAMA_BASE_URL）以及网络。",
+  "health.do.model_unreachable.at": "请启动位于 `{address}` 的服务器，或将 `{variable}` 设为其地址。",
   "health.finding.model_refused": "{subject}：模型服务商拒绝请求。",
   "health.finding.model_key_refused": "{subject}：模型服务商拒绝了密钥或其权限。",
   "health.finding.model_not_found": "{subject}：模型服务商没有此名称的模型。",

@@ -1,6 +1,8 @@
 /** Phrases of the pages of tasks. */
 
 export const en = {
+  "tasks.extra": "This server cannot run plans: the extra “tasks” is not installed. The command that installs it is in",
+  "tasks.extra.end": ".",
   "tasks.lead": "Work that several agents do together, step by step.",
   "tasks.task": "Task",
   "tasks.back": "All tasks",
@@ -68,6 +70,8 @@ export const en = {
 };
 
 export const zh = {
+  "tasks.extra": "此服务器无法运行计划：未安装可选组件 tasks。安装命令见",
+  "tasks.extra.end": "。",
   "tasks.lead": "多个智能体分步协作完成的工作。",
   "tasks.task": "任务",
   "tasks.back": "全部任务",

@@ -165,6 +165,7 @@ export const zh = {
   "orders.refunded": "已退款",
 
   "insight.open": "模型看到了什么",
+  "insight.none.failed": "没有调用模型：这一轮在此之前已结束。",
   "insight.none": "没有调用模型：由工具直接作答。",
   "insight.sum": "预算 {budget} 个 token，已用 {total} 个（{percent}%）",
   "insight.inexact": "估算值（偏高）",
@@ -314,6 +315,9 @@ export const zh = {
   "failure.limit": "达到上限",
   "failure.too_slow": "过慢",
   "failure.content_filter": "内容过滤",
+  "failure.assistant_failed": "助手出错",
+  "problem.assistant_failed": "此助手出错。其管理员可在追踪中查看原因。",
+  "traces.open": "打开追踪",
   "failure.other": "模型出错",
   "reason.stored": "您的消息已保存。",
   "reason.told": "服务器的说明：",

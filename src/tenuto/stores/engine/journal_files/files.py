@@ -77,6 +77,11 @@ def count_journal(folder: Path) -> JournalCounts:
         return JournalCounts(unreadable=1)
 
 
+def files_from_before(folder: Path) -> tuple[str, ...]:
+    """The names of files in which a development version left turns, one file for each of its processes."""
+    return tuple(sorted(file.name for file in folder.glob("*.db") if file.stem.isdecimal()))
+
+
 def _check_version(db: sqlite3.Connection) -> None:
     if _version(db) > _VERSION:
         raise Unavailable("journal", "was written by a newer release")

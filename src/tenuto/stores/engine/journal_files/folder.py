@@ -56,8 +56,11 @@ class DiskFolder:
         """
         try:
             folder = cls(path, *await asyncio.to_thread(_join, path))
+            unread = await asyncio.to_thread(files.files_from_before, path)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
+        if unread:
+            _log.error("turns of a development version wait in the journal and are not read: %s", ", ".join(unread))
         try:
             await folder._refresh()
         except BaseException:
@@ -167,9 +170,6 @@ class DiskFolder:
             if not is_locked:
                 self._locked.discard(key)
         return is_locked
-
-    def _try_lock(self, key: bytes, db: sqlite3.Connection) -> bool:
-        return files.try_lock(db, key, self._name, partial(self._is_gone, db))
 
     def _is_gone(self, db: sqlite3.Connection, holder: str) -> bool:
         member = files.member_of(db, holder)

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, TurnLost
+from tenuto.errors import SessionBusy, Superseded, TurnLost
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
-from tenuto.model.turn import TRACES_KEPT
+from tenuto.model.turn import TRACES_KEPT, is_superseded
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
@@ -25,6 +25,8 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
     write = find_write(record, request.idempotency_key)
     if write is not None and write.finished:
         return Step(record=record, answer=_finished_turn(scope, record, write), changed=False)
+    if is_superseded(record.session, request.user_messages):
+        raise Superseded
     _require_free(record, now)
     if record.reach < request.window:
         record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))

@@ -1,0 +1,312 @@
+"""Load: what a turn that has begun knows of the conversation and of its user.
+
+The history and its summary come with the turn's window, older messages where no summary covers them, and memories from
+a search that runs beside the store's part of the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.assistants import Assistant, in_language
+from tenuto.chat.agent_loop import load_tool_state
+from tenuto.chat.deps import ChatDeps
+from tenuto.chat.recall import finish_recall, tagged_names
+from tenuto.chat.request import last_question
+from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
+from tenuto.context import (
+    chat_context,
+    has_relevant_history,
+    inputs_from_turn,
+    language_of,
+    last_input,
+    last_words,
+    near_enough,
+    points_back,
+    profile_text,
+    speaker_names,
+    spoken,
+)
+from tenuto.context.compression import LogTail, of_persona
+from tenuto.model import Draft, Message, OpenTurn, Page, TurnState
+from tenuto.model.generation import Summary, ToolContext
+from tenuto.model.message import readable_messages
+from tenuto.model.policy import MOST_LOADED
+from tenuto.model.prompt import Language, PromptInputs
+from tenuto.model.session import PROFILE
+from tenuto.model.turn import trace_id
+from tenuto.recall.service import PreparedSearch
+from tenuto.sessions import fresh_id
+from tenuto.sessions.cancellation import release_on_error
+
+EMBEDDER: Final = "embedder"
+RECALL: Final = "recall"
+"""What `TurnContext.degraded` calls them."""
+# Messages that a question is compared with.
+_COMPARED: Final = 12
+_LANGUAGES: Final = {language.value: language for language in Language}
+
+
+async def load(deps: ChatDeps, beginning: Beginning, recalling: asyncio.Task[PreparedSearch] | None) -> TurnContext:
+    """The context of the turn; if it cannot be loaded, the lease is released."""
+    turn = beginning.turn
+    if turn is None:
+        return _unstored_context(deps, beginning)
+    if turn.state is TurnState.FINISHED:
+        return _stored_context(deps, beginning, turn, LogTail(turn.window), None)
+    return await release_on_error(deps.sessions.finish, turn, _load_stored(deps, beginning, turn, recalling))
+
+
+async def _load_stored(
+    deps: ChatDeps, beginning: Beginning, turn: OpenTurn, recalling: asyncio.Task[PreparedSearch] | None
+) -> TurnContext:
+    if turn.state is TurnState.RESUMED:
+        beginning, turn = _with_addressed_persona(beginning, turn)
+    turn, log, summary = await _load_log(deps, beginning.choice.assistant, turn)
+    context = _stored_context(deps, beginning, turn, log, summary)
+    if deps.embedder is not None and context.assistant.relevance > 0:
+        context = await _compare_by_meaning(deps, context)
+    if recalling is not None:
+        context = await _add_memories(deps, context, turn, recalling)
+    return await _restore_private_values(deps, context)
+
+
+def _with_addressed_persona(beginning: Beginning, turn: OpenTurn) -> tuple[Beginning, OpenTurn]:
+    """A resumed turn is answered by the persona that its message was addressed to."""
+    assistant = beginning.choice.assistant
+    addressed = turn.user_messages[0].persona if turn.user_messages else None
+    if addressed is None or addressed == turn.scope.persona or addressed not in assistant.personas:
+        return beginning, turn
+    scope = replace(turn.scope, persona=addressed)
+    choice = replace(beginning.choice, scope=scope, persona=assistant.persona(addressed))
+    return replace(beginning, choice=choice), replace(turn, scope=scope)
+
+
+async def _load_log(deps: ChatDeps, assistant: Assistant, turn: OpenTurn) -> tuple[OpenTurn, LogTail, Summary | None]:
+    """The messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
+    start, window = turn.context_start, turn.window
+    persona = turn.scope.persona if assistant.isolated else None
+    log = LogTail(window, persona)
+    summary = log.summary(start)
+    first = max(summary.through + 1 if summary is not None else 1, start)
+    has_older = bool(window) and turn.session.messages > len(window) and not turn.journaled
+    if has_older and window[0].seq > first and _has_room(of_persona(window, persona), assistant):
+        turn = await with_older_messages(deps, turn)
+        log = LogTail(turn.window, persona)
+        summary = log.summary(start)
+    if len(turn.window) > assistant.policies.context.loaded_messages:
+        uncovered = sum(message.seq >= first for message in turn.window)
+        deps.reach.note(turn.scope, turn.session.id, uncovered)
+    return turn, log, summary
+
+
+async def with_older_messages(deps: ChatDeps, turn: OpenTurn) -> OpenTurn:
+    """The turn with older messages in its window, if there are any."""
+    window = turn.window
+    if turn.session.messages <= len(window):
+        return turn
+    # The newest ones, since these are cached: the next turn may be begun in an outage, and asks for as many.
+    page = await deps.sessions.messages(turn.scope, turn.session.id, Page(limit=MOST_LOADED))
+    return replace(turn, window=(*(one for one in page.messages if one.seq < window[0].seq), *window))
+
+
+def _has_room(window: tuple[Message, ...], assistant: Assistant) -> bool:
+    """Whether the prompt has room for messages before this window."""
+    context = assistant.policies.context
+    spoken_messages = sum(bool(message.text) for message in window)
+    if context.window_messages is not None and context.window_messages <= spoken_messages:
+        return False
+    if context.window_turns is not None and context.window_turns < len({message.turn for message in window}):
+        return False
+    return sum(message.tokens for message in window) < assistant.prompt.budget
+
+
+def _stored_context(
+    deps: ChatDeps, beginning: Beginning, turn: OpenTurn, log: LogTail, summary: Summary | None
+) -> TurnContext:
+    """A turn of a stored session, with the history and the summary that it begins with."""
+    choice, session, scope = beginning.choice, turn.session, turn.scope
+    request, assistant, persona = choice.request, choice.assistant, choice.persona
+    inputs = _prompt_inputs(choice, turn, log, summary)
+    question = inputs.question or last_question(turn.user_messages or last_input(log.talk))
+    # Digits and punctuation alone have no language.
+    has_letters = any(map(str.isalpha, question))
+    language = request.language or (language_of(question) if has_letters else inputs.language)
+    # The message and the turn: a regeneration answers the same message in another turn.
+    message_id = turn.user_messages[0].id if turn.user_messages else ""
+    tool_context = ToolContext(
+        scope=scope,
+        session=session,
+        question=question,
+        language=language,
+        now=deps.clock(),
+        state=load_tool_state(turn.window, assistant.name) if assistant.tools or assistant.respond else {},
+        history=of_persona(inputs.history, scope.persona if assistant.isolated else None),
+        persona=scope.persona,
+        persona_name=in_language(persona.names, language) if persona is not None else None,
+        speaker_names=inputs.speaker_names,
+        turn_key=f"{session.incarnation}:{turn.number}:{message_id}",
+    )
+    return TurnContext(
+        request=request,
+        scope=scope,
+        assistant=assistant,
+        turn=turn,
+        session_id=session.id,
+        number=turn.number,
+        trace_id=trace_id(session.id, turn.number, turn.id),
+        prompt_inputs=inputs,
+        tool_context=tool_context,
+        active_assistant=ActiveAssistant.of(session).switch_to(assistant.name, scope.persona),
+        replaced_answer=beginning.replaced_answer,
+    )
+
+
+def _prompt_inputs(choice: Choice, turn: OpenTurn, log: LogTail, summary: Summary | None) -> PromptInputs:
+    """The inputs of the turn, completed from assistant and session."""
+    request, assistant = choice.request, choice.assistant
+    session_context, tenant, in_chat = turn.session.context, turn.scope.tenant, turn.scope.chat is not None
+    # A count is trusted if this very turn has made it.
+    counted = turn.state is TurnState.OPENED and bool(turn.user_messages) and turn.user_messages[0].text == request.text
+    talk = readable_messages(log.talk)
+    inputs = inputs_from_turn(
+        turn, "", talk=talk, question_tokens=turn.user_messages[0].tokens if counted else 0, summary=summary
+    )
+    # Headings and labels are in the session's first language, so that the prompt prefix is stable.
+    first = session_context.get("language")
+    language = _LANGUAGES.get(first) if isinstance(first, str) else None
+    language = language or request.language or language_of(inputs.question)
+    stored = session_context.get(PROFILE) if not in_chat else None
+    profile = {**(stored if isinstance(stored, dict) else {}), **request.profile}
+    names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
+    personas = [name for each in assistant.personas.values() for name in each.names.values()]
+    speakers = speaker_names(talk, tenant, language, in_chat=in_chat, personas=personas)
+    return replace(
+        inputs,
+        system=assistant.system_prompt(choice.persona, language),
+        instructions=request.instructions or "",
+        preferences=profile_text(profile, language) if profile else "",
+        chat_context=chat_context(request.chat_context, tenant, language, speakers=speakers, personas=personas)
+        if request.chat_context
+        else (),
+        history_relevant=has_relevant_history(inputs.question, inputs.history, threshold=assistant.relevance)
+        or (summary is not None and assistant.relevance <= 0)
+        or not inputs.question,
+        isolated=assistant.isolated,
+        language=language,
+        display_names={persona: name for persona, name in names.items() if name},
+        speaker_names=speakers,
+    )
+
+
+async def _compare_by_meaning(deps: ChatDeps, context: TurnContext) -> TurnContext:
+    """Whether the history is relevant by embeddings, after the lexical decision (B10).
+
+    That one stays for a question that points back or has nothing before it, and where the embedder does not answer.
+    """
+    assert deps.embedder is not None
+    tool_context, inputs = context.tool_context, context.prompt_inputs
+    history = [one for one in tool_context.history if one.seq >= inputs.window_start and spoken((one,))]
+    talk = PromptInputs(question=inputs.question, summary=inputs.summary, history=tuple(history[-_COMPARED:]))
+    if points_back(talk.question) or not (talk.history or talk.summary):
+        return context
+    if deps.embedder.remote:
+        talk = await deps.redaction.redact_prompt_inputs(context.scope, tool_context.session, talk) or talk
+    texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
+    vectors = await deps.embedder.embed(context.scope, texts)
+    if vectors is None:
+        return replace(context, degraded=(*context.degraded, EMBEDDER))
+    relevant = near_enough(vectors[0], vectors[1:], context.assistant.relevance)
+    return replace(context, prompt_inputs=replace(inputs, history_relevant=relevant))
+
+
+async def _add_memories(
+    deps: ChatDeps, context: TurnContext, turn: OpenTurn, recalling: asyncio.Task[PreparedSearch]
+) -> TurnContext:
+    """Add what is remembered of the user; without it the turn goes on."""
+    assert deps.memories is not None
+    tool_context, inputs = context.tool_context, context.prompt_inputs
+    recalled = await finish_recall(
+        deps.memories, recalling, turn, tool_context.question, inputs, context.isolated_persona
+    )
+    names = tagged_names(context.scope.tenant, inputs.speaker_names)
+    preferences = "\n".join(filter(None, (inputs.preferences, recalled.preferences)))
+    return replace(
+        context,
+        prompt_inputs=replace(inputs, memories=recalled.pieces(inputs.language, names), preferences=preferences),
+        tool_context=replace(tool_context, memories=tuple([hit.memory for hit in recalled.hits])),
+        degraded=(*context.degraded, RECALL) if recalled.degraded else context.degraded,
+    )
+
+
+async def _restore_private_values(deps: ChatDeps, context: TurnContext) -> TurnContext:
+    """Restore placeholders in the state that tools read, and neutralise placeholders that a user typed."""
+    tool_context, inputs, scope = context.tool_context, context.prompt_inputs, context.scope
+    if tool_context.state and tool_context.session is not None:
+        state = await deps.redaction.restore(tool_context.session, tool_context.state)
+        context = replace(context, tool_context=replace(tool_context, state=state))
+    if inputs.preferences or inputs.instructions:
+        preferences = deps.redaction.own_words(scope, inputs.preferences)
+        instructions = deps.redaction.own_words(scope, inputs.instructions)
+        context = replace(context, prompt_inputs=replace(inputs, preferences=preferences, instructions=instructions))
+    return context
+
+
+def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
+    """A turn that stores nothing."""
+    choice = beginning.choice
+    request, scope, assistant, persona = choice.request, choice.scope, choice.assistant, choice.persona
+    question = request.question
+    language = request.language or language_of(question)
+    history = LogTail(beginning.history or ()).talk
+    messages = _number_messages(beginning.messages, history)
+    words = last_words(messages)
+    before = messages[: len(messages) - len(words)]
+    history = readable_messages((*history, *before))
+    inputs = PromptInputs(
+        question="\n".join([message.text for message in words]),
+        input_start=before[0].seq if before else 0,
+        history=history,
+        system=assistant.system_prompt(persona, language),
+        instructions=request.instructions or "",
+        preferences=profile_text(request.profile, language)
+        if request.profile and beginning.history is not None
+        else "",
+        persona=scope.persona,
+        speaker=scope.user,
+        language=language,
+    )
+    tool_context = ToolContext(
+        scope=scope,
+        session=None,
+        question=question,
+        history=history,
+        language=language,
+        now=deps.clock(),
+        persona=scope.persona,
+        persona_name=in_language(persona.names, language) if persona is not None else None,
+    )
+    return TurnContext(
+        request=request,
+        scope=scope,
+        assistant=assistant,
+        turn=None,
+        session_id=request.session_id or fresh_id(),
+        number=1,
+        trace_id="",
+        prompt_inputs=inputs,
+        tool_context=tool_context,
+        active_assistant=ActiveAssistant(assistant.name, scope.persona),
+    )
+
+
+def _number_messages(drafts: Sequence[Draft], history: Sequence[Message]) -> tuple[Message, ...]:
+    """Messages that are not stored, as the turn after this history."""
+    seq, turn = (history[-1].seq, history[-1].turn) if history else (0, 0)
+    fields = [msgspec.structs.asdict(draft) for draft in drafts]
+    return tuple([Message(**each, seq=place, turn=turn + 1) for place, each in enumerate(fields, seq + 1)])

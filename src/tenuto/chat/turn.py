@@ -1,0 +1,438 @@
+"""A turn, told in order: choose, admit and begin here, then `loading`, `answering` and `storing`.
+
+Each phase takes what the phase before it made and returns a value (`turn_values`). In an outage of the store the turn
+goes on without memory, if the assistant's policy allows that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.chat.agent_loop import StepTimer
+from tenuto.chat.answering import Answering, answer, check_prompt_room, lease_renewed
+from tenuto.chat.deps import ChatDeps
+from tenuto.chat.loading import load, with_older_messages
+from tenuto.chat.recall import cancel_recall, start_recall
+from tenuto.chat.request import ChatRequest, EventSink, Reply
+from tenuto.chat.revision import (
+    check_follows,
+    check_not_superseded,
+    hide_old_answer,
+    mark_of,
+    rewind_for_edit,
+    undo_user_message,
+)
+from tenuto.chat.storing import abandon, replay, report, store
+from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
+from tenuto.context import display_name, language_of
+from tenuto.context.compression import conversation_in
+from tenuto.context.window import pair_tools
+from tenuto.errors import (
+    AssistantFailed,
+    DecryptionFailed,
+    NothingToAnswer,
+    SessionNotFound,
+    StateCorrupt,
+    Superseded,
+    TenutoError,
+    Unavailable,
+    UnknownToolCall,
+)
+from tenuto.logs import bind_log_context, describe_exception
+from tenuto.model import Draft, Message, NewSession, OpenTurn, Role, Scope, Session, TurnState, text_part
+from tenuto.model.generation import Persona
+from tenuto.model.message import INPUT, NAME, is_input, readable_part
+from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
+from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
+from tenuto.model.turn import MAX_WINDOW, ONCE
+from tenuto.model.values import JsonObject, check_type
+from tenuto.ports import Facts
+from tenuto.sessions import TurnRequest, fresh_id
+from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
+from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
+from tenuto.sessions.titles import with_fallback_title
+
+# The part of its budget that a prompt may fill before it is compressed, whatever a request says.
+_MOST_FULL: Final = 0.95
+_log = logging.getLogger(__name__)
+
+
+async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: EventSink) -> Reply:
+    """Take a turn, from its request to its reply. `Chat.take_turn` tells what it raises."""
+    check_type(scope, Scope, "scope")
+    check_type(request, ChatRequest, "the request")
+    opening: AbstractContextManager[Facts | None] = deps.span("tenuto.turn") if deps.span else nullcontext()
+    with opening as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
+        steps = StepTimer(deps.span)
+        with steps.step("begin"):
+            context = await _open_turn(deps, scope, request)
+        if span is not None:
+            span.set_attributes(
+                tenant=scope.tenant,
+                session=context.session_id,
+                turn=context.number,
+                trace=context.trace_id,
+                assistant=context.assistant.name,
+                model=deps.models(context.assistant.model).name,
+            )
+        with bind_log_context(session=context.session_id, turn=str(context.number)):
+            if context.turn is not None and context.turn.state is TurnState.FINISHED:
+                reply = await replay(deps, context.turn, context.trace_id)
+            else:
+                if sink.listens:
+                    await sink.emit_event(context.to_turn_started())
+                reply = await _answer_and_store(deps, context, steps, sink)
+        if span is not None:
+            span.set_attributes(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
+        return reply
+
+
+async def answer_once(
+    deps: ChatDeps, scope: Scope, request: ChatRequest, history: tuple[Message, ...], sink: EventSink
+) -> Reply:
+    """Answer after these messages, and store nothing but the usage; the request names the assistant."""
+    choice = _choice(deps, scope, request, ActiveAssistant())
+    await _check_input(deps, choice)
+    await deps.spending.check_tenant(choice.scope)
+    context = await load(deps, _begin_unstored(deps, choice, history), None)
+    reply = await _answer_and_store(deps, context, StepTimer(deps.span), sink)
+    return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
+
+
+async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest) -> TurnContext:
+    choice = await choose(deps, scope, request)
+    await admit(deps, choice)
+    # It runs beside the store's part of the turn, and does not outlive it.
+    recalling = start_recall(deps.memories, choice)
+    try:
+        return await load(deps, await begin(deps, choice), recalling)
+    finally:
+        await cancel_recall(recalling)
+
+
+async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTimer, sink: EventSink) -> Reply:
+    """Answer the turn and store it; on any error the lease is released.
+
+    Raises:
+        AssistantFailed: code of the assistant, or of a model that a program gave, raised something of its own.
+    """
+    work = Answering.of(deps, context, steps, sink)
+    try:
+        async with lease_renewed(deps.sessions, context.turn):
+            await answer(deps, work)
+        outcome = await store(deps, work)
+    except BaseException as error:
+        # Also on cancellation: the user message stays, and the same key resumes.
+        failure = error
+        if isinstance(error, Exception) and not isinstance(error, TenutoError):
+            _log.error("assistant %s failed: %s", context.assistant.name, describe_exception(error))
+            failure = AssistantFailed(context.assistant.name)
+            failure.__cause__ = error
+        if isinstance(failure, TenutoError) and context.turn is not None:
+            failure.ids = {"session_id": context.session_id, "trace_id": context.trace_id}
+        await complete_despite_cancel(abandon(deps, work, failure))
+        if failure is not error:
+            raise failure from error
+        raise
+    return await report(deps, work, outcome)
+
+
+# Choose: who answers
+
+
+async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Choice:
+    """The assistant and the persona that the request names, else the last ones of the session, else the default.
+
+    A running conversation reads its assistant from the session cache. If another process changes it between that
+    read and the begin of the turn, the turn goes to the assistant that was read.
+
+    Raises:
+        AssistantNotFound: there is no such assistant or persona.
+    """
+    named = request.assistant is not None and (
+        request.persona is not None or len(deps.assistants.find(request.assistant).personas) < 2
+    )
+    session = None if named else await _find_session(deps, scope, request.session_id)
+    return _choice(deps, scope, request, ActiveAssistant.of(session))
+
+
+def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Choice:
+    assistant, persona = resolve_assistant(deps.assistants, request.assistant, request.persona, last)
+    assistant.check_installed()
+    if request.policy is not None or request.compress_above is not None:
+        assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
+    scope = scope if persona is None else replace(scope, persona=persona.id)
+    return Choice(request=request, scope=scope, assistant=assistant, persona=persona)
+
+
+def resolve_assistant(
+    assistants: AssistantRegistry, name: str | None, persona: str | None, last: ActiveAssistant
+) -> tuple[Assistant, Persona | None]:
+    """Assistant and persona: those named, else the last ones of the session, else the default.
+
+    An assistant that becomes active again keeps its last persona.
+
+    Raises:
+        AssistantNotFound: there is no such assistant or persona.
+    """
+    if name is None and last.assistant in assistants.names:
+        name = last.assistant
+    assistant = assistants.find(name)
+    if persona is None:
+        previous = last.persona if assistant.name == last.assistant else dict(last.others).get(assistant.name)
+        persona = previous if previous in assistant.personas else None
+    return assistant, assistant.persona(persona)
+
+
+def _policies_for(request: ChatRequest, assistant: Assistant) -> Preset:
+    """The assistant's policies with what the request has in place of them."""
+    policies = assistant.policies
+    if request.policy is not None:
+        policies = replace(policies, sessions=request.policy)
+    if request.compress_above is not None:
+        share = min(request.compress_above / assistant.prompt.budget, _MOST_FULL)
+        policies = replace(policies, context=replace(policies.context, compress_at=share))
+    return policies
+
+
+# Admit: what may be stored and shown to a model
+
+
+async def admit(deps: ChatDeps, choice: Choice) -> None:
+    """Refuse what no session may hold and what the prompt has no room for, before anything is stored.
+
+    Raises:
+        TooLarge: the message, or the metadata of its reply, is above the size limit.
+        PrivateData: the privacy policy blocks the content.
+        Invalid: beside the request's tools and instructions there is no room for a question.
+    """
+    await _check_input(deps, choice)
+    if choice.assistant.remembers and (choice.request.tools or choice.request.instructions):
+        # In a thread, since both can be long.
+        await asyncio.to_thread(check_prompt_room, deps, choice)
+
+
+async def _check_input(deps: ChatDeps, choice: Choice) -> None:
+    """Sizes first: before texts of megabytes are counted or scanned for private values."""
+    request, policy = choice.request, choice.assistant.policies.sessions
+    check_text_size(request.text, policy)
+    if request.messages:
+        check_message_sizes(request.messages, policy)
+    if request.reply_metadata:
+        check_metadata_size(request.reply_metadata, policy)
+    await deps.redaction.admit(choice.scope, request.text, request.messages)
+
+
+# Begin: store the messages and take the lease
+
+
+async def begin(deps: ChatDeps, choice: Choice) -> Beginning:
+    """Store the user's messages and take the session's lease; an assistant without memory stores nothing.
+
+    Raises:
+        TenutoError: as in `Chat.take_turn`; the session has no lease, and what a refused turn stored is undone.
+    """
+    if not choice.assistant.remembers:
+        await deps.spending.check_tenant(choice.scope)
+        return _begin_unstored(deps, choice)
+    try:
+        return await _begin_in_store(deps, choice)
+    except DecryptionFailed:
+        raise
+    except Unavailable:
+        if choice.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
+            raise
+        _log.warning("the store is unavailable: answering without memory")
+        return _begin_unstored(deps, choice)
+
+
+def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] | None = None) -> Beginning:
+    if choice.request.regenerate:
+        raise NothingToAnswer
+    return Beginning(choice=choice, messages=_input_messages(deps, choice), history=history)
+
+
+async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
+    request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
+    messages = _input_messages(deps, choice)
+    may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
+    if may_be_new or request.regenerate or request.edit is not None:
+        # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
+        check_message_sizes(messages, policy)
+    if deps.spending.active and request.idempotency_key is None:
+        # With a key the reply may be stored already, and a replay costs nothing.
+        await deps.spending.check(scope, lambda: _find_session(deps, scope, request.session_id))
+    loaded = max(choice.assistant.policies.context.loaded_messages, deps.reach.guess(scope, request.session_id))
+    turn_request = TurnRequest(
+        user_messages=messages,
+        session_id=request.session_id,
+        idempotency_key=request.idempotency_key,
+        fingerprint=request.fingerprint,
+        # A request may bring a whole conversation, and its outputs belong to calls before it.
+        window=min(loaded + max(0, len(messages) - 1), MAX_WINDOW),
+        new_session=await _new_session(deps, choice) if may_be_new and not request.regenerate else None,
+        policy=_without_journal(policy) if request.regenerate else policy,
+        renews=True,
+    )
+    if request.edit is not None:
+        editing = replace(turn_request, policy=_without_journal(policy))
+        await rewind_for_edit(deps.sessions, scope, request, editing, lambda session: _check_budgets(deps, session))
+    turn = await deps.sessions.begin(scope, turn_request)
+    await _store_profile(deps, scope, request.profile)
+    if turn.state is TurnState.FINISHED:
+        return Beginning(choice=choice, turn=turn)
+    checking = _check_open_turn(deps, choice, turn, turn_request.window)
+    return await release_on_error(deps.sessions.finish, turn, checking)
+
+
+async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, window: int) -> Beginning:
+    """Checks that need the stored session; a concurrent turn may have spent the rest of a budget."""
+    request = choice.request
+    replaced_answer: tuple[Message, ...] = ()
+    if request.regenerate:
+        turn, replaced_answer = await hide_old_answer(deps.sessions, turn, window)
+    if request.idempotency_key is not None:
+        try:
+            check_not_superseded(turn.session, request.idempotency_key)
+        except Superseded:
+            await undo_user_message(deps.sessions, turn)
+            raise
+    if request.follows is not None and turn.state is TurnState.OPENED:
+        await check_follows(deps.sessions, turn, request.follows)
+    await _check_budgets(deps, turn.session)
+    if not turn.user_messages:
+        # Another turn may have answered the last message while the old answer was undone.
+        messages = conversation_in(turn.window)
+        if not messages or not is_input(messages[-1]):
+            raise NothingToAnswer
+    if _has_unknown_output(turn):
+        # More calls than one window holds may wait for their outputs.
+        turn = await with_older_messages(deps, turn)
+        if _has_unknown_output(turn):
+            await undo_user_message(deps.sessions, turn)
+            raise UnknownToolCall
+    return Beginning(choice=choice, turn=turn, replaced_answer=replaced_answer)
+
+
+async def _check_budgets(deps: ChatDeps, session: Session) -> None:
+    if deps.spending.active:
+        deps.spending.budgets.check_session(session)
+        await deps.spending.check_tenant(session.scope)
+
+
+def _input_messages(deps: ChatDeps, choice: Choice) -> tuple[Draft, ...]:
+    """The request's messages as they are stored; none if it answers the last ones again."""
+    request, scope = choice.request, choice.scope
+    if request.regenerate:
+        return ()
+    # In a chat the prompts of later turns need it.
+    name = display_name(request.profile) if scope.chat is not None else ""
+    metadata: JsonObject = {ONCE: mark_of(request.idempotency_key)} if request.idempotency_key is not None else {}
+    if request.messages:
+        return tuple([_input_message(deps, scope, message, name, metadata) for message in request.messages])
+    draft = Draft(
+        id=fresh_id(),
+        role=Role.USER,
+        sent_at=deps.clock(),
+        parts=(text_part(request.text),),
+        speaker=scope.user,
+        persona=scope.persona,
+        tokens=deps.counter.count(request.text),
+        extra={NAME: name} if name else {},
+        metadata=metadata,
+    )
+    return (draft,)
+
+
+def _input_message(deps: ChatDeps, scope: Scope, message: Draft, name: str, metadata: JsonObject) -> Draft:
+    from_user = message.role is Role.USER
+    return replace(
+        message,
+        speaker=message.speaker if message.role is Role.ASSISTANT else scope.user,
+        persona=scope.persona,
+        tokens=deps.counter.count_message(message),
+        extra={NAME: name, **message.extra} if name and from_user else message.extra,
+        metadata={**message.metadata, **metadata, **({} if from_user else {INPUT: True})},
+    )
+
+
+def _has_unknown_output(turn: OpenTurn) -> bool:
+    """Whether the turn brings the output of a call that does not wait for it: no model can be shown the two."""
+    if turn.journaled or not any(message.role is Role.TOOL for message in turn.user_messages):
+        return False
+    paired = {place for _, place in pair_tools(turn.window)}
+    own = {message.seq for message in turn.user_messages}
+    return any(
+        readable_part(part)["type"] == "tool_result" and (place, number) not in paired
+        for place, message in enumerate(turn.window)
+        if message.seq in own
+        for number, part in enumerate(message.parts)
+    )
+
+
+async def _find_session(deps: ChatDeps, scope: Scope, session_id: str | None) -> Session | None:
+    if session_id is None:
+        return None
+    try:
+        return await deps.sessions.get(scope, session_id)
+    except DecryptionFailed:
+        raise
+    except (SessionNotFound, Unavailable):
+        # The begin of the turn decides what that means, by the assistant's policy.
+        return None
+
+
+async def _new_session(deps: ChatDeps, choice: Choice) -> NewSession:
+    request, scope, assistant = choice.request, choice.scope, choice.assistant
+    # Members of a chat read its session, and their prompts would show the profile of the member that began it.
+    profile = {**await _stored_profile(deps, scope, request), **request.profile} if scope.chat is None else {}
+    metadata: JsonObject = {ASSISTANT: assistant.name}
+    if scope.persona is not None:
+        metadata[PERSONA] = scope.persona
+    private_types = assistant.policies.privacy_also
+    if private_types:
+        metadata[PRIVACY_ALSO] = list(private_types)
+    new = NewSession(metadata=metadata, context={PROFILE: profile} if profile else {})
+    texts = [message.text for message in request.messages if message.role is Role.USER]
+    text = next(filter(str.strip, texts), request.text)
+    if not text:
+        # The first turn with words of the user gives the title.
+        return new
+    title = await deps.redaction.for_records(private_types).for_title(scope, text)
+    limit = assistant.policies.sessions.fallback_title_characters
+    return with_fallback_title(new, title, request.language or language_of(text), limit)
+
+
+async def _stored_profile(deps: ChatDeps, scope: Scope, request: ChatRequest) -> JsonObject:
+    """What is known of the user beyond this session, for a new one; without the store the turn goes on."""
+    if deps.profiles is None or await _find_session(deps, scope, request.session_id) is not None:
+        return {}
+    try:
+        return await deps.profiles.read(scope)
+    except (StateCorrupt, Unavailable) as error:
+        _log.warning("the stored profile cannot be read: %s", error.code)
+        return {}
+
+
+async def _store_profile(deps: ChatDeps, scope: Scope, profile: JsonObject) -> None:
+    """Store what the request says of the user beyond this session; without the store the turn goes on."""
+    if deps.profiles is None or not profile:
+        return
+    try:
+        await deps.profiles.update(scope, profile)
+    except TenutoError as error:
+        _log.warning("a profile was not stored: %s", error.code)
+
+
+def _without_journal(policy: SessionPolicy) -> SessionPolicy:
+    """The policy of an edit or a regeneration: it removes stored messages, which a journal cannot do."""
+    if policy.on_store_down is not OnStoreDown.JOURNAL:
+        return policy
+    return replace(policy, on_store_down=OnStoreDown.RAISE)

@@ -1,0 +1,141 @@
+"""What the phases of a turn hand on: what was chosen, what was begun, and what was loaded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tenuto.assistants import Assistant
+from tenuto.chat.request import ChatRequest, TurnStarted
+from tenuto.model import Draft, Message, OpenTurn, Scope, Session
+from tenuto.model.generation import Persona, ToolContext, TurnEnded
+from tenuto.model.prompt import PromptInputs
+from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
+from tenuto.model.values import JsonObject, Value
+
+
+class ActiveAssistant(NamedTuple):
+    """An assistant and its persona, by name, and the last persona of each other assistant."""
+
+    assistant: str | None = None
+    persona: str | None = None
+    others: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, session: Session | None) -> ActiveAssistant:
+        """The active assistant in a session's metadata, which clients may write: the names may not exist."""
+        if session is None:
+            return cls()
+        assistant, persona, others = map(session.metadata.get, (ASSISTANT, PERSONA, PERSONAS))
+        return cls(
+            assistant if isinstance(assistant, str) else None,
+            persona if isinstance(persona, str) else None,
+            tuple([pair for pair in others.items() if isinstance(pair[1], str)]) if isinstance(others, dict) else (),
+        )
+
+    def switch_to(self, assistant: str, persona: str | None) -> ActiveAssistant:
+        """The next active assistant, with the earlier ones."""
+        if (assistant, persona) == (self.assistant, self.persona):
+            return self
+        others = {name: last for name, last in self.others if name != assistant}
+        if self.assistant not in (None, assistant) and self.persona is not None:
+            others[str(self.assistant)] = self.persona
+        return ActiveAssistant(assistant, persona, tuple(others.items()))
+
+    def metadata_changes(self, session: Session) -> JsonObject:
+        """What differs from the metadata of the session."""
+        names = {ASSISTANT: self.assistant, PERSONA: self.persona, PERSONAS: dict(self.others) or None}
+        return {key: name for key, name in names.items() if session.metadata.get(key) != name}
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    """Who answers what: the assistant has the request's policies, and the scope names the persona."""
+
+    request: ChatRequest
+    scope: Scope
+    assistant: Assistant
+    persona: Persona | None
+
+
+class Beginning(Value, frozen=True, kw_only=True):
+    """A turn that has begun.
+
+    `turn` is `None` if nothing is stored: the turn then answers `messages`, after the `history` that a caller brings in
+    place of a session. `replaced_answer` is the answer that a regeneration replaces; it stays in the log until the new
+    one is stored, and `turn` hides it.
+    """
+
+    choice: Choice
+    turn: OpenTurn | None = None
+    replaced_answer: tuple[Message, ...] = ()
+    messages: tuple[Draft, ...] = ()
+    history: tuple[Message, ...] | None = None
+
+
+class TurnContext(Value, frozen=True, kw_only=True):
+    """What was loaded: all that prompt, tools and the end of the turn are made of.
+
+    `turn` is `None` if the assistant answers without memory, as in an outage of the store. `active_assistant` is the
+    session's assistant from this turn on, for requests that name none. `degraded` names what was not available.
+    """
+
+    request: ChatRequest
+    scope: Scope
+    assistant: Assistant
+    turn: OpenTurn | None
+    session_id: str
+    number: int
+    trace_id: str
+    prompt_inputs: PromptInputs
+    tool_context: ToolContext
+    active_assistant: ActiveAssistant
+    replaced_answer: tuple[Message, ...] = ()
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def created(self) -> bool:
+        """Whether the session is new."""
+        return self.turn is not None and self.turn.created
+
+    @property
+    def isolated_persona(self) -> str | None:
+        """The persona, if it sees only its own turns."""
+        return self.scope.persona if self.assistant.isolated else None
+
+    def to_turn_started(self) -> TurnStarted:
+        """The event for readers before the answer."""
+        return TurnStarted(
+            session_id=self.session_id,
+            trace_id=self.trace_id,
+            turn=self.number,
+            created=self.created,
+            incarnation=self.turn.session.incarnation if self.turn is not None else "",
+        )
+
+    def to_turn_ended(
+        self,
+        session: Session,
+        answer: str = "",
+        claims_title: bool = False,
+        log_tail: tuple[Message, ...] = (),
+        reserved_tokens: int = 0,
+    ) -> TurnEnded:
+        """The event for upkeep after the turn is stored."""
+        turn = self.turn
+        return TurnEnded(
+            scope=self.scope,
+            session=session,
+            assistant=self.assistant.name,
+            language=self.tool_context.language,
+            policies=self.assistant.policies,
+            prompt=self.assistant.prompt,
+            question=self.tool_context.question,
+            answer=answer,
+            claims_title=claims_title,
+            log_tail=log_tail,
+            reserved_tokens=reserved_tokens,
+            persona=self.isolated_persona,
+            stale_before=turn.stale_before if turn is not None else 0,
+            edited_from=self.request.edit or 0,
+            edited_until=turn.user_messages[0].seq if turn is not None and turn.user_messages else 0,
+            recalls=self.assistant.recalls,
+        )
