@@ -29,9 +29,14 @@ export function sessionActions(store) {
     );
   }
 
-  /** What the list holds with a new first page: only a change moves a session, and then to the front. */
+  /**
+   * What the list holds with a new first page. Only a change moves a session, and then to the front: what is behind one
+   * that stands as it did stays. Without such a one others may have come in between.
+   */
   function joined({ items, cursor, of, query }, first) {
-    if (of !== query || first.cursor === null) return { items: first.sessions, cursor: first.cursor };
+    const held = new Map(items.map((session) => [session.id, session.updated_at]));
+    const meets = first.sessions.some((session) => held.get(session.id) === session.updated_at);
+    if (of !== query || first.cursor === null || !meets) return { items: first.sessions, cursor: first.cursor };
     const known = new Set(first.sessions.map((session) => session.id));
     const last = new Date(first.sessions.at(-1).updated_at);
     const older = items.filter((each) => !known.has(each.id) && new Date(each.updated_at) <= last);
