@@ -5,7 +5,7 @@ exactly once: with its answer when that is stored, with what a rule refused on a
 with the failure of the store. A caller that gives up changes nothing: its call goes on, or never began.
 
 A batch whose commit was not answered is in doubt. It stays as it is, unmerged, until the record tells by the number of
-our last commit whether it was made.
+our last commit whether it was made. Where it was not, it is committed again a few times.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ LOADED: Final = 20
 """How many messages to load with a record that is not held, unless a call needs more."""
 _DOES_NOT_OPEN: Final = "did not answer, and does not open"
 _MOST_RETRIES: Final = 100
+_MOST_DOUBTS: Final = 3
 _TORN_LOADS: Final = 2
 _ALL: Final = 2**31
 
@@ -120,7 +121,7 @@ class Lane:
     """One session's queue and the batch under way."""
 
     __slots__ = (
-        "_batch", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
+        "_batch", "_context", "_doubts", "_failure", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
     )  # fmt: skip
 
     def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
@@ -131,6 +132,8 @@ class Lane:
         self._waiting: list[Call[Any]] = []
         self._batch: list[Call[Any]] = []
         self._doubts: dict[int, Attempt] | None = None
+        # Of the first commit in doubt.
+        self._failure: BaseException | None = None
         self._retries = self._torn = 0
 
     def add(self, call: Call[Any]) -> None:
@@ -142,7 +145,8 @@ class Lane:
             self._waiting.append(call)
 
     def _begin_batch(self) -> None:
-        self._batch, self._retries, self._torn, self._doubts = self._extend_batch([]), 0, 0, None
+        self._batch, self._retries, self._torn = self._extend_batch([]), 0, 0
+        self._doubts = self._failure = None
         if self._batch:
             self._begin()
         else:
@@ -189,7 +193,9 @@ class Lane:
         attempt = self._apply(base, self._context.clock())
         if attempt is None:
             return
-        if attempt.steps and (is_fresh or base is None or not attempt.creates):
+        if attempt.steps and self._failure is not None and len(self._doubts or ()) >= _MOST_DOUBTS:
+            self._fail(self._failure)
+        elif attempt.steps and (is_fresh or base is None or not attempt.creates):
             self._commit(attempt)
         elif is_fresh or (not attempt.steps and not attempt.refused_access and self._is_confirmed(base)):
             self._conclude_unchanged(attempt)
@@ -366,7 +372,7 @@ class Lane:
         if failure is not None:
             if is_outcome_unknown(failure):
                 self._doubts = {**(self._doubts or {}), number: attempt}
-                self._count_retry()
+                self._failure = self._failure or failure
                 self._load(attempt.base)
             else:
                 self._fail(failure)

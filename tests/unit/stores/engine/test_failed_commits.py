@@ -68,6 +68,20 @@ async def test_a_commit_in_doubt_is_made_again_where_it_was_not_made() -> None:
         assert await texts(store, ANN, "s") == ["one"]
 
 
+async def test_a_commit_that_stays_in_doubt_ends_with_its_failure() -> None:
+    """After a few tries: each may take as long as the store's time limit."""
+    records = FailingRecords()
+    async with engine_over(records) as store:
+        lost = StoreUnavailable()
+        records.commit_failures = [lost, *(StoreUnavailable(why="is gone") for _ in range(9))]
+
+        with pytest.raises(StoreUnavailable) as raised:
+            await store.sessions.append(ANN, "s", batch("one"))
+
+        assert raised.value is lost
+        assert records.commits == 3
+
+
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
 @pytest.mark.parametrize("refused", ["commit", "load"])
 async def test_a_refusal_behind_a_commit_in_doubt_is_not_definite(refused: str, refusal: Unavailable) -> None:
