@@ -260,8 +260,11 @@ class Lane:
             return
         self._go_on(loading.result(), trip, held)
 
-    def _go_on(self, standing: StoredRecord | None, trip: Trip, held: Record | None) -> None:
-        """Apply the batch to what stands in the store, unless it is in there already."""
+    def _go_on(self, standing: StoredRecord | None, trip: Trip, held: Record | None, *, is_fresh: bool = True) -> None:
+        """Apply the batch to what stands in the store, unless it is in there already.
+
+        It is not `is_fresh` for calls that came after the store had told it.
+        """
         record: Record | None = None
         if standing is not None:
             tail = self._tail(held)
@@ -287,7 +290,7 @@ class Lane:
         else:
             self._context.cache.drop(self._key)
         if not self._resolve_doubt(record):
-            self._attempt(record, is_fresh=True)
+            self._attempt(record, is_fresh=is_fresh)
 
     def _resolve_doubt(self, record: Record | None) -> bool:
         """End the batch if one of its commits was made after all, or if that cannot be told."""
@@ -393,11 +396,12 @@ class Lane:
     def _retry(self, refused: Refused, trip: Trip, held: Record | None) -> None:
         """Go on from what another process stored; after some conflicts in a row with a pause of random length."""
         self._count_retry()
+        asked = len(self._batch)
         if not self._doubts:
-            # Nothing of the batch is stored, so that what has come meanwhile can join it.
+            # Nothing of the batch is stored, so that what has come meanwhile can join it and ride on its commit.
             self._batch = self._extend_batch(self._batch)
         if refused.has_turn or self._retries <= _EAGER_RETRIES:
-            self._go_on(refused.standing[0], trip, held)
+            self._go_on(refused.standing[0], trip, held, is_fresh=len(self._batch) == asked)
             return
         pause = min(_LONGEST_PAUSE, 0.001 * 2.0**self._retries) * self._context.chance.random()
         get_running_loop().call_later(pause, self._guard, self._load, held)
