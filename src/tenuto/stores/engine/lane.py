@@ -32,7 +32,7 @@ from tenuto.errors import (
     TenutoError,
     Unavailable,
 )
-from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, StoredRecord
+from tenuto.model.stored import Action, Entry, EntryPage, Part, RecordChange, Refused, StoredRecord
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
@@ -366,9 +366,13 @@ class Lane:
         )
         trip = context.cache.start_trip(self._key)
         committing = context.records.commit((change,))
-        committing.add_done_callback(lambda done: self._guard(self._committed, done, trip, attempt, number))
+        committing.add_done_callback(
+            lambda done: self._guard(self._committed, done, trip, attempt, number, change.puts)
+        )
 
-    def _committed(self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int) -> None:
+    def _committed(
+        self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int, written: Sequence[Entry]
+    ) -> None:
         cache = self._context.cache
         cache.end_trip(trip)
         failure = committing.exception()
@@ -385,7 +389,7 @@ class Lane:
             if attempt.after is None:
                 cache.drop(self._key)
             else:
-                cache.put(attempt.after, trip)
+                cache.put(attempt.after, trip, written=written)
             cache.on_commit(self._key, attempt.after)
             self._conclude(attempt)
         elif refused.source_changed:
