@@ -38,7 +38,7 @@ from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
 from tenuto.stores.engine.changes import WRITERS, build_change, known_of
 from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
-from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing
+from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing, numbers
 
 _log = logging.getLogger(__name__)
 Rule: TypeAlias = Callable[[Record | None, datetime], Step[Answer]]
@@ -221,6 +221,10 @@ class Lane:
                     return attempt
                 self._fetch(base, missing)
                 return None
+            except Undecodable as damage:
+                assert base is not None, "what is decoded in a step was stored"
+                self._refuse_record(damage, base.revision)
+                return None
             except Exception as refusal:
                 attempt.refused_access |= isinstance(refusal, SessionNotFound)
                 attempt.ends.append((call, refusal))
@@ -271,11 +275,7 @@ class Lane:
             try:
                 record = self.codec.decode_record(standing, self._session_id, held, tail=tail)
             except TornRecord:
-                self._torn += 1
-                if self._torn <= _TORN_LOADS:
-                    self._load(None)
-                else:
-                    self._set_aside(standing.revision)
+                self._load_torn(standing.revision)
                 return
             except Undecodable as failure:
                 self._refuse_record(failure, standing.revision)
@@ -291,6 +291,14 @@ class Lane:
             self._context.cache.drop(self._key)
         if not self._resolve_doubt(record):
             self._attempt(record, is_fresh=is_fresh)
+
+    def _load_torn(self, revision: int) -> None:
+        """Load a record anew whose messages do not belong to its head; after a few times it is corrupt."""
+        self._torn += 1
+        if self._torn <= _TORN_LOADS:
+            self._load(None)
+        else:
+            self._set_aside(revision)
 
     def _resolve_doubt(self, record: Record | None) -> bool:
         """End the batch if one of its commits was made after all, or if that cannot be told."""
@@ -337,6 +345,11 @@ class Lane:
                 self._refuse_record(damage, page.revision)
                 return
             record = with_messages(base, missing.span, messages)
+            if [message.seq for message in messages if message.seq >= base.first_seq] != numbers(
+                base.head.runs, *missing.span
+            ):
+                self._load_torn(page.revision)
+                return
         else:
             wanted = [entry for entry in page.entries if entry.number in missing.numbers]
             traces = self.codec.decode_traces(wanted, self._session_id)
