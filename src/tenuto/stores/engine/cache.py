@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tenuto.model.message import memory_bytes
-from tenuto.model.stored import Entry
+from tenuto.model.stored import Entry, Part
 from tenuto.ports import RecordFeed
 from tenuto.stores.engine.record import Fetched, Record
 
@@ -24,7 +24,7 @@ _RECORD_BYTES: Final = 2048
 # What a message takes beyond the size of its body.
 _MESSAGE_BYTES: Final = 700
 _PAGE_BYTES: Final = 400
-# Weighing a record takes as long as a turn; so many commits add little to it.
+# Weighing a record takes as long as a turn; in between, what commits add tells enough.
 _WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
 UNCONFIRMED: Final = -1
@@ -45,7 +45,7 @@ class Trip(Struct):
 
 
 class _Entry(Struct):
-    """A record, the losses of the feed when it was confirmed, and its size when it was last weighed.
+    """A record, the losses of the feed when it was confirmed, and its size: that of its tail, and of the rest.
 
     `seen_losses` are those when it was read or written, though the feed was behind: enough for an outage.
     """
@@ -53,8 +53,13 @@ class _Entry(Struct):
     record: Record
     losses: int
     seen_losses: int
-    size: int
     weighed_at: int
+    tail_size: int = 0
+    rest_size: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.tail_size + self.rest_size
 
 
 class RecordCache:
@@ -135,10 +140,26 @@ class RecordCache:
         """The call was answered, or failed."""
         del self._trips[trip.key]
 
-    def put(self, record: Record, trip: Trip, loaded: Sequence[Entry] = ()) -> None:
-        """Store a record that a call brought or wrote. Where all its messages were `loaded`, these tell its size."""
+    def put(self, record: Record, trip: Trip, loaded: Sequence[Entry] = (), *, written: Sequence[Entry] = ()) -> None:
+        """Store a record that a call brought or wrote. Messages that were `loaded` and entries that were `written`
+        tell how it has grown; where all its messages were loaded, they tell its size."""
         seen_losses = trip.losses if trip.confirms(record.revision) else UNCONFIRMED
-        self._store(trip.key, record, seen_losses if trip.is_caught_up else UNCONFIRMED, seen_losses, loaded)
+        entry = self._store(trip.key, record, seen_losses if trip.is_caught_up else UNCONFIRMED, seen_losses)
+        self.held_bytes -= entry.size
+        before, entry.record = entry.record, _without_fetched(record)
+        # Of the messages held before and those since.
+        gone = len(before.tail) + record.head.last_seq - before.head.last_seq - len(record.tail)
+        is_due = not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY
+        if is_due or gone < 0 or before.head.edition != record.head.edition:
+            entry.weighed_at = record.revision
+            entry.tail_size, entry.rest_size = _weigh_tail(record, loaded), _weigh_rest(record)
+        else:
+            _add(entry, loaded or written)
+            if gone:
+                entry.tail_size -= entry.tail_size * gone // (gone + len(record.tail))
+        self.held_bytes += entry.size
+        while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
+            self.held_bytes -= self._entries.popitem(last=False)[1].size
 
     def renew(self, key: bytes, record: Record) -> None:
         """Store a record whose deadline was moved: its revision is the same."""
@@ -179,27 +200,34 @@ class RecordCache:
         elif revision > entry.record.revision:
             entry.losses = entry.seen_losses = UNCONFIRMED
 
-    def _store(self, key: bytes, record: Record, losses: int, seen_losses: int, loaded: Sequence[Entry]) -> None:
+    def _store(self, key: bytes, record: Record, losses: int, seen_losses: int) -> _Entry:
+        """The entry of a record, which may be new, as the one used last."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(record, losses, seen_losses, 0, -_WEIGH_EVERY)
+            entry = self._entries[key] = _Entry(record, losses, seen_losses, -_WEIGH_EVERY)
         else:
             self._entries.move_to_end(key)
-        entry.record, entry.losses, entry.seen_losses = _without_fetched(record), losses, seen_losses
-        if not 0 <= record.revision - entry.weighed_at < _WEIGH_EVERY:
-            self.held_bytes -= entry.size
-            entry.size, entry.weighed_at = _weigh(record, loaded), record.revision
-            self.held_bytes += entry.size
-        while len(self._entries) > self._max_sessions or (self.held_bytes > self._max_bytes and self._entries):
-            self.held_bytes -= self._entries.popitem(last=False)[1].size
+            entry.losses, entry.seen_losses = losses, seen_losses
+        return entry
 
 
 def _without_fetched(record: Record) -> Record:
     return record if record.fetched is _NOTHING_FETCHED else replace(record, fetched=_NOTHING_FETCHED)
 
 
-def _weigh(record: Record, loaded: Sequence[Entry]) -> int:
-    size = _RECORD_BYTES + sum([_PAGE_BYTES + len(page.packed) for page in record.pages])
+def _add(entry: _Entry, added: Sequence[Entry]) -> None:
+    for one in added:
+        if one.part is Part.MESSAGES:
+            entry.tail_size += _MESSAGE_BYTES + len(one.body)
+        elif one.part is Part.KEYS:
+            entry.rest_size += _PAGE_BYTES + len(one.body)
+
+
+def _weigh_rest(record: Record) -> int:
+    return _RECORD_BYTES + sum([_PAGE_BYTES + len(page.packed) for page in record.pages])
+
+
+def _weigh_tail(record: Record, loaded: Sequence[Entry]) -> int:
     if len(loaded) == len(record.tail):
-        return size + sum([_MESSAGE_BYTES + len(entry.body) for entry in loaded])
-    return size + sum([memory_bytes(message) for message in record.tail])
+        return sum([_MESSAGE_BYTES + len(entry.body) for entry in loaded])
+    return sum([memory_bytes(message) for message in record.tail])

@@ -16,13 +16,24 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, Invalid, MasterKeyMissing
+from tenuto.errors import DecryptionFailed, MasterKeyMissing
 from tenuto.model import Message, Scope
 from tenuto.model.stored import Entry, Part, StoredRecord
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.stores.encoding import Undecodable, from_micros
-from tenuto.stores.engine.record import TAIL, Head, KeyPage, Profile, Record, count, drop_before, last_of, with_tail
+from tenuto.stores.engine.record import (
+    TAIL,
+    Head,
+    KeyPage,
+    Profile,
+    Record,
+    count,
+    decode,
+    drop_before,
+    last_of,
+    with_tail,
+)
 
 _log = logging.getLogger(__name__)
 FORMAT: Final = b"\x01"
@@ -189,7 +200,7 @@ class Codec:
         """Messages of a session, or of the sessions it was forked from."""
         plain = [entry.body[1:] if entry.body[:1] == FORMAT else self.open_message(entry, profile) for entry in entries]
         # As one array: that takes half as long as one by one.
-        messages = _decode(_messages, _ARRAY + len(plain).to_bytes(4, "big") + b"".join(plain), "message")
+        messages = decode(_messages, _ARRAY + len(plain).to_bytes(4, "big") + b"".join(plain), "message")
         if [message.seq for message in messages] != [entry.number for entry in entries]:
             raise Undecodable("a message of another number")
         return messages
@@ -279,7 +290,7 @@ class Codec:
         raise UnknownFormat("a format of another release")
 
     def _decode(self, decoder: msgspec.msgpack.Decoder[_Decoded], body: bytes, place: tuple[str, ...]) -> _Decoded:
-        return _decode(decoder, self.open(body, place), place[0])
+        return decode(decoder, self.open(body, place), place[0])
 
 
 PLAIN: Final = Codec()
@@ -309,13 +320,6 @@ class PlainCodecs:
 
     async def load(self, scope: Scope, *, writing: bool = False, refresh: bool = False) -> Codec:
         return PLAIN
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[_Decoded], plain: bytes, what: str) -> _Decoded:
-    try:
-        return decoder.decode(plain)
-    except (ValueError, TypeError, RecursionError, Invalid) as exc:
-        raise Undecodable(what) from exc
 
 
 def _continues(held: Record, record: Record) -> bool:

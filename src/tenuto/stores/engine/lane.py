@@ -5,7 +5,7 @@ exactly once: with its answer when that is stored, with what a rule refused on a
 with the failure of the store. A caller that gives up changes nothing: its call goes on, or never began.
 
 A batch whose commit was not answered is in doubt. It stays as it is, unmerged, until the record tells by the number of
-our last commit whether it was made.
+our last commit whether it was made. Where it was not, it is committed again a few times.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tenuto.errors import (
     TenutoError,
     Unavailable,
 )
-from tenuto.model.stored import Action, EntryPage, Part, RecordChange, Refused, StoredRecord
+from tenuto.model.stored import Action, Entry, EntryPage, Part, RecordChange, Refused, StoredRecord
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine.cache import RecordCache, Trip
 from tenuto.stores.engine.changes import WRITERS, build_change, known_of
 from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
-from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing
+from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing, numbers
 
 _log = logging.getLogger(__name__)
 Rule: TypeAlias = Callable[[Record | None, datetime], Step[Answer]]
@@ -48,6 +48,7 @@ LOADED: Final = 20
 """How many messages to load with a record that is not held, unless a call needs more."""
 _DOES_NOT_OPEN: Final = "did not answer, and does not open"
 _MOST_RETRIES: Final = 100
+_MOST_DOUBTS: Final = 3
 _TORN_LOADS: Final = 2
 _ALL: Final = 2**31
 
@@ -120,7 +121,7 @@ class Lane:
     """One session's queue and the batch under way."""
 
     __slots__ = (
-        "_batch", "_context", "_doubts", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
+        "_batch", "_context", "_doubts", "_failure", "_key", "_retries", "_session_id", "_torn", "_waiting", "codec",
     )  # fmt: skip
 
     def __init__(self, context: LaneContext, key: bytes, session_id: str, codec: Codec) -> None:
@@ -131,6 +132,8 @@ class Lane:
         self._waiting: list[Call[Any]] = []
         self._batch: list[Call[Any]] = []
         self._doubts: dict[int, Attempt] | None = None
+        # Of the first commit in doubt.
+        self._failure: BaseException | None = None
         self._retries = self._torn = 0
 
     def add(self, call: Call[Any]) -> None:
@@ -142,7 +145,8 @@ class Lane:
             self._waiting.append(call)
 
     def _begin_batch(self) -> None:
-        self._batch, self._retries, self._torn, self._doubts = self._extend_batch([]), 0, 0, None
+        self._batch, self._retries, self._torn = self._extend_batch([]), 0, 0
+        self._doubts = self._failure = None
         if self._batch:
             self._begin()
         else:
@@ -189,7 +193,9 @@ class Lane:
         attempt = self._apply(base, self._context.clock())
         if attempt is None:
             return
-        if attempt.steps and (is_fresh or base is None or not attempt.creates):
+        if attempt.steps and self._failure is not None and len(self._doubts or ()) >= _MOST_DOUBTS:
+            self._fail(self._failure)
+        elif attempt.steps and (is_fresh or base is None or not attempt.creates):
             self._commit(attempt)
         elif is_fresh or (not attempt.steps and not attempt.refused_access and self._is_confirmed(base)):
             self._conclude_unchanged(attempt)
@@ -214,6 +220,10 @@ class Lane:
                     self._put_back(place)
                     return attempt
                 self._fetch(base, missing)
+                return None
+            except Undecodable as damage:
+                assert base is not None, "what is decoded in a step was stored"
+                self._refuse_record(damage, base.revision)
                 return None
             except Exception as refusal:
                 attempt.refused_access |= isinstance(refusal, SessionNotFound)
@@ -254,19 +264,18 @@ class Lane:
             return
         self._go_on(loading.result(), trip, held)
 
-    def _go_on(self, standing: StoredRecord | None, trip: Trip, held: Record | None) -> None:
-        """Apply the batch to what stands in the store, unless it is in there already."""
+    def _go_on(self, standing: StoredRecord | None, trip: Trip, held: Record | None, *, is_fresh: bool = True) -> None:
+        """Apply the batch to what stands in the store, unless it is in there already.
+
+        It is not `is_fresh` for calls that came after the store had told it.
+        """
         record: Record | None = None
         if standing is not None:
             tail = self._tail(held)
             try:
                 record = self.codec.decode_record(standing, self._session_id, held, tail=tail)
             except TornRecord:
-                self._torn += 1
-                if self._torn <= _TORN_LOADS:
-                    self._load(None)
-                else:
-                    self._set_aside(standing.revision)
+                self._load_torn(standing.revision)
                 return
             except Undecodable as failure:
                 self._refuse_record(failure, standing.revision)
@@ -281,7 +290,15 @@ class Lane:
         else:
             self._context.cache.drop(self._key)
         if not self._resolve_doubt(record):
-            self._attempt(record, is_fresh=True)
+            self._attempt(record, is_fresh=is_fresh)
+
+    def _load_torn(self, revision: int) -> None:
+        """Load a record anew whose messages do not belong to its head; after a few times it is corrupt."""
+        self._torn += 1
+        if self._torn <= _TORN_LOADS:
+            self._load(None)
+        else:
+            self._set_aside(revision)
 
     def _resolve_doubt(self, record: Record | None) -> bool:
         """End the batch if one of its commits was made after all, or if that cannot be told."""
@@ -328,6 +345,11 @@ class Lane:
                 self._refuse_record(damage, page.revision)
                 return
             record = with_messages(base, missing.span, messages)
+            if [message.seq for message in messages if message.seq >= base.first_seq] != numbers(
+                base.head.runs, *missing.span
+            ):
+                self._load_torn(page.revision)
+                return
         else:
             wanted = [entry for entry in page.entries if entry.number in missing.numbers]
             traces = self.codec.decode_traces(wanted, self._session_id)
@@ -357,16 +379,20 @@ class Lane:
         )
         trip = context.cache.start_trip(self._key)
         committing = context.records.commit((change,))
-        committing.add_done_callback(lambda done: self._guard(self._committed, done, trip, attempt, number))
+        committing.add_done_callback(
+            lambda done: self._guard(self._committed, done, trip, attempt, number, change.puts)
+        )
 
-    def _committed(self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int) -> None:
+    def _committed(
+        self, committing: Future[Refused | None], trip: Trip, attempt: Attempt, number: int, written: Sequence[Entry]
+    ) -> None:
         cache = self._context.cache
         cache.end_trip(trip)
         failure = committing.exception()
         if failure is not None:
             if is_outcome_unknown(failure):
                 self._doubts = {**(self._doubts or {}), number: attempt}
-                self._count_retry()
+                self._failure = self._failure or failure
                 self._load(attempt.base)
             else:
                 self._fail(failure)
@@ -376,7 +402,7 @@ class Lane:
             if attempt.after is None:
                 cache.drop(self._key)
             else:
-                cache.put(attempt.after, trip)
+                cache.put(attempt.after, trip, written=written)
             cache.on_commit(self._key, attempt.after)
             self._conclude(attempt)
         elif refused.source_changed:
@@ -387,11 +413,12 @@ class Lane:
     def _retry(self, refused: Refused, trip: Trip, held: Record | None) -> None:
         """Go on from what another process stored; after some conflicts in a row with a pause of random length."""
         self._count_retry()
+        asked = len(self._batch)
         if not self._doubts:
-            # Nothing of the batch is stored, so that what has come meanwhile can join it.
+            # Nothing of the batch is stored, so that what has come meanwhile can join it and ride on its commit.
             self._batch = self._extend_batch(self._batch)
         if refused.has_turn or self._retries <= _EAGER_RETRIES:
-            self._go_on(refused.standing[0], trip, held)
+            self._go_on(refused.standing[0], trip, held, is_fresh=len(self._batch) == asked)
             return
         pause = min(_LONGEST_PAUSE, 0.001 * 2.0**self._retries) * self._context.chance.random()
         get_running_loop().call_later(pause, self._guard, self._load, held)

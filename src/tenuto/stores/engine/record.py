@@ -15,12 +15,15 @@ from typing import Final, Generic, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.errors import Invalid
 from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status
 from tenuto.model.scope import KEY_BYTES
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, Value
+from tenuto.stores.encoding import Undecodable
 
 Answer = TypeVar("Answer")
+_Decoded = TypeVar("_Decoded")
 Span = tuple[int, int]
 """A range of sequence numbers, both ends included; empty if the last is below the first."""
 
@@ -43,6 +46,18 @@ class Lease(Value, frozen=True, kw_only=True, array_like=True):
     number: int
     key: bytes | None = None
     journaled: bool = False
+
+
+def decode(decoder: msgspec.msgpack.Decoder[_Decoded], plain: bytes, what: str) -> _Decoded:
+    """What stored MessagePack says.
+
+    Raises:
+        Undecodable: it is corrupt.
+    """
+    try:
+        return decoder.decode(plain)
+    except (ValueError, TypeError, RecursionError, Invalid) as exc:
+        raise Undecodable(what) from exc
 
 
 class KeyedWrite(Value, frozen=True, kw_only=True, array_like=True):
@@ -77,8 +92,12 @@ class KeyPage(Value, frozen=True, kw_only=True):
 
     @property
     def writes(self) -> tuple[KeyedWrite, ...]:
-        """Its writes, oldest first."""
-        return _writes.decode(self.packed)
+        """Its writes, oldest first.
+
+        Raises:
+            Undecodable: the record is corrupt.
+        """
+        return decode(_writes, self.packed, "keys")
 
     @property
     def count(self) -> int:
@@ -319,6 +338,11 @@ def count(runs: tuple[Span, ...]) -> int:
 def rank(runs: tuple[Span, ...], seq: int) -> int:
     """How many stored numbers lie below one."""
     return sum([min(last, seq - 1) - first + 1 for first, last in runs if first < seq])
+
+
+def numbers(runs: tuple[Span, ...], first: int, last: int) -> list[int]:
+    """The stored numbers from `first` to `last`, in order."""
+    return [seq for run in runs for seq in range(max(run[0], first), min(run[1], last) + 1)]
 
 
 def overlaps(runs: tuple[Span, ...], first: int, last: int) -> bool:

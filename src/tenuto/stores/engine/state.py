@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from asyncio import Lock, sleep
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from hashlib import blake2b
 from random import Random
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -41,6 +44,9 @@ class _Held(NamedTuple):
 
 
 _NOTHING: Final = _Held(0, 0, None)
+_EAGER_RETRIES: Final = 2
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.25
 
 
 class EngineState:
@@ -50,6 +56,7 @@ class EngineState:
         self._records = records
         self._codecs = codecs
         self._chance = chance
+        self._turns: WeakValueDictionary[bytes, Lock] = WeakValueDictionary()
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         return (await self.read_states(scope, namespace, (key,)))[0]
@@ -75,20 +82,40 @@ class EngineState:
     async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
         check_changes(changes)
         codec = await self._codec(scope, namespace, writing=True)
-        while True:
-            replaced = frozenset(change.key for change in changes if change.if_version is None)
-            held = await self._load(scope, namespace, [change.key for change in changes], replaced)
-            pairs = list(zip(changes, held, strict=True))
-            for change, one in pairs:
-                if change.if_version is not None and change.if_version != one.version:
-                    raise VersionConflict(change.if_version, one.version)
-            made = [
-                self._to_record_change(scope, namespace, change, one, codec)
-                for change, one in pairs
-                if one.revision or not change.removes
-            ]
-            if not made or await self._records.commit(made) is None:
-                return tuple(int(one.revision > 0) if change.removes else one.version + 1 for change, one in pairs)
+        replaced = frozenset(change.key for change in changes if change.if_version is None)
+        made = await self._change(scope, namespace, changes, replaced, codec)
+        if made is not None:
+            return made
+        async with AsyncExitStack() as turns:
+            # Writers that compare nothing would refuse each other again and again: those of a process take turns. Not
+            # before they met, so that a store that is slow to fail is not waited for by one after another.
+            for key in sorted([record_key(scope, namespace, name) for name in replaced]):
+                await turns.enter_async_context(self._turns.setdefault(key, Lock()))
+            refusals = 1
+            while (made := await self._change(scope, namespace, changes, replaced, codec)) is None:
+                refusals += 1
+                if refusals >= _EAGER_RETRIES:
+                    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(refusals, 16))
+                    await sleep(pause * self._chance.random())
+            return made
+
+    async def _change(
+        self, scope: Scope, namespace: str, changes: Sequence[StateChange], replaced: frozenset[str], codec: Codec
+    ) -> tuple[int, ...] | None:
+        """Make all changes to what stands, or none: `None` if that has changed meanwhile."""
+        held = await self._load(scope, namespace, [change.key for change in changes], replaced)
+        pairs = list(zip(changes, held, strict=True))
+        for change, one in pairs:
+            if change.if_version is not None and change.if_version != one.version:
+                raise VersionConflict(change.if_version, one.version)
+        made = [
+            self._to_record_change(scope, namespace, change, one, codec)
+            for change, one in pairs
+            if one.revision or not change.removes
+        ]
+        if made and await self._records.commit(made) is not None:
+            return None
+        return tuple(int(one.revision > 0) if change.removes else one.version + 1 for change, one in pairs)
 
     def _to_record_change(
         self, scope: Scope, namespace: str, change: StateChange, held: _Held, codec: Codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from tenuto.errors import StoreDamaged, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import StoreDamaged, StoreFull, StoreReadOnly, StoreRejected, TenutoError, Unavailable
 
 _PRIMARY_CODE = 0xFF
 
@@ -20,6 +20,13 @@ def store_error(exc: sqlite3.Error) -> TenutoError:
             fault = StoreDamaged()
         case _:
             fault = Unavailable("session store")
+    fault.__cause__ = exc
+    return fault
+
+
+def lock_held(exc: sqlite3.Error) -> TenutoError:
+    """The error for a step that never began, since another process held the lock too long."""
+    fault = StoreRejected("session store", "is locked by another process")
     fault.__cause__ = exc
     return fault
 

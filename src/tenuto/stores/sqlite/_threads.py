@@ -21,7 +21,7 @@ from time import monotonic, sleep
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from tenuto.errors import Unavailable
-from tenuto.stores.sqlite._errors import is_busy, is_full, store_error
+from tenuto.stores.sqlite._errors import is_busy, is_full, lock_held, store_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -196,7 +196,7 @@ class WriterThread:
                 now = monotonic()
                 late = [job for job in jobs if job.patient_until <= now]
                 for job in late:
-                    job.fail(exc)
+                    job.failure = lock_held(exc)
                 self._deliver(late)
                 jobs = [job for job in jobs if job.patient_until > now]
         return jobs

@@ -116,6 +116,21 @@ async def test_bytes_are_bounded_too(house: House) -> None:
     assert await texts(here, ANN, "huge") == ["x" * 70_000]
 
 
+async def test_records_that_grow_are_bounded_by_bytes(house: House) -> None:
+    """Each is weighed now and then only: what it is found to weigh then is about what was reckoned."""
+    here = await house.start("here", max_bytes=1_000_000)
+    for number in range(10):
+        for _ in range(40):
+            await here.sessions.append(ANN, f"s{number}", batch("x" * 5_000))
+    assert len(here.cache) == 4
+    here.cache.clear()
+    for _ in range(200):
+        await here.sessions.append(ANN, "s", batch("x" * 5_000))
+
+    assert len(here.cache) == 1
+    assert 300_000 < here.cache.held_bytes < 400_000
+
+
 async def test_many_askers_share_loads_and_one_who_gives_up_takes_no_answer_along(house: House) -> None:
     there = await house.start("there")
     await there.sessions.append(ANN, "s", batch("q"))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import Event, Future, create_task, get_running_loop, sleep, wait
 from collections.abc import Sequence
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
 from tenuto.errors import CircuitOpen, StoreFull, StoreReadOnly, StoreRejected, StoreUnavailable, Unavailable
 from tenuto.model.stored import Known, RecordChange, Refused, StoredRecord
+from tenuto.stores.engine import Engine
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import engine_over
-from tests.samples import ANN, batch, texts
+from tests.clock import FakeClock
+from tests.samples import ANN, batch, begin, closing, talk, texts
+from tests.simulation.store import SimClient, SimServer
 
 REFUSALS = [StoreRejected("session store"), StoreFull(), StoreReadOnly(), CircuitOpen(timedelta(seconds=1))]
 
@@ -68,6 +72,20 @@ async def test_a_commit_in_doubt_is_made_again_where_it_was_not_made() -> None:
         assert await texts(store, ANN, "s") == ["one"]
 
 
+async def test_a_commit_that_stays_in_doubt_ends_with_its_failure() -> None:
+    """After a few tries: each may take as long as the store's time limit."""
+    records = FailingRecords()
+    async with engine_over(records) as store:
+        lost = StoreUnavailable()
+        records.commit_failures = [lost, *(StoreUnavailable(why="is gone") for _ in range(9))]
+
+        with pytest.raises(StoreUnavailable) as raised:
+            await store.sessions.append(ANN, "s", batch("one"))
+
+        assert raised.value is lost
+        assert records.commits == 3
+
+
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
 @pytest.mark.parametrize("refused", ["commit", "load"])
 async def test_a_refusal_behind_a_commit_in_doubt_is_not_definite(refused: str, refusal: Unavailable) -> None:
@@ -81,3 +99,45 @@ async def test_a_refusal_behind_a_commit_in_doubt_is_not_definite(refused: str, 
             await store.sessions.append(ANN, "s", batch("one"))
 
         assert type(raised.value) is StoreUnavailable
+
+
+async def test_a_read_that_joins_a_refused_call_sees_what_was_acknowledged_before_it(clock: FakeClock) -> None:
+    """The refusal told what stood earlier: nothing that came later is answered from it."""
+    server = SimServer(Random(1))
+    slow = SlowClient(server, "here")
+    async with (
+        Engine(slow, clock=clock, chance=Random("here")) as here,
+        Engine(SimClient(server, "there"), clock=clock, chance=Random("there")) as there,
+    ):
+        await talk(here, ANN, "s", "q", "a")
+        turn = await begin(there, ANN, "s", "theirs")
+        slow.answered.clear()
+        slow.answers.clear()
+        refused = create_task(begin(here, ANN, "s", "ours"))
+        await slow.answered.wait()
+        await there.sessions.finish_turn(turn, closing("reply"))
+
+        read = create_task(texts(here, ANN, "s"))
+        await sleep(0)
+        slow.answers.set()
+
+        assert (await read)[:4] == ["q", "a", "theirs", "reply"]
+        await wait((refused,))
+
+
+class SlowClient(SimClient):
+    """Answers of commits arrive when `answers` is set."""
+
+    def __init__(self, server: SimServer, process: str) -> None:
+        super().__init__(server, process)
+        self.answered, self.answers = Event(), Event()
+        self.answers.set()
+
+    def commit(self, changes: Sequence[RecordChange]) -> Future[Refused | None]:
+        return create_task(self._wait(super().commit(changes)))
+
+    async def _wait(self, commit: Future[Refused | None]) -> Refused | None:
+        answer = await commit
+        self.answered.set()
+        await self.answers.wait()
+        return answer

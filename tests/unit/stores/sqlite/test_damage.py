@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tenuto.errors import SessionCorrupt, SessionNotFound, StoreDamaged, TurnLost, Unavailable
-from tenuto.model import Page, Scope
+from tenuto.model import IdempotencyKey, Page, Rewrite, Scope, Truncation
 from tenuto.stores.engine import Engine
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
@@ -113,6 +114,43 @@ async def test_a_damaged_message_far_back_is_met_when_it_is_read(store: Engine) 
         await store.sessions.messages(ANN, "s", Page(after=0, limit=5))
     with pytest.raises(SessionNotFound):
         await store.sessions.get(ANN, "s")
+
+
+async def test_a_lost_message_far_back_is_met_when_it_is_read(store: Engine) -> None:
+    await store.sessions.append(ANN, "s", batch(*(f"m{n}" for n in range(40))))
+    first = (await store.sessions.messages(ANN, "s", Page(after=0, limit=3))).messages[1]
+    await damage(store, "DELETE FROM entry WHERE part = 'm' AND number = 2")
+
+    await begin(store, ANN, "s", "words")
+    with pytest.raises(SessionCorrupt):
+        await store.sessions.rewrite(ANN, "s", Rewrite(messages=(first,)))
+    with pytest.raises(SessionNotFound):
+        await store.sessions.get(ANN, "s")
+
+
+OPENING: dict[str, Callable[[Engine, IdempotencyKey], Awaitable[object]]] = {
+    "append": lambda store, key: store.sessions.append(ANN, "s", batch("m", idempotency_key=key)),
+    "truncate": lambda store, key: store.sessions.truncate(ANN, "s", Truncation(after=3)),
+}
+
+
+@pytest.mark.parametrize("call", OPENING.values(), ids=OPENING.keys())
+async def test_a_damaged_page_of_keys_is_met_when_it_is_opened(
+    store: Engine, call: Callable[[Engine, IdempotencyKey], Awaitable[object]]
+) -> None:
+    once = [IdempotencyKey(key=f"k{n}", fingerprint="f") for n in range(30)]
+    for key in once:
+        await store.sessions.append(ANN, "s", batch("m", idempotency_key=key))
+    ((body,),) = sqlite_rows(store, "SELECT body FROM entry WHERE part = 'k' AND number = 0")
+    keys, packed = msgspec.msgpack.decode(body[1:])
+    scribbled = body[:1] + msgspec.msgpack.encode((keys, b"\xc1" + packed[1:]))
+    await damage(store, f"UPDATE entry SET body = x'{scribbled.hex()}' WHERE part = 'k' AND number = 0")
+
+    with pytest.raises(SessionCorrupt):
+        await call(store, once[0])
+    await store.sessions.append(ANN, "s", batch("fresh", idempotency_key=once[0]))
+
+    assert await texts(store, ANN, "s") == ["fresh"]
 
 
 async def test_a_turn_whose_session_was_damaged_is_lost(store: Engine) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import SessionBusy, TurnLost
+from tenuto.errors import SessionBusy, StoreRejected, TurnLost
 from tenuto.model import Page
 from tenuto.model.scope import session_key
 from tenuto.stores.engine import Engine
 from tenuto.stores.sqlite import SqliteRecords, _threads
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tests.backends import sqlite_engine
-from tests.peek import sqlite_db
+from tests.peek import set_patience, sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as ending
 
@@ -139,6 +139,20 @@ async def test_reads_do_not_wait_for_a_writer(first: Engine) -> None:
         other.execute("ROLLBACK")
 
     assert [message.text for message in page.messages] == ["q", "a"]
+
+
+async def test_a_write_waits_for_a_lock_once(first: Engine) -> None:
+    """Nothing of it was made, so that it is not sent again."""
+    await talk(first, ANN, "s", "q", "a")
+    set_patience(sqlite_writer(first), 0.05)
+    made = first.sessions.context.commits
+    with closing(sqlite3.connect(_path(first), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreRejected, match="locked"):
+            await first.sessions.append(ANN, "s", batch("late"))
+
+        assert first.sessions.context.commits == made + 1
 
 
 async def test_a_turn_costs_two_statements_beside_its_two_commits(first: Engine) -> None:
