@@ -241,6 +241,22 @@ async def test_an_erasure_reaches_rows_here_and_on_other_machines(machine: Machi
     await there.close()
 
 
+async def test_an_erasure_where_no_folder_is_reaches_rows_that_create_a_session(machine: Machine) -> None:
+    here = await machine.start("a")
+    await talk(here, BOB, "t", "one", "1", journaled=True)
+    machine.is_away = True
+    turn = await here.sessions.begin_turn(ANN, opening("s", "one", new_id=True, journaled=True))
+    machine.cut, machine.is_away = "a", False
+
+    await machine.elsewhere().upkeep.erase(ANN)
+    machine.cut = ""
+    await machine.until_stored(here)
+
+    assert turn.journaled
+    with pytest.raises(SessionNotFound):
+        await here.sessions.get(ANN, "s")
+
+
 async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machine) -> None:
     engine = await machine.start("a")
     await talk(engine, ANN, "s", "one", "1", journaled=True)
