@@ -7,18 +7,24 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StoreUnavailable, Unavailable
-from tenuto.model import Changes, Page, Scope
+from tenuto.model import Changes, FinishTurn, OpenTurn, Page, Scope, TurnState
 from tenuto.model.scope import session_key
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
 from tenuto.stores.breaker import BreakerPolicy
+from tenuto.stores.engine import Engine
 from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.commands import Finish
 from tenuto.stores.engine.journal_files import count_journal
 from tenuto.stores.engine.journal_replay import Replay
+from tenuto.stores.engine.journal_rows import Row, replay_row
+from tenuto.stores.memory import InMemoryRecords
+from tests.clock import FakeClock
 from tests.machines import Machine, be_quick
 from tests.patience import LONG, until
 from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts
@@ -201,6 +207,48 @@ async def test_what_does_not_apply_any_more_is_stored_late_and_marked(machine: M
 
     assert [message.text for message in page.messages] == ["one", "1", "meanwhile", "two", "2"]
     assert [message.metadata.get(JOURNALED_AFTER) for message in page.messages] == [None, None, None, 2, 2]
+
+
+async def _replay_end(engine: Engine, turn: OpenTurn, request: FinishTurn) -> None:
+    """Twice, as after a crash between the store and the folder."""
+    command, incarnation = Finish(turn=turn, request=request), turn.session.incarnation
+    row = Row(number=1, at=turn.lease_until, command=command, writer="a", since=1, incarnation=incarnation)
+    for _ in range(2):
+        await engine.sessions.queue(ANN, session_key(ANN, "s"), "s", lambda record, _: replay_row(record, row))
+
+
+@pytest.mark.parametrize(
+    ("abandoned", "once", "state"),
+    [
+        (False, None, TurnState.OPENED),
+        (True, None, TurnState.OPENED),
+        (False, KEY, TurnState.FINISHED),
+        (True, KEY, TurnState.RESUMED),
+    ],
+)
+async def test_a_late_end_without_a_reply_is_stored_once(
+    clock: FakeClock, abandoned: bool, once: IdempotencyKey | None, state: TurnState
+) -> None:
+    engine = Engine(InMemoryRecords(), chance=Random(1), clock=clock)
+    turn = await begin(engine, ANN, "s", "ask", idempotency_key=once)
+    clock.advance(timedelta(hours=1))
+    await talk(engine, ANN, "s", "meanwhile", "went on")
+
+    await _replay_end(engine, turn, closing(tokens=900, changes=Changes(title="named"), abandoned=abandoned))
+    stored = await engine.sessions.get(ANN, "s")
+    again = await begin(engine, ANN, "s", "ask", idempotency_key=once)
+
+    assert (stored.tokens, stored.title) == (900, "named")
+    assert again.state is state
+
+
+async def test_an_abandoned_turn_is_not_counted_again(clock: FakeClock) -> None:
+    engine = Engine(InMemoryRecords(), chance=Random(1), clock=clock)
+    turn = await begin(engine, ANN, "s", "ask")
+
+    await _replay_end(engine, turn, closing(tokens=900, abandoned=True))
+
+    assert (await engine.sessions.get(ANN, "s")).tokens == 900
 
 
 async def test_a_process_that_alone_lost_the_store_refuses(machine: Machine) -> None:

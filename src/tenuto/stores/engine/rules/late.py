@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from tenuto.model import AppendBatch, BeginTurn, Draft, FinishTurn, OpenTurn
 from tenuto.model.turn import JOURNALED_AFTER
-from tenuto.stores.engine.record import Record, Step
+from tenuto.stores.encoding import digest_id
+from tenuto.stores.engine.record import EMPTY, KeyedWrite, Record, Step
 from tenuto.stores.engine.rules.access import apply_changes, save, spend
-from tenuto.stores.engine.rules.keys import all_writes
+from tenuto.stores.engine.rules.keys import all_writes, remember
 from tenuto.stores.engine.rules.log import append_messages
-from tenuto.stores.engine.rules.turns import append_turn, finish_key
+from tenuto.stores.engine.rules.turns import append_turn, finish_key, is_finished
 
 
 def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) -> Step[None]:
@@ -26,17 +27,33 @@ def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) ->
     return Step(record=save(record, now), answer=None, added=stored)
 
 
-def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None]:
-    """Append the reply of a turn that has lost the session, and close its key."""
+def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None] | None:
+    """Append the reply of a turn that has lost the session, and close its key; `None` if the turn ended before.
+
+    A reply is found by its messages. An end without one that closes no key is remembered like a keyed write.
+    """
+    if not request.reply and _has_ended(record, turn, request):
+        return None
     record, stored = append_messages(record, _mark(request.reply, after), turn.number, None)
     key = next((write.key for write in all_writes(record) if write.turn_id == turn.id), None)
     if key is not None and not request.abandoned:
         record = finish_key(record, key, stored)
+    elif not request.reply:
+        end = digest_id(f"late end {turn.id}")
+        write = KeyedWrite(key=end, fingerprint=end, turn_id=turn.id, number=turn.number, words=EMPTY, finished=True)
+        record = remember(record, write)
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
         record = apply_changes(record, request.changes)
     traces: Any = () if request.trace is None else ((turn.number, request.trace),)
     return Step(record=save(record, now), answer=None, added=stored, traces=traces)
+
+
+def _has_ended(record: Record, turn: OpenTurn, request: FinishTurn) -> bool:
+    """Whether the store carried out this end before. An abandoned turn leaves only that nobody went on after it."""
+    if is_finished(record, turn):
+        return True
+    return request.abandoned and record.head.lease is None and record.head.turns == turn.number
 
 
 def append_late(record: Record, batch: AppendBatch, after: int, now: datetime) -> Step[None]:
