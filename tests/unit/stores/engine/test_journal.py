@@ -12,15 +12,24 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.errors import (
+    DecryptionFailed,
+    MasterKeyMissing,
+    SessionElsewhere,
+    SessionNotFound,
+    StoreUnavailable,
+    Unavailable,
+)
 from tenuto.model import Changes, FinishTurn, OpenTurn, Page, Scope, TurnState
-from tenuto.model.scope import session_key
+from tenuto.model.scope import session_key, site_scope, user_digest
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.engine import Engine
+from tenuto.stores.engine import journal as journal_module
 from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.commands import Finish
-from tenuto.stores.engine.journal_files import count_journal
+from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.engine.journal_folder import StoredBase, StoredRow
 from tenuto.stores.engine.journal_replay import Replay
 from tenuto.stores.engine.journal_rows import Row, replay_row
 from tenuto.stores.memory import InMemoryRecords
@@ -303,6 +312,64 @@ async def test_an_erasure_where_no_folder_is_reaches_rows_that_create_a_session(
     assert turn.journaled
     with pytest.raises(SessionNotFound):
         await here.sessions.get(ANN, "s")
+
+
+@pytest.fixture
+async def folders(tmp_path: Path) -> AsyncIterator[tuple[DiskFolder, DiskFolder]]:
+    """Of two processes, with rows of two users in the same sessions, in opposite orders."""
+    first, second = await DiskFolder.open(tmp_path), await DiskFolder.open(tmp_path)
+    first.vote(True)
+    second.vote(True)
+    assert await first.is_agreed()
+    for number, user, order in ((1, "ann", 1), (2, "bob", -1)):
+        for name in (b"a", b"b")[::order]:
+            row = StoredRow(number=number, turn="t", at=1, users=(user_digest("acme", user),), body=b"x")
+            assert await first.append(name * 16, site_scope(ANN), StoredBase(), row)
+    yield first, second
+    await first.close()
+    await second.close()
+
+
+async def test_two_erasures_do_not_wait_for_each_other(folders: tuple[DiskFolder, DiskFolder]) -> None:
+    both = asyncio.Barrier(2)
+
+    class Meeting:
+        """Has both erasures try for their first lock before either goes on."""
+
+        def __init__(self, folder: DiskFolder) -> None:
+            self._folder, self._first = folder, True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._folder, name)
+
+        async def lock(self, key: bytes) -> bool:
+            locked = await self._folder.lock(key)
+            if self._first:
+                self._first = False
+                await both.wait()
+            return locked
+
+    engines = [Engine(InMemoryRecords(), chance=Random(1), folder=Meeting(folder)) for folder in folders]  # type: ignore[arg-type]
+    async with asyncio.timeout(LONG):
+        erased = await asyncio.gather(
+            *[engine.upkeep.erase(scope) for engine, scope in zip(engines, (ANN, BOB), strict=True)]
+        )
+
+    assert [one.journal for one in erased] == [2, 2]
+
+
+async def test_an_erasure_gives_up_on_a_session_that_another_process_has(
+    folders: tuple[DiskFolder, DiskFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = folders
+    monkeypatch.setattr(journal_module, "_LOCKED_WITHIN", 0.0)
+    assert await second.lock(b"b" * 16)
+
+    engine = Engine(InMemoryRecords(), chance=Random(1), folder=first)
+    with pytest.raises(SessionElsewhere):
+        await engine.upkeep.erase(ANN)
+
+    assert await second.lock(b"a" * 16)
 
 
 async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machine) -> None:
