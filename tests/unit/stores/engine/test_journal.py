@@ -221,6 +221,7 @@ async def test_what_does_not_apply_any_more_is_stored_late_and_marked(machine: M
 async def _replay_end(engine: Engine, turn: OpenTurn, request: FinishTurn) -> None:
     """Twice, as after a crash between the store and the folder."""
     command, incarnation = Finish(turn=turn, request=request), turn.session.incarnation
+    assert turn.lease_until is not None
     row = Row(number=1, at=turn.lease_until, command=command, writer="a", since=1, incarnation=incarnation)
     for _ in range(2):
         await engine.sessions.queue(ANN, session_key(ANN, "s"), "s", lambda record, _: replay_row(record, row))
@@ -349,7 +350,7 @@ async def test_two_erasures_do_not_wait_for_each_other(folders: tuple[DiskFolder
                 await both.wait()
             return locked
 
-    engines = [Engine(InMemoryRecords(), chance=Random(1), folder=Meeting(folder)) for folder in folders]  # type: ignore[arg-type]
+    engines = [Engine(InMemoryRecords(), chance=Random(1), folder=Meeting(folder)) for folder in folders]
     async with asyncio.timeout(LONG):
         erased = await asyncio.gather(
             *[engine.upkeep.erase(scope) for engine, scope in zip(engines, (ANN, BOB), strict=True)]
