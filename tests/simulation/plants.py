@@ -80,7 +80,7 @@ def any_turn_may_begin_and_end(patch: pytest.MonkeyPatch) -> None:
 
     def forced(record: Any, turn: Any, request: Any, now: Any) -> Any:
         if record is not None and turn.id not in (record.head.closed, getattr(record.head.lease, "turn_id", None)):
-            lease = Lease(turn_id=turn.id, until=now)
+            lease = Lease(turn_id=turn.id, until=now, number=turn.number)
             record = replace(record, head=replace(record.head, lease=lease))
         return finish(record, turn, request, now)
 

@@ -6,7 +6,7 @@ export interface ActiveTask {
   status: TaskStatus;
 }
 
-/** Something to remember. A later memory with the same `subject` replaces an earlier one. */
+/** A memory to add. A later memory with the same `subject` replaces an earlier one. */
 export interface AddMemory {
   text: string;
   kind?: MemoryKind;
@@ -70,7 +70,7 @@ export interface AgentRunView {
   ended_at: string | null;
 }
 
-/** A person's answer to a step that waits for it. */
+/** A person's answer to a step that waits for one. */
 export interface AnswerStep {
   value: unknown;
 }
@@ -209,7 +209,7 @@ export interface ChangeTask {
   if_version?: number | null;
 }
 
-/** Something to say to an assistant. Without a session a new one begins; without an assistant the session's own goes on, or the default one begins, and without a persona the character that the session last talked to. `regenerate` answers the last words anew; `edit` says `message` instead of the message of that sequence number, and forgets what came after it. `profile` is what is known of the user. */
+/** A message to an assistant. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. */
 export interface ChatBody {
   message?: string;
   session_id?: string | null;
@@ -253,7 +253,7 @@ export interface ContextView {
   entries: EntryView[];
 }
 
-/** A session to make. If the caller has a session of that `id`, it is returned. */
+/** A session to create. If the caller has a session of that `id`, it is returned. */
 export interface CreateSession {
   id?: string | null;
   title?: string;
@@ -530,10 +530,10 @@ export interface ProducerBody {
   seq: number;
 }
 
-/** Why. */
+/** Why a part is in the prompt, or is not. */
 export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
 
-/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` is what had been said until then. `trace_id` is null if nothing of the turn is stored. */
+/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` has the text up to then. `trace_id` is null if nothing of the turn is stored. */
 export interface ReplyView {
   session_id: string;
   trace_id: string | null;
@@ -885,7 +885,7 @@ export interface TraceView {
   context?: ContextView | null;
 }
 
-/** Forget the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has changed since. */
+/** Delete the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has changed since. */
 export interface TruncateSession {
   after: number;
   if_version?: number | null;
@@ -956,7 +956,7 @@ export interface WriteEntry {
   if_version?: number | null;
 }
 
-/** A note that an agent makes for itself; an `if_version` of 0 requires that it does not exist yet. */
+/** A private note of an agent; an `if_version` of 0 requires that it does not exist yet. */
 export interface WriteNote {
   value: unknown;
   if_version?: number | null;

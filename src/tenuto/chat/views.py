@@ -92,7 +92,7 @@ class ContextView(View, frozen=True, kw_only=True):
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
     """An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds.
 
-    One that a user `stopped` is what had been said until then. `trace_id` is null if nothing of the turn is stored.
+    One that a user `stopped` has the text up to then. `trace_id` is null if nothing of the turn is stored.
     """
 
     session_id: str

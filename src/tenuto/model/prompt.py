@@ -159,7 +159,7 @@ class Disposition(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why."""
+    """Why a part is in the prompt, or is not."""
 
     ALWAYS = "always"  # system prompt, question and frame are in every prompt
     FITS = "fits"

@@ -101,7 +101,7 @@ class JournalStatus(View, frozen=True, kw_only=True):
 
 
 class CacheStatus(View, frozen=True, kw_only=True):
-    """The session cache (L1). `hit_rate` is null before the first read."""
+    """The session cache of the process. `hit_rate` is null before the first read."""
 
     sessions: int
     max_sessions: int

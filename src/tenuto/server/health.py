@@ -27,8 +27,7 @@ _VERSION: Final = version("tenuto")
 
 
 class HealthView(View, frozen=True, kw_only=True):
-    """The process lives. `memories_without_user`: what callers say who name no user is remembered all the same.
-    `plans`: the extra that runs plans of tasks is installed."""
+    """The state of the process. With `memories_without_user`, callers that name no user share one memory."""
 
     status: str
     version: str
@@ -39,14 +38,14 @@ class HealthView(View, frozen=True, kw_only=True):
 
 
 class JournalView(View, frozen=True, kw_only=True):
-    """Turns in the journal: those that wait for the store, and those that it can never take."""
+    """Turns in the journal: those that wait for the store, and those that it refused for good."""
 
     waiting: int
     quarantined: int
 
 
 class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """`ready`: the store answers. `degraded`: it is away, and turns go on in the journal. `tasks` if there are any."""
+    """Whether the server can answer requests. `degraded`: the store does not answer, and a journal stores turns."""
 
     status: str
     store: str | None = None

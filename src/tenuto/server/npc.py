@@ -41,7 +41,7 @@ class NpcAnswer(View, frozen=True, kw_only=True):
 
 
 class NpcMessage(View, frozen=True, kw_only=True):
-    """A line of a talk with a character."""
+    """A message of a session with a character."""
 
     role: Role
     content: str
@@ -49,7 +49,7 @@ class NpcMessage(View, frozen=True, kw_only=True):
 
 
 class NpcSummary(View, frozen=True, kw_only=True):
-    """The talk a trace belongs to."""
+    """The session that a trace belongs to."""
 
     session_id: str
     message_count: int
@@ -57,14 +57,14 @@ class NpcSummary(View, frozen=True, kw_only=True):
 
 
 class NpcSession(NpcSummary, frozen=True, kw_only=True):
-    """A talk with a character, in short."""
+    """A session with a character: counts, times and recent messages."""
 
     first_message_at: datetime | None
     last_message_at: datetime | None
 
 
 class NpcTraceView(View, frozen=True, kw_only=True):
-    """What a character was asked and looked up; the talk around it where it was asked for."""
+    """What a character was asked and what it looked up; on request, the session around it."""
 
     trace_id: str
     session_id: str
@@ -76,7 +76,7 @@ class NpcTraceView(View, frozen=True, kw_only=True):
 
 
 class NpcDeleted(View, frozen=True, kw_only=True):
-    """A talk that is forgotten."""
+    """A deleted session with a character."""
 
     success: bool
     session_id: str

@@ -57,7 +57,7 @@ class PrivacyView(PolicyView, frozen=True, kw_only=True):
 
 
 class RevealView(View, frozen=True, kw_only=True):
-    """Values by the marks that stand for them, and those marks that the session does not know."""
+    """Values by placeholder, and the placeholders that the session does not have."""
 
     values: dict[str, str]
     unknown: list[str]

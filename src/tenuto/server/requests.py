@@ -124,7 +124,7 @@ class ProducerBody(RequestBody, frozen=True, kw_only=True):
 
 
 class CreateSession(RequestBody, frozen=True, kw_only=True):
-    """A session to make. If the caller has a session of that `id`, it is returned."""
+    """A session to create. If the caller has a session of that `id`, it is returned."""
 
     EXAMPLE = {"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}}
 
@@ -196,7 +196,7 @@ class ForkSession(RequestBody, frozen=True, kw_only=True):
 
 
 class TruncateSession(RequestBody, frozen=True, kw_only=True):
-    """Forget the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has
+    """Delete the messages after this sequence number, except those of `keep_seqs`; with `if_version`, if nothing has
     changed since."""
 
     EXAMPLE = {"after": 4}
@@ -246,12 +246,10 @@ class FinishTurnBody(_MessagesBody, frozen=True, kw_only=True):
 
 
 class ChatBody(RequestBody, frozen=True, kw_only=True):
-    """Something to say to an assistant.
+    """A message to an assistant.
 
-    Without a session a new one begins; without an assistant the session's own goes on, or the default one begins, and
-    without a persona the character that the session last talked to.
-    `regenerate` answers the last words anew; `edit` says `message` instead of the message of that sequence number, and
-    forgets what came after it. `profile` is what is known of the user.
+    With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`,
+    `message` replaces the user message of that sequence number, and later messages are deleted.
     """
 
     EXAMPLE = {"message": "Which phones are cheap?", "assistant": "goods"}
@@ -309,7 +307,7 @@ class TraceQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class RevealBody(RequestBody, frozen=True, kw_only=True):
-    """Which marks to look behind."""
+    """The placeholders whose values are asked for."""
 
     EXAMPLE = {"placeholders": ["[EMAIL_1]"]}
 
@@ -326,7 +324,7 @@ class AuditQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ScanBody(RequestBody, frozen=True, kw_only=True):
-    """Whether to redact what the policy does not allow, and whether to be told of the progress."""
+    """What a scan does beside counting: redact what the policy does not allow, and stream its progress."""
 
     EXAMPLE = {"fix": False, "stream": False}
 
@@ -366,7 +364,7 @@ class KeyListQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class CreateKey(RequestBody, frozen=True, kw_only=True):
-    """An API key to make. `user_id`, `site_id` and `agent` bind it; an agent's key has the role `member`."""
+    """An API key to create. `user_id`, `site_id` and `agent` bind it; an agent's key has the role `member`."""
 
     EXAMPLE = {"name": "the backend of the shop", "role": "member", "site_id": "shop"}
 
@@ -414,7 +412,7 @@ class ForgetQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class AddMemory(RequestBody, frozen=True, kw_only=True):
-    """Something to remember. A later memory with the same `subject` replaces an earlier one."""
+    """A memory to add. A later memory with the same `subject` replaces an earlier one."""
 
     EXAMPLE = {"text": "I live in Bologna with my two cats.", "kind": "fact", "subject": "home town"}
 
@@ -500,7 +498,7 @@ class ResumeTask(RequestBody, frozen=True, kw_only=True):
 
 
 class AnswerStep(RequestBody, frozen=True, kw_only=True):
-    """A person's answer to a step that waits for it."""
+    """A person's answer to a step that waits for one."""
 
     EXAMPLE = {"value": "yes"}
 
@@ -594,7 +592,7 @@ class UnlockQuery(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class WriteNote(RequestBody, frozen=True, kw_only=True):
-    """A note that an agent makes for itself; an `if_version` of 0 requires that it does not exist yet."""
+    """A private note of an agent; an `if_version` of 0 requires that it does not exist yet."""
 
     EXAMPLE = {"value": "ask for annex B"}
 
@@ -603,7 +601,7 @@ class WriteNote(RequestBody, frozen=True, kw_only=True):
 
 
 class NpcQuestion(RequestBody, frozen=True, kw_only=True):
-    """Something to ask a character."""
+    """A question to a character."""
 
     EXAMPLE = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan", "query": "严氏家训有哪些?"}
 

@@ -19,7 +19,7 @@ _LONGEST_PAUSE: Final = 60.0
 
 
 class TaskWorkerView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether this server works on tasks; `error` is the code of what hinders it."""
+    """Whether this server works on tasks; `error` is the code of the reason if it cannot."""
 
     status: str
     error: str | None = None

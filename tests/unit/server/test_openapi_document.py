@@ -160,3 +160,16 @@ def test_every_route_that_is_served_is_in_the_document_or_named_by_it() -> None:
 
     assert len(served) > 120
     assert [path for method, path in served - described if f"`{path}`" not in about] == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_declares_the_parameters_of_its_path(name: str) -> None:
+    """Spectral's `path-params`."""
+    declared = [each["name"] for each in OPERATIONS[name]["parameters"] if each.get("in") == "path"]
+    assert sorted(declared) == sorted(re.findall(r"\{(\w+)\}", name))
+
+
+def test_no_text_has_the_code_of_a_requirement() -> None:
+    texts = [schema["description"] for _, schema in EVERYWHERE if isinstance(schema.get("description"), str)]
+    assert len(texts) > 1000
+    assert [text for text in texts if re.search(r"\([A-Z]\d{1,2}(, [A-Z]\d{1,2})*\)", text)] == []

@@ -25,7 +25,7 @@ _APART: Final = timedelta(minutes=1)
 
 
 class CompactionStatus(StrEnum):
-    """What became of deleted bytes."""
+    """Whether the bytes of deleted records were cleared from the files of the store."""
 
     DONE = "done"
     LATER = "later"

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class AgUiMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of a thread, as far as it matters here."""
+    """A message of a thread; other fields are ignored."""
 
     id: Name
     role: str

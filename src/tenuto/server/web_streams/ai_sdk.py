@@ -43,7 +43,7 @@ _ENDED = ("output-available", "output-error")
 
 
 class UiMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A `UIMessage`, as far as it matters here."""
+    """A `UIMessage`; other fields are ignored."""
 
     id: Name
     role: str

@@ -32,13 +32,15 @@ _seq: Final = attrgetter("seq")
 
 
 class Lease(Value, frozen=True, kw_only=True, array_like=True):
-    """The turn that holds the session, until when, and the digest of the idempotency key it came with.
+    """The turn that holds the session, until when, its number, and the digest of the idempotency key it came with.
 
-    Where the turn may be `journaled`, so may its end.
+    Where the turn may be `journaled`, so may its end. A journaled turn can be stored under another number than its
+    caller was told.
     """
 
     turn_id: str
     until: datetime
+    number: int
     key: bytes | None = None
     journaled: bool = False
 

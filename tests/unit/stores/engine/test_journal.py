@@ -36,7 +36,7 @@ from tenuto.stores.memory import InMemoryRecords
 from tests.clock import FakeClock
 from tests.machines import Machine, be_quick
 from tests.patience import LONG, until
-from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts
+from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts, trace_of
 from tests.simulation.hosts import CheckingSealer
 
 CHAT = Scope(tenant="acme", channel="lark", chat="room", user="ann")
@@ -512,3 +512,27 @@ async def test_a_full_disk_refuses_the_turn(machine: Machine) -> None:
     await machine.until_stored(engine)
 
     assert await texts(engine, ANN, "s") == ["one", "1", "two", "2"]
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+async def test_a_turn_stored_behind_another_machines_overwrites_no_trace(machine: Machine, takes_over: bool) -> None:
+    """Its question, its answer and its trace get one number, which no other turn has."""
+    here, there = await machine.start("a"), machine.elsewhere()
+    await talk(here, ANN, "s", "one", "1", journaled=True)
+    machine.lose("a")
+    turn = await begin(here, ANN, "s", "here", journaled=True, idempotency_key=KEY)
+    await here.sessions.finish_turn(turn, closing("H", trace=trace_of(turn)))
+    other = await begin(there, ANN, "s", "there")
+    if not takes_over:
+        await there.sessions.finish_turn(other, closing("T", trace=trace_of(other)))
+    machine.lose("")
+    await machine.until_stored(here)
+    if takes_over:
+        await there.sessions.finish_turn(other, closing("T", trace=trace_of(other)))
+
+    log = (await there.sessions.messages(ANN, "s", Page())).messages
+    turns = {message.text: message.turn for message in log}
+    traces = {trace.turn_id: trace.number for trace in await there.traces.traces(ANN, "s")}
+    assert turns["here"] == turns["H"] == traces[turn.id]
+    assert turns["there"] == turns["T"] == traces[other.id]
+    assert turns["here"] != turns["there"]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionBusy, Superseded, TurnLost
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
-from tenuto.model.turn import TRACES_KEPT, is_superseded
+from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
@@ -39,7 +39,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
             # It has run out, and the key of its turn need not stay in the head.
             record = replace(record, head=replace(record.head, lease=None))
         record, number, words = append_turn(record, request)
-    record = save(_take_lease(record, request, now), now, request.retention)
+    record = save(_take_lease(record, request, number, now), now, request.retention)
     resumed = write is not None or (bool(request.user_messages) and not words)
     assert record.head.lease is not None
     turn = OpenTurn(
@@ -99,9 +99,11 @@ def append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[
     return record, number, words
 
 
-def _take_lease(record: Record, request: BeginTurn, now: datetime) -> Record:
+def _take_lease(record: Record, request: BeginTurn, number: int, now: datetime) -> Record:
     key = None if request.idempotency_key is None else digest_id(request.idempotency_key.key)
-    lease = Lease(turn_id=request.turn_id, until=now + request.lease, key=key, journaled=request.journaled)
+    lease = Lease(
+        turn_id=request.turn_id, until=now + request.lease, number=number, key=key, journaled=request.journaled
+    )
     return replace(record, head=replace(record.head, lease=lease))
 
 
@@ -134,7 +136,7 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
         raise TurnLost(turn.session.id, turn.id)
     reply: tuple[Message, ...] = ()
     if request.reply:
-        record, reply = append_messages(record, request.reply, turn.number, request.producer)
+        record, reply = append_messages(record, request.reply, lease.number, request.producer)
     record = _release(record, lease, reply, is_answered=not request.abandoned)
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
@@ -144,9 +146,14 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
         record=record,
         answer=AppendResult(session=record.session, messages=reply),
         added=reply,
-        traces=() if request.trace is None else ((turn.number, request.trace),),
-        traces_through=None if request.trace is None else turn.number - TRACES_KEPT,
+        traces=traces_of(request, lease.number),
+        traces_through=None if request.trace is None else lease.number - TRACES_KEPT,
     )
+
+
+def traces_of(request: FinishTurn, number: int) -> tuple[tuple[int, Trace], ...]:
+    """The trace of a turn under the number that the turn has in the store."""
+    return () if request.trace is None else ((number, replace(request.trace, number=number)),)
 
 
 def is_finished(record: Record, turn: OpenTurn) -> bool:
