@@ -83,7 +83,11 @@ class Machine:
     def elsewhere(self) -> Engine:
         """An engine on another machine, with no journal."""
         return Engine(
-            SimClient(self.server, "elsewhere"), chance=Random(2), clock=self.clock, codecs=OneCodec(self.codec)
+            SimClient(self.server, "elsewhere"),
+            chance=Random(2),
+            clock=self.clock,
+            codecs=OneCodec(self.codec),
+            tells_machines=True,
         )
 
     async def close(self) -> None:

@@ -173,6 +173,7 @@ class SessionStore(Protocol):
 
         Messages are found by sequence number and id, traces by turn number and id; missing ones are skipped. Numbers,
         totals, deadline, a running turn and idempotency keys stay; the version grows if anything was replaced.
+        An empty request removes messages beyond a cap that are still stored, and counts as a replacement then.
 
         Raises:
             VersionConflict: `if_version` is not the stored version.

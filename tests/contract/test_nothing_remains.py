@@ -21,7 +21,9 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import (
+    AppendBatch,
     Changes,
+    ForkRequest,
     IdempotencyKey,
     NewSession,
     Page,
@@ -270,6 +272,35 @@ async def test_nothing_of_an_erased_person_remains(proof: Proof, clock: FakeCloc
     assert (len(erased.removed_sessions), erased.quarantined, erased.states, erased.more) == (3, 1, 2, False)
     assert {place: names for place, names in after.items() if names} == {}
     assert all(kept[place] == others.all - TAKEN_BACK for place in proof.holds)
+
+
+async def test_what_a_cap_evicted_from_a_group_does_not_remain(proof: Proof, clock: FakeClock) -> None:
+    """Evicted messages are removed in batches, so their words may still be stored where nobody sees them."""
+    theirs, others, sessions = Marks(), Marks(), proof.store.sessions
+    group, talk, fork = Scope(tenant="acme", channel="lark", chat=fresh("room")), fresh("talk"), fresh("fork")
+    capped = NewSession(retention=Retention(max_messages=4))
+    for mark, count in ((theirs, 6), (others, 5)):
+        for _ in range(count):
+            said = (says(mark("words"), speaker=mark("user")),)
+            await sessions.append(group, talk, AppendBatch(id=fresh("batch"), messages=said, create=capped))
+    await sessions.fork(group, talk, ForkRequest(new_id=fork))
+    await proof.store.upkeep.compact()  # Now it is in every kind of file that there is.
+    before = await found(proof, theirs)
+
+    office = PrivacyService(
+        store=proof.store, screen=screen_over(proof.store, PrivacyPolicy()), erase=proof.store.upkeep.erase, clock=clock
+    )
+    person = Scope(tenant="acme", user=theirs("user"))
+    *_, receipt = [receipt async for receipt in office.erasing(person, by="otto")]
+    after, kept = await found(proof, theirs), await found(proof, others)
+
+    assert any(before.values())
+    assert {place: names for place, names in after.items() if names} == {}
+    assert any(kept.values())
+    assert receipt.counts["evicted"] == 1
+    for session_id in (talk, fork):
+        page = await sessions.messages(group, session_id, Page())
+        assert [message.text for message in page.messages] == [others("words")] * 4
 
 
 async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: FakeClock) -> None:

@@ -142,14 +142,14 @@ async def test_a_page_is_of_one_revision(records: RecordStore) -> None:
 
 
 async def test_a_copy_is_of_the_source_as_it_was_read(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 4, puts=messages(1, 2, 3))])
-    copies = LogCopy(source=A, revision=4, through=2)
+    await records.commit([change(A, 0, 4, puts=messages(1, 2, 3, 4))])
+    copies = LogCopy(source=A, revision=4, first=2, through=3)
 
     assert await records.commit([change(B, 0, 1, copies=copies, puts=messages(7))]) is None
     await records.commit([change(A, 4, 5, drops=(Drop(part=Part.MESSAGES),))])
     refused = await records.commit([change(C, 0, 1, copies=copies)])
 
-    assert numbers((await records.page(B, Part.MESSAGES, 0, 9, 9)).entries) == [1, 2, 7]
+    assert numbers((await records.page(B, Part.MESSAGES, 0, 9, 9)).entries) == [2, 3, 7]
     assert refused is not None
     assert refused.source_changed
     assert await records.load(C, 0) is None

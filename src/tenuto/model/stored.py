@@ -133,10 +133,11 @@ class Action(StrEnum):
 
 
 class LogCopy(Value, frozen=True, kw_only=True):
-    """Copies the source's messages up to a number, if the source is still at this revision."""
+    """Copies the source's messages from one number to another, if the source is still at this revision."""
 
     source: bytes
     revision: int
+    first: int
     through: int
 
 

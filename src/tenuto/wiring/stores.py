@@ -96,12 +96,14 @@ async def open_stores(
     plain_state = EngineState(records, PlainCodecs(), SystemRandom())
     # The keys of a store that is down cannot be read; one that holds sealed records is refused once it is back.
     ciphers = None if prepare else await open_encryption(settings, plain_state, clock, read_only)
+    is_server = is_network_store(settings.store)
     engine = Engine(
         records,
         clock=clock,
         chance=SystemRandom(),
         codecs=_open_codecs(ciphers, settings, clock),
-        folder=await _join_folder(stack, folder) if is_network_store(settings.store) and not read_only else None,
+        folder=await _join_folder(stack, folder) if is_server and not read_only else None,
+        tells_machines=is_server,
         max_sessions=settings.l1_sessions,
         max_bytes=settings.l1_bytes,
     )

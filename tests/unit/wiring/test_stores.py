@@ -13,16 +13,18 @@ import tenuto
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.model import Changes, Page
+from tenuto.model.scope import site_scope, user_digest
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.codec import PLAIN
+from tenuto.stores.engine.journal_replay import ERASURES
 from tenuto.stores.factory import place_of
 from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
 from tenuto.wiring.stores import journal_folder
-from tests.samples import fresh
+from tests.samples import ANN, fresh
 from tests.servers import RedisServer
 
 KEY = bytes(range(32)).hex()
@@ -59,6 +61,18 @@ async def test_a_breaker_can_be_switched_off(valkey: RedisServer, tmp_path: Path
     async with open_app(_settings(valkey, tmp_path, breaker_failures=0), run_upkeep=False) as app:
         assert app.stores.circuit is None
         assert app.stores.journal is not None
+
+
+async def test_an_erasure_is_marked_for_other_machines_where_the_folder_cannot_be_used(
+    valkey: RedisServer, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    async with open_app(_settings(valkey, tmp_path / "file"), run_upkeep=False) as app:
+        await app.stores.front.upkeep.erase(ANN)
+
+        assert app.stores.journal is None
+        erased = user_digest(ANN.tenant, "ann")
+        assert await app.stores.unredacted.state.read_state(site_scope(ANN), ERASURES, erased) is not None
 
 
 async def test_who_only_reads_has_no_journal(valkey: RedisServer, tmp_path: Path) -> None:

@@ -52,12 +52,17 @@ def build_change(
         totals=totals_of(after),
         replaces=created and before is not None,
         drops=_drops(base, after, steps),
-        copies=None if source is None else LogCopy(source=source[0], revision=source[1], through=after.head.last_seq),
+        copies=None if source is None else _copy_log(after, *source),
         puts=_puts(base, after, steps, codec),
         tail=tail,
         known=known_of(before),
     )
     return after, change
+
+
+def _copy_log(fork: Record, source: bytes, revision: int) -> LogCopy:
+    """The live messages of a fork; those that the source has evicted may still be stored there."""
+    return LogCopy(source=source, revision=revision, first=fork.first_seq, through=fork.head.last_seq)
 
 
 def known_of(record: Record | None) -> Known:

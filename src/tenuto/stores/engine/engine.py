@@ -70,7 +70,8 @@ class Engine:
     """Sessions, traces, state and upkeep over records. Time and chance are parameters.
 
     Open it with `async with`, which listens to the feed; without a feed, that may be left out. With a `folder` calls
-    are acknowledged there while the store is away; the owner of the engine runs `sessions.journal.run()`.
+    are acknowledged there while the store is away; the owner of the engine runs `sessions.journal.run()`. An erasure
+    `tells_machines` that have a folder of their own, with or without one here.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Engine:
         clock: Clock = utc_now,
         codecs: Codecs | None = None,
         folder: JournalFolder | None = None,
+        tells_machines: bool = False,
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
@@ -92,6 +94,7 @@ class Engine:
         self.traces = EngineTraces(self.sessions)
         self.state = EngineState(records, codecs, context.chance)
         self.upkeep = EngineUpkeep(records, self.cache, codecs, clock, self.state)
+        self.upkeep.tells_machines = tells_machines or folder is not None
         if folder is not None:
             self.sessions.journal = self.upkeep.journal = Journal(
                 folder,

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -63,6 +64,7 @@ _ANY_NUMBER: Final = 2**31
 _MOST_OFFERED: Final = 2000
 _OFFERED_WITHIN: Final = 2.0
 _PAUSE: Final = 0.02
+_LOCKED_WITHIN: Final = 30.0
 _OFFERED_AT_ONCE: Final = 32
 _FOLDS_KEPT: Final = 256
 _QUARANTINE_TTL: Final = timedelta(days=30)
@@ -430,21 +432,30 @@ class Journal:
         return not await self._folder.fenced_keys()
 
     async def forget_user(self, scope: Scope) -> int:
-        """Remove a user's rows, while none of them is being stored; returns how many."""
+        """Remove a user's rows, while none of them is being stored; returns how many.
+
+        Raises:
+            SessionElsewhere: another process has one of the sessions for too long.
+        """
         person = user_scope(scope)
         assert person.user is not None
         site, user = site_scope(person), user_digest(person.tenant, person.user)
-        keys, locked = await self._folder.keys_of_user(site, user), list[bytes]()
+        loop, locked = asyncio.get_running_loop(), list[bytes]()
+        until = loop.time() + _LOCKED_WITHIN
         try:
-            for key in keys:
-                while not await self._folder.lock(key):  # noqa: ASYNC110 (another process has it)
-                    await asyncio.sleep(0.05)
+            # Sorted, so that two erasures do not wait for each other in a circle.
+            for key in sorted(await self._folder.keys_of_user(site, user)):
+                while not await self._folder.lock(key):
+                    if loop.time() >= until:
+                        raise SessionElsewhere
+                    await asyncio.sleep(_PAUSE)
                 locked.append(key)
             self._folds.clear()
             return await self._folder.erase(site, user, ALWAYS)
         finally:
             for key in locked:
-                await self._folder.unlock(key)
+                with suppress(Unavailable):  # The folder unlocks it later.
+                    await self._folder.unlock(key)
 
 
 def _creates(command: JournaledCommand) -> bool:

@@ -169,7 +169,7 @@ def _store_late(record: Record, row: Row) -> Step[None] | None:
     match row.command:
         case Begin(request=request) if request.user_messages:
             return late.begin_late(record, request, after, row.at)
-        case Finish(turn=turn, request=request) if request.reply:
+        case Finish(turn=turn, request=request):
             return late.finish_late(record, turn, request, after, row.at)
         case Append(batch=batch):
             return late.append_late(record, batch, after, row.at)

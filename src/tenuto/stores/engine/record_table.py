@@ -105,8 +105,8 @@ class RecordTable:
             for number in [n for n in entries if drop.first <= n <= drop.last and n not in drop.keep]:
                 del entries[number]
         if change.copies is not None:
-            source = self._rows[change.copies.source].parts.get(Part.MESSAGES, {})
-            row.parts[Part.MESSAGES] = {n: body for n, body in source.items() if n <= change.copies.through}
+            source, copies = self._rows[change.copies.source].parts.get(Part.MESSAGES, {}), change.copies
+            row.parts[Part.MESSAGES] = {n: body for n, body in source.items() if copies.first <= n <= copies.through}
         for entry in change.puts:
             row.parts.setdefault(entry.part, {})[entry.number] = entry.body
 

@@ -48,6 +48,8 @@ class EngineUpkeep:
         self._clock = clock
         self._state = state
         self.journal: Journal | None = None
+        self.tells_machines = False
+        """Whether other machines may use the store, with journals that must learn of erasures."""
 
     async def compact(self) -> CompactionResult:
         return await self._records.compact()
@@ -67,13 +69,12 @@ class EngineUpkeep:
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = user_scope(scope)
-        rows = 0
-        if self.journal is not None:
+        if self.tells_machines:
             assert owner.user is not None
             # First for the journals of other machines: all they hold of this user began before now.
             digest, now = user_digest(owner.tenant, owner.user), to_micros(self._clock())
             await self._state.write_state(site_scope(owner), ERASURES, digest, now)
-            rows = await self.journal.forget_user(owner)
+        rows = 0 if self.journal is None else await self.journal.forget_user(owner)
         erased = await _erase_in_batches(lambda size: self._erase_some(owner, size), limit, _STRIDE)
         return replace(erased, journal=rows)
 

@@ -127,6 +127,7 @@ def change_argument(batch: int, change: RecordChange) -> tuple[Any, ...]:
         [(drop.part, drop.first, drop.last, drop.keep) for drop in change.drops],
         None if copies is None else copies.source,
         None if copies is None else copies.revision,
+        None if copies is None else copies.first,
         None if copies is None else copies.through,
         [put.part for put in change.puts],
         [put.number for put in change.puts],

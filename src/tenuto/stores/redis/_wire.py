@@ -113,7 +113,7 @@ def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[
     for place in places:
         words += ("+", len(place), *place)
     if change.copies is not None:
-        words += ("<", change.copies.through)
+        words += ("<", change.copies.first, change.copies.through)
     for entry in change.puts:
         words += (entry.part, entry.number, entry.body)
     words.append(".")

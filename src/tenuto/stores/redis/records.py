@@ -224,7 +224,7 @@ class RedisRecords:
         copies = next((change.copies for change in changes if change.copies is not None), None)
         if copies is None or not self._servers.sharded:
             return changes, None
-        page = await self.page(copies.source, Part.MESSAGES, 0, copies.through, _ALL)
+        page = await self.page(copies.source, Part.MESSAGES, copies.first, copies.through, _ALL)
         if page.revision == copies.revision:
             return [
                 change if change.copies is None else replace(change, copies=None, puts=(*page.entries, *change.puts))

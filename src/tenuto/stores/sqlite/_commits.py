@@ -105,8 +105,8 @@ class CommitSteps:
             source = _find(execute, change.copies.source)[0]
             execute(
                 "INSERT INTO entry SELECT ?, part, number, body FROM entry WHERE record = ? AND part = ? "
-                "AND number <= ?",
-                (row, source, Part.MESSAGES, change.copies.through),
+                "AND number BETWEEN ? AND ?",
+                (row, source, Part.MESSAGES, change.copies.first, change.copies.through),
             )
         puts += [(row, entry.part.value, entry.number, _blob(entry.body)) for entry in change.puts]
 

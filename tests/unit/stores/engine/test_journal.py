@@ -7,18 +7,33 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StoreUnavailable, Unavailable
-from tenuto.model import Changes, Page, Scope
-from tenuto.model.scope import session_key
+from tenuto.errors import (
+    DecryptionFailed,
+    MasterKeyMissing,
+    SessionElsewhere,
+    SessionNotFound,
+    StoreUnavailable,
+    Unavailable,
+)
+from tenuto.model import Changes, FinishTurn, OpenTurn, Page, Scope, TurnState
+from tenuto.model.scope import session_key, site_scope, user_digest
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
 from tenuto.stores.breaker import BreakerPolicy
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine import journal as journal_module
 from tenuto.stores.engine.breaker import BreakerRecords
-from tenuto.stores.engine.journal_files import count_journal
+from tenuto.stores.engine.commands import Finish
+from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.engine.journal_folder import StoredBase, StoredRow
 from tenuto.stores.engine.journal_replay import Replay
+from tenuto.stores.engine.journal_rows import Row, replay_row
+from tenuto.stores.memory import InMemoryRecords
+from tests.clock import FakeClock
 from tests.machines import Machine, be_quick
 from tests.patience import LONG, until
 from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts, trace_of
@@ -203,6 +218,49 @@ async def test_what_does_not_apply_any_more_is_stored_late_and_marked(machine: M
     assert [message.metadata.get(JOURNALED_AFTER) for message in page.messages] == [None, None, None, 2, 2]
 
 
+async def _replay_end(engine: Engine, turn: OpenTurn, request: FinishTurn) -> None:
+    """Twice, as after a crash between the store and the folder."""
+    command, incarnation = Finish(turn=turn, request=request), turn.session.incarnation
+    assert turn.lease_until is not None
+    row = Row(number=1, at=turn.lease_until, command=command, writer="a", since=1, incarnation=incarnation)
+    for _ in range(2):
+        await engine.sessions.queue(ANN, session_key(ANN, "s"), "s", lambda record, _: replay_row(record, row))
+
+
+@pytest.mark.parametrize(
+    ("abandoned", "once", "state"),
+    [
+        (False, None, TurnState.OPENED),
+        (True, None, TurnState.OPENED),
+        (False, KEY, TurnState.FINISHED),
+        (True, KEY, TurnState.RESUMED),
+    ],
+)
+async def test_a_late_end_without_a_reply_is_stored_once(
+    clock: FakeClock, abandoned: bool, once: IdempotencyKey | None, state: TurnState
+) -> None:
+    engine = Engine(InMemoryRecords(), chance=Random(1), clock=clock)
+    turn = await begin(engine, ANN, "s", "ask", idempotency_key=once)
+    clock.advance(timedelta(hours=1))
+    await talk(engine, ANN, "s", "meanwhile", "went on")
+
+    await _replay_end(engine, turn, closing(tokens=900, changes=Changes(title="named"), abandoned=abandoned))
+    stored = await engine.sessions.get(ANN, "s")
+    again = await begin(engine, ANN, "s", "ask", idempotency_key=once)
+
+    assert (stored.tokens, stored.title) == (900, "named")
+    assert again.state is state
+
+
+async def test_an_abandoned_turn_is_not_counted_again(clock: FakeClock) -> None:
+    engine = Engine(InMemoryRecords(), chance=Random(1), clock=clock)
+    turn = await begin(engine, ANN, "s", "ask")
+
+    await _replay_end(engine, turn, closing(tokens=900, abandoned=True))
+
+    assert (await engine.sessions.get(ANN, "s")).tokens == 900
+
+
 async def test_a_process_that_alone_lost_the_store_refuses(machine: Machine) -> None:
     first, second = await machine.start("a"), await machine.start("b")
     await talk(first, ANN, "s", "one", "1", journaled=True)
@@ -239,6 +297,80 @@ async def test_an_erasure_reaches_rows_here_and_on_other_machines(machine: Machi
             await here.sessions.get(ANN, session_id)
     assert [engine.sessions.journal.status.quarantined for engine in (here, other)] == [0, 0]  # type: ignore[union-attr]
     await there.close()
+
+
+async def test_an_erasure_where_no_folder_is_reaches_rows_that_create_a_session(machine: Machine) -> None:
+    here = await machine.start("a")
+    await talk(here, BOB, "t", "one", "1", journaled=True)
+    machine.is_away = True
+    turn = await here.sessions.begin_turn(ANN, opening("s", "one", new_id=True, journaled=True))
+    machine.cut, machine.is_away = "a", False
+
+    await machine.elsewhere().upkeep.erase(ANN)
+    machine.cut = ""
+    await machine.until_stored(here)
+
+    assert turn.journaled
+    with pytest.raises(SessionNotFound):
+        await here.sessions.get(ANN, "s")
+
+
+@pytest.fixture
+async def folders(tmp_path: Path) -> AsyncIterator[tuple[DiskFolder, DiskFolder]]:
+    """Of two processes, with rows of two users in the same sessions, in opposite orders."""
+    first, second = await DiskFolder.open(tmp_path), await DiskFolder.open(tmp_path)
+    first.vote(True)
+    second.vote(True)
+    assert await first.is_agreed()
+    for number, user, order in ((1, "ann", 1), (2, "bob", -1)):
+        for name in (b"a", b"b")[::order]:
+            row = StoredRow(number=number, turn="t", at=1, users=(user_digest("acme", user),), body=b"x")
+            assert await first.append(name * 16, site_scope(ANN), StoredBase(), row)
+    yield first, second
+    await first.close()
+    await second.close()
+
+
+async def test_two_erasures_do_not_wait_for_each_other(folders: tuple[DiskFolder, DiskFolder]) -> None:
+    both = asyncio.Barrier(2)
+
+    class Meeting:
+        """Has both erasures try for their first lock before either goes on."""
+
+        def __init__(self, folder: DiskFolder) -> None:
+            self._folder, self._first = folder, True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._folder, name)
+
+        async def lock(self, key: bytes) -> bool:
+            locked = await self._folder.lock(key)
+            if self._first:
+                self._first = False
+                await both.wait()
+            return locked
+
+    engines = [Engine(InMemoryRecords(), chance=Random(1), folder=Meeting(folder)) for folder in folders]
+    async with asyncio.timeout(LONG):
+        erased = await asyncio.gather(
+            *[engine.upkeep.erase(scope) for engine, scope in zip(engines, (ANN, BOB), strict=True)]
+        )
+
+    assert [one.journal for one in erased] == [2, 2]
+
+
+async def test_an_erasure_gives_up_on_a_session_that_another_process_has(
+    folders: tuple[DiskFolder, DiskFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = folders
+    monkeypatch.setattr(journal_module, "_LOCKED_WITHIN", 0.0)
+    assert await second.lock(b"b" * 16)
+
+    engine = Engine(InMemoryRecords(), chance=Random(1), folder=first)
+    with pytest.raises(SessionElsewhere):
+        await engine.upkeep.erase(ANN)
+
+    assert await second.lock(b"a" * 16)
 
 
 async def test_a_torn_row_is_set_aside_and_the_others_are_stored(machine: Machine) -> None:

@@ -282,7 +282,7 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
         return await check_source(changes)
 
     monkeypatch.setattr(records, "_check_source", check_late)
-    refused = await records.commit([change(target, 0, 1, copies=LogCopy(source=A, revision=4, through=2))])
+    refused = await records.commit([change(target, 0, 1, copies=LogCopy(source=A, revision=4, first=1, through=2))])
 
     assert refused == Refused(standing=(None,), source_changed=True)
     assert await records.load(target, 9) is None

@@ -91,11 +91,15 @@ def _cut_write(write: KeyedWrite, after: int) -> KeyedWrite | None:
 
 
 def rewrite(record: Record | None, scope: Scope, session_id: str, request: Rewrite, now: datetime) -> Step[Session]:
-    """Replace the text of stored messages and traces; those not found by number and id are skipped."""
+    """Replace the text of stored messages and traces; those not found by number and id are skipped.
+
+    With the new edition the commit drops evicted messages that are still stored; an empty request asks for just that.
+    """
     record = require(record, scope, session_id, now)
     require_version(record, request.if_version)
     messages, traces = _find_messages(record, request), _find_traces(record, request)
-    if not messages and not traces:
+    is_stale = not request.messages and not request.traces and record.head.stored_from < record.first_seq
+    if not messages and not traces and not is_stale:
         return Step(record=record, answer=record.session, changed=False)
     head = replace(record.head, version=record.head.version + 1, edition=record.head.edition + 1)
     tail = list(record.tail)

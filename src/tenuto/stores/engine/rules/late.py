@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from tenuto.model import AppendBatch, BeginTurn, Draft, FinishTurn, OpenTurn
 from tenuto.model.turn import JOURNALED_AFTER
-from tenuto.stores.engine.record import Record, Step
+from tenuto.stores.encoding import digest_id
+from tenuto.stores.engine.record import EMPTY, KeyedWrite, Record, Step
 from tenuto.stores.engine.rules.access import apply_changes, save, spend
-from tenuto.stores.engine.rules.keys import all_writes
+from tenuto.stores.engine.rules.keys import all_writes, remember
 from tenuto.stores.engine.rules.log import append_messages
-from tenuto.stores.engine.rules.turns import append_turn, finish_key, traces_of
+from tenuto.stores.engine.rules.turns import append_turn, finish_key, is_finished, traces_of
 
 
 def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) -> Step[None]:
@@ -25,13 +26,22 @@ def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) ->
     return Step(record=save(record, now), answer=None, added=stored)
 
 
-def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None]:
-    """Append the reply of a turn that has lost the session, and close its key."""
+def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None] | None:
+    """Append the reply of a turn that has lost the session, and close its key; `None` if the turn ended before.
+
+    A reply is found by its messages. An end without one that closes no key is remembered like a keyed write.
+    """
     write = next((write for write in all_writes(record) if write.turn_id == turn.id), None)
     number = _find_number(record, turn, after) if write is None else write.number
+    if not request.reply and _has_ended(record, turn, request, number):
+        return None
     record, stored = append_messages(record, _mark(request.reply, after), number, None)
     if write is not None and not request.abandoned:
         record = finish_key(record, write.key, stored)
+    elif not request.reply:
+        end = digest_id(f"late end {turn.id}")
+        ended = KeyedWrite(key=end, fingerprint=end, turn_id=turn.id, number=number, words=EMPTY, finished=True)
+        record = remember(record, ended)
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
         record = apply_changes(record, request.changes)
@@ -42,6 +52,13 @@ def _find_number(record: Record, turn: OpenTurn, after: int) -> int:
     """The number that a turn without a key got: that of the question which was said behind the same message."""
     marked = (one.turn for one in reversed(record.tail) if one.metadata.get(JOURNALED_AFTER) == after)
     return next(marked, turn.number)
+
+
+def _has_ended(record: Record, turn: OpenTurn, request: FinishTurn, number: int) -> bool:
+    """Whether the store carried out this end before. An abandoned turn leaves only that nobody went on after it."""
+    if is_finished(record, turn):
+        return True
+    return request.abandoned and record.head.lease is None and record.head.turns == number
 
 
 def append_late(record: Record, batch: AppendBatch, after: int, now: datetime) -> Step[None]:

@@ -330,7 +330,7 @@ CREATE TYPE entry_drop AS (part text, first bigint, last bigint, spared bigint[]
 CREATE TYPE record_change AS (
     batch int, key bytea, expected bigint, revision bigint, action text, head bytea, profile bytea, deadline bigint,
     index record_index, sessions bigint, messages bigint, tokens bigint, cost_nanos bigint, replaces boolean,
-    drops entry_drop[], source bytea, source_revision bigint, source_through bigint,
+    drops entry_drop[], source bytea, source_revision bigint, source_first bigint, source_through bigint,
     parts text[], numbers bigint[], bodies bytea[], strict boolean, tail bigint, known_message bigint, known_page bigint
 );
 
@@ -380,7 +380,7 @@ BEGIN
         INSERT INTO entries (record, number, part, space, body)
         SELECT row_id, number, part, a_space, body FROM entries
          WHERE entries.record = (SELECT id FROM records WHERE key = change.source)
-           AND part = 'm' AND number <= change.source_through;
+           AND part = 'm' AND number BETWEEN change.source_first AND change.source_through;
     END IF;
     INSERT INTO entries (record, number, part, space, body)
     SELECT row_id, put.number, put.part::"char", a_space, put.body

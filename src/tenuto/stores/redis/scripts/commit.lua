@@ -40,8 +40,8 @@ local function drop(record, ranges, part, first, last, keep)
   if fields[1] then call('HDEL', record, unpack(fields)) end
 end
 
-local function copy(record, ranges, source, through)
-  local messages = read(source, ranges_of(call('HGET', source, 'r')).m, 'm', 0, through, math.huge)
+local function copy(record, ranges, source, first, through)
+  local messages = read(source, ranges_of(call('HGET', source, 'r')).m, 'm', first, through, math.huge)
   for n = 1, #messages, 2 do
     call('HSET', record, 'm' .. messages[n], messages[n + 1])
     widen(ranges, 'm', messages[n])
@@ -70,8 +70,8 @@ local function write(record, ranges, source, at)
       call(unpack(ARGV, at + 2, at + 1 + words))
       at = at + 1 + words
     elseif kind == '<' then
-      copy(record, ranges, source, tonumber(ARGV[at + 1]))
-      at = at + 1
+      copy(record, ranges, source, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]))
+      at = at + 2
     else
       local number = tonumber(ARGV[at + 1])
       widen(ranges, kind, number)
