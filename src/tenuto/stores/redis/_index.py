@@ -1,7 +1,7 @@
 """The places of records in the indexes: written before or with a record, removed after it, checked when they are read.
 
-So a record is found whatever dies in between, and a place without a record is skipped and removed. While places are
-removed, `gone` in place of the record keeps others from creating it again, whose places would be removed as well.
+A place without a record is skipped and removed. While places are removed, `gone` in place of the record keeps others
+from creating it. Who wrote its places before that and creates it after that has lost them, and writes them once more.
 """
 
 from __future__ import annotations

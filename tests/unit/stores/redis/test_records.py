@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import nullcontext
 
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, StoreFull, Unavailable
+from tenuto.errors import InvalidSetting, StoreFull, StoreUnavailable, Unavailable
 from tenuto.model import SessionQuery
 from tenuto.model.scope import SYSTEM, owner_key, site_key, state_key
 from tenuto.model.stored import (
@@ -24,7 +25,9 @@ from tenuto.model.stored import (
     Refused,
 )
 from tenuto.stores.redis import RedisRecords
+from tenuto.stores.redis._index import Call
 from tenuto.stores.redis._keys import RecordKeys, value_place
+from tenuto.stores.redis._resp import CallFailed, ConnectionLost, Reply
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
 from tests.contract.test_records import A, B, change, columns, messages
@@ -287,6 +290,51 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
     assert refused == Refused(standing=(None,), source_changed=True)
     assert await records.load(target, 9) is None
     assert await records.list(NEWEST) == ()
+    await records.close()
+
+
+@pytest.mark.parametrize("index", [columns(), columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"])
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_listing_between_the_places_and_the_record_loses_none(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, index: IndexColumns, answered: bool
+) -> None:
+    """It removes places without a record; the writer goes on when all that is over."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    add, send = records._places.add, records._commits.add
+
+    async def add_early(places: Iterable[tuple[Sequence[Call], Sequence[Call]]]) -> None:
+        monkeypatch.setattr(records._places, "add", add)
+        await add(places)
+        order = IndexOrder.NEWEST if index.kind is Kind.SESSION else IndexOrder.PLACE
+        for query in (
+            IndexQuery(order=order, kind=index.kind, space=index.space),
+            IndexQuery(order=order, kind=index.kind, space=index.space, owner=index.owner),
+            IndexQuery(order=IndexOrder.DEADLINE, kind=index.kind, due=9),
+        ):
+            assert await records.list(query) == ()
+        assert (await records.scan(b"", 9), await records.sites(b"", 9)) == ((), ())
+        assert await records.sites(b"", 9) == ()
+        assert await indexes(records) == {}
+
+    def send_unheard(
+        changes: Sequence[RecordChange],
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[CallFailed], None],
+        *,
+        indexed: bool = False,
+    ) -> None:
+        def lose(reply: Reply) -> None:
+            on_reply(reply) if answered else on_failure(ConnectionLost("the answer is lost"))
+
+        send(changes, lose, on_failure, indexed=indexed)
+
+    monkeypatch.setattr(records._places, "add", add_early)
+    monkeypatch.setattr(records._commits, "add", send_unheard)
+    with nullcontext() if answered else pytest.raises(StoreUnavailable):
+        assert await records.commit([change(A, 0, 1, index=index, deadline=9)]) is None
+
+    assert len(await indexes(records)) == 5
+    assert len(await records.scan(b"", 9)) == len(await records.sites(b"", 9)) == 1
     await records.close()
 
 
