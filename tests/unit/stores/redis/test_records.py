@@ -9,9 +9,9 @@ from contextlib import nullcontext
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, StoreFull, StoreUnavailable, Unavailable
+from tenuto.errors import InvalidSetting, SessionCorrupt, StoreFull, StoreUnavailable, Unavailable
 from tenuto.model import SessionQuery
-from tenuto.model.scope import SYSTEM, owner_key, site_key, state_key
+from tenuto.model.scope import SYSTEM, owner_key, session_key, site_key, state_key
 from tenuto.model.stored import (
     UNKNOWN_REVISION,
     Action,
@@ -270,6 +270,63 @@ async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords)
         await records.load(A, 0)
     with pytest.raises(Unavailable, match="another type"):
         await records.commit([change(A, 0, 1)])
+
+
+# Damage
+
+
+async def damage(records: RedisRecords, key: bytes) -> None:
+    name = records.keys.record(key)
+    await records.link.call("HSET", name, "r", b"\xc1", key=name)
+
+
+async def test_one_commit_of_a_call_that_fails_keeps_no_other_from_being_made(records: RedisRecords) -> None:
+    damaged, other_type, value = (bytes(4) + bytes([n]) * 12 for n in (4, 5, 6))
+    await asyncio.gather(*(records.commit([change(key, 0, 1, profile=b"p")]) for key in (A, B, damaged)))
+    await records.commit([change(value, 0, 1)])
+    for key in (damaged, value):
+        await damage(records, key)
+    await records.link.call("SET", records.keys.record(other_type), "text", key=records.keys.record(other_type))
+
+    keys = (A, damaged, other_type, value, B)
+    ends = await asyncio.gather(*(records.commit([change(key, 1, 2)]) for key in keys), return_exceptions=True)
+
+    assert (ends[0], ends[3], ends[4]) == (None, None, None)
+    assert isinstance(ends[1], Refused)
+    assert ends[1].standing[0] is not None
+    assert (ends[1].standing[0].revision, ends[1].standing[0].head) == (1, b"")
+    assert isinstance(ends[2], Unavailable)
+    loaded = await records.load_all([A, damaged, value, B])
+    assert [one and (one.revision, one.head) for one in loaded] == [
+        (2, b"head 2"),
+        (1, b""),
+        (2, b"head 2"),
+        (2, b"head 2"),
+    ]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_a_session_whose_entries_are_damaged_is_set_aside(valkey: RedisServer, is_held: bool) -> None:
+    async with redis_engine(f"{valkey.url}?prefix={fresh('unit')}") as engine:
+        records = engine.records
+        assert isinstance(records, RedisRecords)
+        for name in ("read", "written", "removed"):
+            await talk(engine, ANN, name, "one", "two")
+            await damage(records, session_key(ANN, name))
+        if not is_held:
+            engine.cache.clear()
+
+        with pytest.raises(SessionCorrupt):
+            await talk(engine, ANN, "written", "three", "four")
+        await talk(engine, ANN, "written", "anew", "answer")
+        if not is_held:
+            with pytest.raises(SessionCorrupt):
+                await engine.sessions.get(ANN, "read")
+        erased = await engine.upkeep.erase(ANN)
+
+        assert {one.session_id for one in erased.removed_sessions} >= {"written", "removed"}
+        assert erased.quarantined == (1 if is_held else 2)
+        assert await records.link.call("KEYS", f"{records.prefix}:*") == [records.keys.sites]
 
 
 async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile(
