@@ -9,18 +9,20 @@ from contextlib import nullcontext
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, SessionCorrupt, StoreFull, StoreUnavailable, Unavailable
+from tenuto.errors import InvalidSetting, SessionCorrupt, StoreFull, StoreRejected, StoreUnavailable, Unavailable
 from tenuto.model import SessionQuery
 from tenuto.model.scope import SYSTEM, owner_key, session_key, site_key, state_key
 from tenuto.model.stored import (
     UNKNOWN_REVISION,
     Action,
+    Drop,
     FoundRecord,
     IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
     LogCopy,
+    Part,
     RecordChange,
     Refused,
 )
@@ -261,6 +263,28 @@ async def test_a_full_server_refuses_a_commit_and_says_so(valkey: RedisServer, r
     record = await records.load(A, 0)
     assert record is not None
     assert record.revision == 1
+
+
+async def test_a_denied_command_is_a_refusal_that_changes_nothing(valkey: RedisServer) -> None:
+    async with redis_engine(f"{valkey.url}?prefix={fresh('unit')}") as engine:
+        await talk(engine, ANN, "s", "one", "two")
+        commits = engine.sessions.context.commits
+        records = engine.records
+        await records.commit([change(A, 0, 1, puts=messages(1, 2))])
+        valkey.call("ACL", "SETUSER", "default", "-hset")
+        try:
+            with pytest.raises(StoreRejected, match="NOPERM"):
+                await talk(engine, ANN, "s", "three", "four")
+            drop = Drop(part=Part.MESSAGES, first=1)
+            with pytest.raises(StoreRejected, match="NOPERM"):
+                await records.commit([change(A, 1, 2, drops=(drop,))])
+            assert (await records.page(A, Part.MESSAGES, 0, 9, 9)).entries == messages(1, 2)
+            assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)]) is None
+        finally:
+            valkey.call("ACL", "SETUSER", "default", "+hset")
+
+        assert engine.sessions.context.commits == commits + 1
+        await talk(engine, ANN, "s", "three", "four")
 
 
 async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords) -> None:

@@ -24,6 +24,8 @@ end
 local function drop(record, ranges, part, first, last, keep)
   local range, fields = ranges[part], {}
   if not range then return end
+  -- A server that denies this must do so before anything is dropped.
+  call('HSET', record, 'r', cmsgpack.pack(ranges))
   ranges[part] = nil
   if range[1] < first then ranges[part] = {range[1], math.min(range[2], first - 1)} end
   if range[2] > last then widen(ranges, part, math.max(range[1], last + 1)) widen(ranges, part, range[2]) end
@@ -200,8 +202,8 @@ local function apply(records, key, at, ranges)
       else
         call('DEL', record)
       end
-      call('HSET', record, 'gone', '1')
-      call('PEXPIRE', record, GONE_MS)
+      redis.pcall('HSET', record, 'gone', '1')
+      redis.pcall('PEXPIRE', record, GONE_MS)
     end
     list = list + 1
   end
