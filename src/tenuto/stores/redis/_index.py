@@ -7,9 +7,12 @@ from creating it. Who wrote its places before that and creates it after that has
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
+import msgspec
 from msgspec import UNSET
 
 from tenuto.model.scope import KEY_BYTES
@@ -21,7 +24,20 @@ from tenuto.stores.redis._servers import Servers
 from tenuto.stores.redis._wire import decode_columns
 
 Call: TypeAlias = tuple[Word, ...]
+_log = logging.getLogger(__name__)
 _HELD_MS: Final = 3000
+
+
+def readable_columns(stored: bytes | None) -> IndexColumns | None:
+    """The columns of a record, if it has some that tell its places."""
+    if not stored:
+        return None
+    with suppress(msgspec.MsgspecError, ValueError):
+        columns = decode_columns(stored)
+        if columns.kind in tuple(Kind):
+            return columns
+    _log.warning("the index columns of a record cannot be decoded: its places stay as they are")
+    return None
 
 
 class Places:
@@ -70,8 +86,9 @@ class Places:
             await self._call_all([(*start, *places) for start, places in into.items()])
 
     def of_aside(self, name: bytes, columns: bytes | None) -> Call:
-        """The place of a record that is set aside under a name, by the columns it has, if any."""
-        owner = decode_columns(columns).owner if columns else bytes(KEY_BYTES)
+        """The place of a record that is set aside under a name, by the columns it has, if any can be read."""
+        index = readable_columns(columns)
+        owner = bytes(KEY_BYTES) if index is None else index.owner
         return ("ZADD", self._keys.asides, 0, owner + name)
 
     async def remove(self, key: bytes, index: IndexColumns | None) -> None:

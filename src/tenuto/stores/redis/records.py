@@ -40,7 +40,7 @@ from tenuto.stores.redis._commits import CommitBatches
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._feed import RedisRecordFeed
-from tenuto.stores.redis._index import Places
+from tenuto.stores.redis._index import Places, readable_columns
 from tenuto.stores.redis._invalidation import Notes
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._listing import RecordListing
@@ -50,7 +50,7 @@ from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import WHAT, Servers, port_error
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._url import DeploymentMode, parse
-from tenuto.stores.redis._wire import decode_columns, decode_page, decode_record, decode_totals
+from tenuto.stores.redis._wire import decode_page, decode_record, decode_totals
 
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
@@ -212,7 +212,7 @@ class RedisRecords:
     async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
         for change, stored in zip(changes, old, strict=False):
-            columns = decode_columns(stored) if stored else None
+            columns = readable_columns(stored)
             if change.action is not Action.WRITE:
                 await self._places.remove(change.key, columns)
             elif columns is not None and change.index is not None and columns.owner != change.index.owner:

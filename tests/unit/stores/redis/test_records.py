@@ -442,6 +442,34 @@ async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCl
     await records.close()
 
 
+async def test_damaged_columns_of_one_record_keep_no_other_from_its_places(
+    redis_cluster: RedisCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing tells the places of such a record; it can be removed and set aside."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    assert isinstance(records, ClusterRecords)
+    keys = (A, B, b"side" * 4, b"gone" * 4)
+    await asyncio.gather(*(records.commit([change(key, 0, 1, deadline=9)]) for key in keys))
+    await records.repair.ensure()
+    for key in keys[1:]:
+        name = records.keys.record(key)
+        await records.link.call("HSET", name, "i", b"\xc1", key=name)
+    assert await records.commit([RecordChange(key=keys[2], if_revision=1, action=Action.SET_ASIDE)]) is None
+    assert await records.commit([RecordChange(key=keys[3], if_revision=1, action=Action.REMOVE)]) is None
+    for name in (*await indexes(records), records.keys.repaired):
+        await records.link.call("DEL", name, key=name)
+
+    await records.repair.ensure()
+
+    found = await indexes(records)
+    assert found[records.keys.owner(owner_key(ANN))][::2] == [A]
+    assert len(found[records.keys.asides]) == 2
+    assert len(found) == 6
+    assert "cannot be decoded" in caplog.text
+    assert [one and one.revision for one in await records.load_all(keys)] == [1, 1, None, None]
+    await records.close()
+
+
 async def test_full_servers_are_swept_before_places_are_put_back(redis_cluster: RedisCluster) -> None:
     """An erasure that might miss a session is refused."""
     records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
