@@ -102,7 +102,7 @@ class Places:
         else:
             calls.append(("ZREM", self._keys.drawer(index.drawer), value_place(index.name, key)))
         await self._call_all(calls)
-        await self._hold(key, 0)
+        await self._release(key)
 
     async def leave_owner(self, key: bytes, index: IndexColumns) -> None:
         """Remove a session from the list of an owner that it had before."""
@@ -114,7 +114,7 @@ class Places:
         async def remove(member: bytes, key: bytes) -> None:
             if await self._hold(key, _HELD_MS):
                 await self._servers.call("ZREM", name, member)
-                await self._hold(key, 0)
+                await self._release(key)
 
         await asyncio.gather(*(remove(member, key) for member, key in places))
 
@@ -142,6 +142,13 @@ class Places:
     async def _hold(self, key: bytes, milliseconds: int) -> bool:
         """Keep a missing record from being created, or let it; whether it is missing."""
         return bool(await self._servers.run("hold", (self._keys.record(key),), milliseconds))
+
+    async def _release(self, key: bytes) -> None:
+        """Let a missing record be created; one that is there since the mark ended by itself gets its places back."""
+        if await self._hold(key, 0):
+            return
+        ((columns, deadline),) = await self._servers.fields([self._keys.record(key)], ("i", "d"))
+        await self.add([self.of_record(key, readable_columns(columns), int(deadline) if deadline else None)])
 
     async def _call_all(self, calls: Sequence[Call]) -> list[Reply]:
         return await asyncio.gather(*(self._servers.call(*call) for call in calls))

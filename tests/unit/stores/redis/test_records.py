@@ -30,6 +30,7 @@ from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._index import Call
 from tenuto.stores.redis._keys import RecordKeys, value_place
 from tenuto.stores.redis._resp import CallFailed, ConnectionLost, Reply
+from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
 from tests.contract.test_records import A, B, change, columns, messages
@@ -218,6 +219,30 @@ async def test_a_record_is_not_created_again_while_its_places_are_removed(record
 
     assert await creating is None
     assert await names(records, NEWEST) == ["s"]
+
+
+@pytest.mark.parametrize("removes", [True, False], ids=["removal", "listing"])
+async def test_a_record_that_is_created_when_the_mark_has_ended_keeps_its_places(
+    records: RedisRecords, other: RedisRecords, monkeypatch: pytest.MonkeyPatch, removes: bool
+) -> None:
+    """Who removed the places stood still for longer than it kept the record from being created."""
+    await records.commit([change(A, 0, 1, deadline=9)])
+    before, call, name = await indexes(records), records._servers.call, records.keys.record(A)
+    if not removes:
+        await records.link.call("DEL", name, key=name)
+
+    async def call_late(*words: Word) -> Reply:
+        if words[0] == "ZREM" and await records.link.call("HDEL", name, "gone", key=name):
+            assert await other.commit([change(A, 0, 2, deadline=9)]) is None
+        return await call(*words)
+
+    monkeypatch.setattr(records._servers, "call", call_late)
+    if removes:
+        await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)])
+    else:
+        await records.list(NEWEST)
+
+    assert await indexes(records) == before
 
 
 async def test_a_record_is_due_by_its_deadline_whatever_it_was_before(records: RedisRecords) -> None:
