@@ -14,7 +14,7 @@ from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._feed import RedisRecordFeed
 from tenuto.stores.redis._index import Places
 from tenuto.stores.redis._keys import RecordKeys
-from tenuto.stores.redis._resp import CallFailed, CallTimeout, Part, Reply, pack
+from tenuto.stores.redis._resp import CallFailed, CallTimeout, Part, Reply, pack, response_error
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._servers import Servers
 from tenuto.stores.redis._wire import change_words, compared_words, source_words
@@ -98,6 +98,8 @@ class CommitBatches:
                 self._end(commit, made=answer[0] == b"made")
                 if answer[0] == b"wait":
                     self._wait(commit)
+                elif answer[0] == b"failed":
+                    commit.on_failure(response_error(hiredis.ReplyError(answer[1].decode(errors="replace"))))
                 else:
                     self._early.pop(commit.changes[0].key, None)
                     self._count_conflicts(commit, refused=answer[0] == b"refused")

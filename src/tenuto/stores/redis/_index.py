@@ -1,15 +1,18 @@
 """The places of records in the indexes: written before or with a record, removed after it, checked when they are read.
 
-So a record is found whatever dies in between, and a place without a record is skipped and removed. While places are
-removed, `gone` in place of the record keeps others from creating it again, whose places would be removed as well.
+A place without a record is skipped and removed. While places are removed, `gone` in place of the record keeps others
+from creating it. Who wrote its places before that and creates it after that has lost them, and writes them once more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
+import msgspec
 from msgspec import UNSET
 
 from tenuto.model.scope import KEY_BYTES
@@ -21,7 +24,20 @@ from tenuto.stores.redis._servers import Servers
 from tenuto.stores.redis._wire import decode_columns
 
 Call: TypeAlias = tuple[Word, ...]
+_log = logging.getLogger(__name__)
 _HELD_MS: Final = 3000
+
+
+def readable_columns(stored: bytes | None) -> IndexColumns | None:
+    """The columns of a record, if it has some that tell its places."""
+    if not stored:
+        return None
+    with suppress(msgspec.MsgspecError, ValueError):
+        columns = decode_columns(stored)
+        if columns.kind in tuple(Kind):
+            return columns
+    _log.warning("the index columns of a record cannot be decoded: its places stay as they are")
+    return None
 
 
 class Places:
@@ -70,8 +86,9 @@ class Places:
             await self._call_all([(*start, *places) for start, places in into.items()])
 
     def of_aside(self, name: bytes, columns: bytes | None) -> Call:
-        """The place of a record that is set aside under a name, by the columns it has, if any."""
-        owner = decode_columns(columns).owner if columns else bytes(KEY_BYTES)
+        """The place of a record that is set aside under a name, by the columns it has, if any can be read."""
+        index = readable_columns(columns)
+        owner = bytes(KEY_BYTES) if index is None else index.owner
         return ("ZADD", self._keys.asides, 0, owner + name)
 
     async def remove(self, key: bytes, index: IndexColumns | None) -> None:
@@ -85,7 +102,7 @@ class Places:
         else:
             calls.append(("ZREM", self._keys.drawer(index.drawer), value_place(index.name, key)))
         await self._call_all(calls)
-        await self._hold(key, 0)
+        await self._release(key)
 
     async def leave_owner(self, key: bytes, index: IndexColumns) -> None:
         """Remove a session from the list of an owner that it had before."""
@@ -97,7 +114,7 @@ class Places:
         async def remove(member: bytes, key: bytes) -> None:
             if await self._hold(key, _HELD_MS):
                 await self._servers.call("ZREM", name, member)
-                await self._hold(key, 0)
+                await self._release(key)
 
         await asyncio.gather(*(remove(member, key) for member, key in places))
 
@@ -125,6 +142,13 @@ class Places:
     async def _hold(self, key: bytes, milliseconds: int) -> bool:
         """Keep a missing record from being created, or let it; whether it is missing."""
         return bool(await self._servers.run("hold", (self._keys.record(key),), milliseconds))
+
+    async def _release(self, key: bytes) -> None:
+        """Let a missing record be created; one that is there since the mark ended by itself gets its places back."""
+        if await self._hold(key, 0):
+            return
+        ((columns, deadline),) = await self._servers.fields([self._keys.record(key)], ("i", "d"))
+        await self.add([self.of_record(key, readable_columns(columns), int(deadline) if deadline else None)])
 
     async def _call_all(self, calls: Sequence[Call]) -> list[Reply]:
         return await asyncio.gather(*(self._servers.call(*call) for call in calls))

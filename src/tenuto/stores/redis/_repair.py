@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenuto.stores.redis._durability import parse_info
-from tenuto.stores.redis._index import Call, Places
+from tenuto.stores.redis._index import Call, Places, readable_columns
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._resp import CallFailed, ResponseError
 from tenuto.stores.redis._servers import Servers, port_error
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
-from tenuto.stores.redis._wire import decode_columns
 
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 1000
@@ -93,9 +92,10 @@ class IndexRepair:
         )
         places = list[tuple[Sequence[Call], Sequence[Call]]]()
         for name, (columns, deadline) in zip(records, await self._servers.fields(records, ("i", "d")), strict=True):
-            if columns:
+            index = readable_columns(columns)
+            if index is not None:
                 key, due = self._keys.parse_record(name), int(deadline) if deadline else None
-                places.append(self._places.of_record(key, decode_columns(columns), due))
+                places.append(self._places.of_record(key, index, due))
         for name, (columns,) in zip(asides, await self._servers.fields(asides, ("i",)), strict=True):
             places.append(([self._places.of_aside(name, columns)], []))
         await self._places.add(places)

@@ -16,6 +16,8 @@ Reply = Any
 _NO_ROOM: Final = ("No space left on device", "Disk quota exceeded", "Quota exceeded")
 """Messages of C libraries for a full disk, which servers quote."""
 
+_DENIED_IN_SCRIPT: Final = "ERR ACL failure in script"
+
 # hiredis declares its argument as a tuple of exactly one part.
 pack = cast(Callable[[tuple[Part, ...]], bytes], hiredis.pack_command)
 
@@ -63,5 +65,6 @@ def response_error(reply: hiredis.ReplyError) -> ResponseError:
 
 
 def reply_error_code(reply: hiredis.ReplyError) -> str:
-    """The first word of an error reply, which names the kind of error."""
-    return str(reply).partition(" ")[0]
+    """The first word of an error reply, which names the kind of error; for a command denied to a script, ours."""
+    text = str(reply)
+    return "NOPERM" if text.startswith(_DENIED_IN_SCRIPT) else text.partition(" ")[0]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
+from tenuto.errors import StoreFull, StoreReadOnly, StoreRejected, StoreUnavailable, Unavailable
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._resp import CallFailed, Part, Reply, ResponseError, pack
@@ -25,6 +25,8 @@ def port_error(exc: CallFailed) -> Exception:
     match exc.code:
         case "WRONGTYPE":
             return Unavailable(WHAT, "holds a key of another type")
+        case "NOPERM":
+            return StoreRejected(WHAT, "denies a command to its user (NOPERM): see the rules of the server's ACL")
         case "OOM":
             return StoreFull()
         case "MISCONF" if exc.full:

@@ -2,7 +2,7 @@
 
 One script makes a commit, and all calls of a process to one server share a connection. A commit that writes is one
 call; in a cluster one that writes no index column, as those of a turn. There the others write the places in the indexes
-first. Places are removed last.
+first, and new ones once more afterwards. Places are removed last.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tenuto.stores.redis._commits import CommitBatches
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._feed import RedisRecordFeed
-from tenuto.stores.redis._index import Places
+from tenuto.stores.redis._index import Places, readable_columns
 from tenuto.stores.redis._invalidation import Notes
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._listing import RecordListing
@@ -50,7 +50,7 @@ from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import WHAT, Servers, port_error
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._url import DeploymentMode, parse
-from tenuto.stores.redis._wire import decode_columns, decode_page, decode_record, decode_totals
+from tenuto.stores.redis._wire import decode_page, decode_record, decode_totals
 
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
@@ -166,7 +166,7 @@ class RedisRecords:
         task.add_done_callback(on_end)
 
     async def _commit_in_steps(self, changes: Sequence[RecordChange], *, lowered: bool = False) -> Refused | None:
-        """Commit with places in the indexes: before it those of what is written, after it those of what is removed."""
+        """Commit with places in the indexes: before and after it those of what is written, then of what is removed."""
         until = asyncio.get_running_loop().time() + self.link.policy.call_timeout
         await self._note_asides(changes)
         given, (changes, refused) = changes, await self._read_copies(changes)
@@ -174,7 +174,14 @@ class RedisRecords:
             await self._write_places(changes, lowered=lowered)
             replying: Future[Reply] = asyncio.get_running_loop().create_future()
             self._commits.add(changes, partial(_succeed, replying), partial(_fail, replying), indexed=lowered)
-            reply = await replying
+            reply: Reply = (b"unknown",)
+            try:
+                reply = await replying
+            finally:
+                if reply[0] in (b"made", b"unknown"):
+                    # A listing that met new places before the commit may have removed them.
+                    new = [change for change in changes if lowered or change.if_revision == 0]
+                    await self._write_places(new, lowered=lowered)
             if reply[0] == b"made":
                 await self._remove_places(changes, reply[1:])
                 return None if changes is given else await self._check_source(given)
@@ -205,7 +212,7 @@ class RedisRecords:
     async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
         for change, stored in zip(changes, old, strict=False):
-            columns = decode_columns(stored) if stored else None
+            columns = readable_columns(stored)
             if change.action is not Action.WRITE:
                 await self._places.remove(change.key, columns)
             elif columns is not None and change.index is not None and columns.owner != change.index.owner:

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import nullcontext
 
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, StoreFull, Unavailable
+from tenuto.errors import InvalidSetting, SessionCorrupt, StoreFull, StoreRejected, StoreUnavailable, Unavailable
 from tenuto.model import SessionQuery
-from tenuto.model.scope import SYSTEM, owner_key, site_key, state_key
+from tenuto.model.scope import SYSTEM, owner_key, session_key, site_key, state_key
 from tenuto.model.stored import (
     UNKNOWN_REVISION,
     Action,
+    Drop,
     FoundRecord,
     IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
     LogCopy,
+    Part,
     RecordChange,
     Refused,
 )
 from tenuto.stores.redis import RedisRecords
+from tenuto.stores.redis._index import Call
 from tenuto.stores.redis._keys import RecordKeys, value_place
+from tenuto.stores.redis._resp import CallFailed, ConnectionLost, Reply
+from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
 from tests.contract.test_records import A, B, change, columns, messages
@@ -215,6 +221,30 @@ async def test_a_record_is_not_created_again_while_its_places_are_removed(record
     assert await names(records, NEWEST) == ["s"]
 
 
+@pytest.mark.parametrize("removes", [True, False], ids=["removal", "listing"])
+async def test_a_record_that_is_created_when_the_mark_has_ended_keeps_its_places(
+    records: RedisRecords, other: RedisRecords, monkeypatch: pytest.MonkeyPatch, removes: bool
+) -> None:
+    """Who removed the places stood still for longer than it kept the record from being created."""
+    await records.commit([change(A, 0, 1, deadline=9)])
+    before, call, name = await indexes(records), records._servers.call, records.keys.record(A)
+    if not removes:
+        await records.link.call("DEL", name, key=name)
+
+    async def call_late(*words: Word) -> Reply:
+        if words[0] == "ZREM" and await records.link.call("HDEL", name, "gone", key=name):
+            assert await other.commit([change(A, 0, 2, deadline=9)]) is None
+        return await call(*words)
+
+    monkeypatch.setattr(records._servers, "call", call_late)
+    if removes:
+        await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)])
+    else:
+        await records.list(NEWEST)
+
+    assert await indexes(records) == before
+
+
 async def test_a_record_is_due_by_its_deadline_whatever_it_was_before(records: RedisRecords) -> None:
     async def due(until: int) -> int:
         return len(await records.list(IndexQuery(order=IndexOrder.DEADLINE, due=until)))
@@ -260,6 +290,28 @@ async def test_a_full_server_refuses_a_commit_and_says_so(valkey: RedisServer, r
     assert record.revision == 1
 
 
+async def test_a_denied_command_is_a_refusal_that_changes_nothing(valkey: RedisServer) -> None:
+    async with redis_engine(f"{valkey.url}?prefix={fresh('unit')}") as engine:
+        await talk(engine, ANN, "s", "one", "two")
+        commits = engine.sessions.context.commits
+        records = engine.records
+        await records.commit([change(A, 0, 1, puts=messages(1, 2))])
+        valkey.call("ACL", "SETUSER", "default", "-hset")
+        try:
+            with pytest.raises(StoreRejected, match="NOPERM"):
+                await talk(engine, ANN, "s", "three", "four")
+            drop = Drop(part=Part.MESSAGES, first=1)
+            with pytest.raises(StoreRejected, match="NOPERM"):
+                await records.commit([change(A, 1, 2, drops=(drop,))])
+            assert (await records.page(A, Part.MESSAGES, 0, 9, 9)).entries == messages(1, 2)
+            assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)]) is None
+        finally:
+            valkey.call("ACL", "SETUSER", "default", "+hset")
+
+        assert engine.sessions.context.commits == commits + 1
+        await talk(engine, ANN, "s", "three", "four")
+
+
 async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords) -> None:
     await records.link.call("SET", records.keys.record(A), "text", key=records.keys.record(A))
 
@@ -267,6 +319,63 @@ async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords)
         await records.load(A, 0)
     with pytest.raises(Unavailable, match="another type"):
         await records.commit([change(A, 0, 1)])
+
+
+# Damage
+
+
+async def damage(records: RedisRecords, key: bytes) -> None:
+    name = records.keys.record(key)
+    await records.link.call("HSET", name, "r", b"\xc1", key=name)
+
+
+async def test_one_commit_of_a_call_that_fails_keeps_no_other_from_being_made(records: RedisRecords) -> None:
+    damaged, other_type, value = (bytes(4) + bytes([n]) * 12 for n in (4, 5, 6))
+    await asyncio.gather(*(records.commit([change(key, 0, 1, profile=b"p")]) for key in (A, B, damaged)))
+    await records.commit([change(value, 0, 1)])
+    for key in (damaged, value):
+        await damage(records, key)
+    await records.link.call("SET", records.keys.record(other_type), "text", key=records.keys.record(other_type))
+
+    keys = (A, damaged, other_type, value, B)
+    ends = await asyncio.gather(*(records.commit([change(key, 1, 2)]) for key in keys), return_exceptions=True)
+
+    assert (ends[0], ends[3], ends[4]) == (None, None, None)
+    assert isinstance(ends[1], Refused)
+    assert ends[1].standing[0] is not None
+    assert (ends[1].standing[0].revision, ends[1].standing[0].head) == (1, b"")
+    assert isinstance(ends[2], Unavailable)
+    loaded = await records.load_all([A, damaged, value, B])
+    assert [one and (one.revision, one.head) for one in loaded] == [
+        (2, b"head 2"),
+        (1, b""),
+        (2, b"head 2"),
+        (2, b"head 2"),
+    ]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_a_session_whose_entries_are_damaged_is_set_aside(valkey: RedisServer, is_held: bool) -> None:
+    async with redis_engine(f"{valkey.url}?prefix={fresh('unit')}") as engine:
+        records = engine.records
+        assert isinstance(records, RedisRecords)
+        for name in ("read", "written", "removed"):
+            await talk(engine, ANN, name, "one", "two")
+            await damage(records, session_key(ANN, name))
+        if not is_held:
+            engine.cache.clear()
+
+        with pytest.raises(SessionCorrupt):
+            await talk(engine, ANN, "written", "three", "four")
+        await talk(engine, ANN, "written", "anew", "answer")
+        if not is_held:
+            with pytest.raises(SessionCorrupt):
+                await engine.sessions.get(ANN, "read")
+        erased = await engine.upkeep.erase(ANN)
+
+        assert {one.session_id for one in erased.removed_sessions} >= {"written", "removed"}
+        assert erased.quarantined == (1 if is_held else 2)
+        assert await records.link.call("KEYS", f"{records.prefix}:*") == [records.keys.sites]
 
 
 async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile(
@@ -290,6 +399,51 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
     await records.close()
 
 
+@pytest.mark.parametrize("index", [columns(), columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"])
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_listing_between_the_places_and_the_record_loses_none(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, index: IndexColumns, answered: bool
+) -> None:
+    """It removes places without a record; the writer goes on when all that is over."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    add, send = records._places.add, records._commits.add
+
+    async def add_early(places: Iterable[tuple[Sequence[Call], Sequence[Call]]]) -> None:
+        monkeypatch.setattr(records._places, "add", add)
+        await add(places)
+        order = IndexOrder.NEWEST if index.kind is Kind.SESSION else IndexOrder.PLACE
+        for query in (
+            IndexQuery(order=order, kind=index.kind, space=index.space),
+            IndexQuery(order=order, kind=index.kind, space=index.space, owner=index.owner),
+            IndexQuery(order=IndexOrder.DEADLINE, kind=index.kind, due=9),
+        ):
+            assert await records.list(query) == ()
+        assert (await records.scan(b"", 9), await records.sites(b"", 9)) == ((), ())
+        assert await records.sites(b"", 9) == ()
+        assert await indexes(records) == {}
+
+    def send_unheard(
+        changes: Sequence[RecordChange],
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[CallFailed], None],
+        *,
+        indexed: bool = False,
+    ) -> None:
+        def lose(reply: Reply) -> None:
+            on_reply(reply) if answered else on_failure(ConnectionLost("the answer is lost"))
+
+        send(changes, lose, on_failure, indexed=indexed)
+
+    monkeypatch.setattr(records._places, "add", add_early)
+    monkeypatch.setattr(records._commits, "add", send_unheard)
+    with nullcontext() if answered else pytest.raises(StoreUnavailable):
+        assert await records.commit([change(A, 0, 1, index=index, deadline=9)]) is None
+
+    assert len(await indexes(records)) == 5
+    assert len(await records.scan(b"", 9)) == len(await records.sites(b"", 9)) == 1
+    await records.close()
+
+
 async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCluster) -> None:
     """Of every index, those of records that stand; a removed one's stay away."""
     records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
@@ -310,6 +464,34 @@ async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCl
     assert len(await records.list(replace(NEWEST, order=IndexOrder.OLDEST, owner=owner_key(ANN)))) == 1
     assert await indexes(records) == before
     assert len(before) == 8, "one of each kind"
+    await records.close()
+
+
+async def test_damaged_columns_of_one_record_keep_no_other_from_its_places(
+    redis_cluster: RedisCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing tells the places of such a record; it can be removed and set aside."""
+    records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
+    assert isinstance(records, ClusterRecords)
+    keys = (A, B, b"side" * 4, b"gone" * 4)
+    await asyncio.gather(*(records.commit([change(key, 0, 1, deadline=9)]) for key in keys))
+    await records.repair.ensure()
+    for key in keys[1:]:
+        name = records.keys.record(key)
+        await records.link.call("HSET", name, "i", b"\xc1", key=name)
+    assert await records.commit([RecordChange(key=keys[2], if_revision=1, action=Action.SET_ASIDE)]) is None
+    assert await records.commit([RecordChange(key=keys[3], if_revision=1, action=Action.REMOVE)]) is None
+    for name in (*await indexes(records), records.keys.repaired):
+        await records.link.call("DEL", name, key=name)
+
+    await records.repair.ensure()
+
+    found = await indexes(records)
+    assert found[records.keys.owner(owner_key(ANN))][::2] == [A]
+    assert len(found[records.keys.asides]) == 2
+    assert len(found) == 6
+    assert "cannot be decoded" in caplog.text
+    assert [one and one.revision for one in await records.load_all(keys)] == [1, 1, None, None]
     await records.close()
 
 

@@ -2,8 +2,15 @@
 local call = redis.call
 -- const: AT_ONCE=1000
 
-local function ranges_of(packed)
-  return packed and cmsgpack.unpack(packed) or {}
+-- Nothing if they are damaged, which does not matter to a value: it has no profile, and no entries.
+local function ranges_of(record, packed)
+  local sound, ranges = pcall(cmsgpack.unpack, packed or '\128')
+  sound = sound and type(ranges) == 'table'
+  for _, range in pairs(sound and ranges or {}) do
+    sound = sound and type(range) == 'table' and tonumber(range[1]) and tonumber(range[2])
+  end
+  if sound then return ranges end
+  return call('HEXISTS', record, 'p') == 0 and {} or nil
 end
 
 -- Entries from one number to another as a row of numbers and bodies; with a negative limit from the last one down.
@@ -30,10 +37,12 @@ local function read(record, range, part, first, last, limit)
 end
 
 -- A record with its newest messages and the parts beside it, without what the caller holds; false if there is none.
+-- The head of a damaged one is empty, which no caller can decode.
 local function standing(record, tail, message, page)
   local row = call('HMGET', record, 'n', 'h', 'p', 'd', 'r')
   if not row[1] then return false end
-  local ranges = ranges_of(row[5])
+  local ranges = ranges_of(record, row[5])
+  if not ranges then row[2], ranges = '', {} end
   row[5] = read(record, ranges.k, 'k', page + 1, math.huge, math.huge)
   row[6] = read(record, ranges.p, 'p', 0, math.huge, math.huge)
   row[7] = read(record, ranges.m, 'm', message + 1, math.huge, -tail)

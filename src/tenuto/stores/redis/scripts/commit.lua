@@ -1,4 +1,5 @@
--- Makes commits, each as a whole or not at all; what came of each is in the answer.
+-- Makes commits, each as a whole or not at all; what came of each is in the answer. One that the server does not let
+-- through is answered with its error, and the others are made. Damaged records can only be removed and set aside.
 -- KEYS: of each commit the records it changes, and the source of a copy.
 -- ARGV: the process that writes; for each commit how many records and how many words; then four words for each record: the revision it must be
 -- at, what of it to return if it is at another one, a deadline that must not be earlier than the one it has, and what
@@ -23,6 +24,8 @@ end
 local function drop(record, ranges, part, first, last, keep)
   local range, fields = ranges[part], {}
   if not range then return end
+  -- A server that denies this must do so before anything is dropped.
+  call('HSET', record, 'r', cmsgpack.pack(ranges))
   ranges[part] = nil
   if range[1] < first then ranges[part] = {range[1], math.min(range[2], first - 1)} end
   if range[2] > last then widen(ranges, part, math.max(range[1], last + 1)) widen(ranges, part, range[2]) end
@@ -41,7 +44,7 @@ local function drop(record, ranges, part, first, last, keep)
 end
 
 local function copy(record, ranges, source, first, through)
-  local messages = read(source, ranges_of(call('HGET', source, 'r')).m, 'm', first, through, math.huge)
+  local messages = read(source, ranges_of(source, call('HGET', source, 'r')).m, 'm', first, through, math.huge)
   for n = 1, #messages, 2 do
     call('HSET', record, 'm' .. messages[n], messages[n + 1])
     widen(ranges, 'm', messages[n])
@@ -162,10 +165,12 @@ local function compare(records, key, at)
   for n = 0, records - 1 do
     local words = at + WORDS * n
     local row, deadline = call('HMGET', KEYS[key + n], 'n', 'd', 'r', 'gone', 'q'), ARGV[words + 2]
-    ranges[n], queue = ranges_of(row[3]), queue or row[5]
-    if (row[1] and sub(row[1], 1, 8) or '') ~= ARGV[words] then
+    local action = ARGV[words + 3]
+    ranges[n], queue = ranges_of(KEYS[key + n], row[3]), queue or row[5]
+    local unfit = not ranges[n] and action ~= 'r' and action ~= 'a'
+    if unfit or (row[1] and sub(row[1], 1, 8) or '') ~= ARGV[words] then
       refused = true
-      if ARGV[words + 3] == 's' then moved = 1 end
+      if action == 's' then moved = 1 end
     elseif row[4] then
       gone = true
     elseif row[1] and deadline ~= '' then
@@ -197,20 +202,31 @@ local function apply(records, key, at, ranges)
       else
         call('DEL', record)
       end
-      call('HSET', record, 'gone', '1')
-      call('PEXPIRE', record, GONE_MS)
+      redis.pcall('HSET', record, 'gone', '1')
+      redis.pcall('PEXPIRE', record, GONE_MS)
     end
     list = list + 1
   end
   return answer
 end
 
+local function make(records, key, at)
+  local obstacle, ranges, queue = compare(records, key, at)
+  local answer = obstacle or apply(records, key, at, ranges)
+  if queue and not obstacle and records == 1 and call('HEXISTS', KEYS[key], 'q') == 1 then pass_on(KEYS[key]) end
+  return answer
+end
+
 local answers, key, at = {}, 1, 2
 while at <= #ARGV do
   local records = tonumber(ARGV[at])
-  local obstacle, ranges, queue = compare(records, key, at + 2)
-  answers[#answers + 1] = obstacle or apply(records, key, at + 2, ranges)
-  if queue and not obstacle and records == 1 and call('HEXISTS', KEYS[key], 'q') == 1 then pass_on(KEYS[key]) end
+  local ended, answer = pcall(make, records, key, at + 2)
+  if not ended then
+    answer = {'failed', type(answer) == 'table' and answer.err or answer}
+    -- Another server may make them.
+    if string.find(answer[2], '^-?READONLY') then return redis.error_reply(answer[2]) end
+  end
+  answers[#answers + 1] = answer
   key, at = key + records, at + 2 + tonumber(ARGV[at + 1])
 end
 return answers
