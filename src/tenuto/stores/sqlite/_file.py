@@ -47,22 +47,34 @@ def check_path(path: str | Path) -> Path:
 
 
 def file_check(path: Path) -> Callable[[], None]:
-    """A check that `path` still leads to the file that is there now; it costs a microsecond.
+    """A check that `path` still leads to the file that is open, and its -wal to the log; it costs two microseconds.
 
-    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process.
+    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process. A log is
+    deleted by another process that opens a new file in the place of one that was moved away.
     """
     path = path.absolute()  # The working folder may change.
-    opened = path.stat()
+    # A file in a read-only folder is open without a log.
+    opened = [(each, _identify(each)) for each in (path, _log_of(path)) if each.exists()]
 
     def check() -> None:
         try:
-            found = path.stat()
+            same = all([_identify(each) == identity for each, identity in opened])
         except OSError:
-            raise StoreReplaced from None
-        if (found.st_ino, found.st_dev) != (opened.st_ino, opened.st_dev):
+            same = False
+        if not same:
             raise StoreReplaced
 
     return check
+
+
+def _identify(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_dev
+
+
+def _log_of(path: Path) -> Path:
+    """The write-ahead log beside a file."""
+    return path.with_name(f"{path.name}-wal")
 
 
 def open_file(
@@ -109,7 +121,7 @@ def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqli
     Without a log no process has it open, so it is read as immutable. With a log its last changes would be missing, so
     it is refused.
     """
-    log = path.with_name(f"{path.name}-wal")
+    log = _log_of(path)
     if log.exists() and log.stat().st_size:
         raise Unavailable(
             "session store",
@@ -198,9 +210,10 @@ def compact(db: sqlite3.Connection, patience: timedelta) -> None:
 
 
 def _connect(file: Path | str, patience: timedelta) -> sqlite3.Connection:
+    """A connection to an existing file: one that is moved away meanwhile must not be replaced by an empty one."""
     return sqlite3.connect(
-        file,
-        uri=isinstance(file, str),
+        file if isinstance(file, str) else f"{file.as_uri()}?mode=rw",
+        uri=True,
         timeout=patience.total_seconds(),
         isolation_level=None,
         check_same_thread=False,

@@ -168,3 +168,32 @@ async def test_a_file_that_is_gone_is_noticed_until_it_is_back(tmp_path: Path, r
         aside.rename(path)
         await store.sessions.append(ANN, "s", batch("again"))
         assert await texts(store, ANN, "s") == ["hello", "again"]
+
+
+async def test_a_log_that_another_process_deleted_is_noticed(tmp_path: Path) -> None:
+    """While the file was moved away for a moment, another program began an empty one in its place."""
+    path = tmp_path / "sessions.db"
+    aside = path.with_name("aside.db")
+    async with sqlite_engine(path) as store:
+        await store.sessions.append(ANN, "s", batch("hello"))
+        path.rename(aside)
+        pragma(path, "user_version")
+        aside.rename(path)
+        assert not path.with_name("sessions.db-wal").exists()
+
+        with pytest.raises(StoreReplaced):
+            await store.sessions.append(ANN, "s", batch("lost"))
+
+
+async def test_a_feed_makes_no_file_where_there_is_none(tmp_path: Path) -> None:
+    """It would be empty, and SQLite would delete the log that belongs to the file that was moved away."""
+    path = tmp_path / "sessions.db"
+    records = await SqliteRecords.open(path)
+    path.rename(tmp_path / "aside.db")
+
+    with pytest.raises(Unavailable):
+        async with records.feed.watch(lambda key, revision: None):
+            pass
+
+    assert not path.exists()
+    await records.close()
