@@ -58,7 +58,7 @@ def file_check(path: Path) -> Callable[[], None]:
 
     def check() -> None:
         try:
-            same = all([_identify(each) == identity for each, identity in opened])
+            same = all(_identify(each) == identity for each, identity in opened)
         except OSError:
             same = False
         if not same:
@@ -70,6 +70,10 @@ def file_check(path: Path) -> Callable[[], None]:
 def _identify(file: Path) -> tuple[int, int]:
     found = file.stat()
     return found.st_ino, found.st_dev
+
+
+def _holds_bytes(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
 
 
 def _log_of(path: Path) -> Path:
@@ -105,6 +109,13 @@ def open_file(
 
 
 def _create_file(path: Path) -> None:
+    # The log first: another process that makes both at this moment writes the file before the log.
+    if _holds_bytes(_log_of(path)) and not _holds_bytes(path):
+        raise InvalidSetting(
+            "store",
+            f"{path} is missing or empty, and the -wal file beside it holds changes to it: put the file back, "
+            f"or remove {_log_of(path)} to begin with a new store",
+        )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     except (FileExistsError, PermissionError):
@@ -121,8 +132,7 @@ def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqli
     Without a log no process has it open, so it is read as immutable. With a log its last changes would be missing, so
     it is refused.
     """
-    log = _log_of(path)
-    if log.exists() and log.stat().st_size:
+    if _holds_bytes(_log_of(path)):
         raise Unavailable(
             "session store",
             "is read-only, and its last changes lie in the -wal file beside it: copy both to a folder you may write",

@@ -185,6 +185,23 @@ async def test_a_log_that_another_process_deleted_is_noticed(tmp_path: Path) -> 
             await store.sessions.append(ANN, "s", batch("lost"))
 
 
+@pytest.mark.parametrize("emptied", [False, True], ids=["missing", "empty"])
+async def test_no_store_begins_beside_the_log_of_one_that_is_gone(tmp_path: Path, emptied: bool) -> None:
+    """After a kill the last turns are in the log alone, and SQLite would delete it."""
+    path = tmp_path / "sessions.db"
+    log = tmp_path / "sessions.db-wal"
+    log.write_bytes(b"turns")
+    if emptied:
+        path.touch()
+
+    with pytest.raises(InvalidSetting, match="put the file back, or remove .*sessions.db-wal"):
+        await SqliteRecords.open(path)
+
+    assert (log.read_bytes(), path.exists()) == (b"turns", emptied)
+    log.write_bytes(b"")
+    await (await SqliteRecords.open(path)).close()
+
+
 async def test_a_feed_makes_no_file_where_there_is_none(tmp_path: Path) -> None:
     """It would be empty, and SQLite would delete the log that belongs to the file that was moved away."""
     path = tmp_path / "sessions.db"
