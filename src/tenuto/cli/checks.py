@@ -40,7 +40,7 @@ from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, utc_now
 from tenuto.sessions import fresh_id
-from tenuto.settings import Settings
+from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.engine.journal_files import count_journal, files_from_before
 from tenuto.stores.factory import is_network_store
 from tenuto.wiring.stores import journal_folder, writable
@@ -132,6 +132,22 @@ def settings_ok(settings: Settings) -> Finding:
 
 
 # The store
+
+
+def can_begin(file: Path, settings: Settings) -> bool:
+    """Whether there is a folder for a file that is not there; the default one is made with it."""
+    return file.absolute().parent.is_dir() or settings.store == DEFAULT_STORE
+
+
+def store_absent(file: Path) -> Finding:
+    """A file that is not there, before its first use or after it was moved away."""
+    file = file.absolute()
+    log = file.with_name(f"{file.name}-wal")
+    if log.exists():
+        says = f"there is no file {file}, though its log {log.name} is there"
+        return fail("store", says, f"put the file back, or remove {log} to begin with a new store")
+    says = f"the store {file} does not exist yet"
+    return warn("store", says, "`tenuto serve` or `tenuto chat` makes it; name another one with --store")
 
 
 async def answers(app: Tenuto) -> Finding:

@@ -194,7 +194,7 @@ async def test_no_store_begins_beside_the_log_of_one_that_is_gone(tmp_path: Path
     if emptied:
         path.touch()
 
-    with pytest.raises(InvalidSetting, match="put the file back, or remove .*sessions.db-wal"):
+    with pytest.raises(InvalidSetting, match=r"put the file back, or remove .*sessions\.db-wal"):
         await SqliteRecords.open(path)
 
     assert (log.read_bytes(), path.exists()) == (b"turns", emptied)
