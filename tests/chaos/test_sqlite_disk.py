@@ -253,6 +253,17 @@ def test_a_file_where_nothing_can_be_written_is_listed_shown_and_exported(suffix
         assert sorted(file.parent.iterdir()) == before
 
 
+def test_a_file_where_nothing_can_be_written_is_backed_up_and_copied() -> None:
+    with out_of_reach() as file, tempfile.TemporaryDirectory() as folder:
+        saved = CliRunner().invoke(program, ["backup", f"{folder}/b.db", "--store", f"sqlite:///{file}"])
+        copied = CliRunner().invoke(program, ["copy", "--json", f"sqlite:///{file}", f"sqlite:///{folder}/c.db"])
+        for name in ("b.db", "c.db"):
+            _read_whole(Path(folder, name))
+
+    assert (saved.exit_code, copied.exit_code) == (0, 0)
+    assert json.loads(copied.stdout)["verified"]["different"] == 0
+
+
 def test_a_log_that_cannot_be_read_is_named_and_not_passed_over() -> None:
     """Without the shared memory beside it SQLite would show the file as it was before its last changes."""
     with out_of_reach("-wal") as file:

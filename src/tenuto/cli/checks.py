@@ -22,7 +22,9 @@ from tenuto.cli.terminal import moment, pluralize
 from tenuto.errors import (
     DataKeysDamaged,
     DecryptionFailed,
+    ForeignStore,
     InvalidSetting,
+    NewerStore,
     PackageMissing,
     SessionNotFound,
     StoreFull,
@@ -226,6 +228,10 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key that encrypted this store"
         case PackageMissing(install=install):
             return install
+        case NewerStore():
+            return "upgrade tenuto to the release that wrote it, or newer"
+        case ForeignStore():
+            return "point TENUTO_STORE or --store at another file"
         case InvalidSetting() if on_file:
             return "make the folder, or point TENUTO_STORE or --store at another file"
         case InvalidSetting():

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from tenuto.extras import install_line
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 from tenuto.stores.sqlite import SqliteRecords
+from tenuto.stores.sqlite._schema import APPLICATION_ID
 from tests.servers.openai_server import SILENCE, Reply, refusal, start_model_server, words
 
 pytestmark = pytest.mark.usefixtures("own_environment")
@@ -90,6 +91,22 @@ def test_a_log_whose_file_is_gone_is_an_error_and_stays(tmp_path: Path) -> None:
     assert (code, checks["store"]["status"]) == (1, "error")
     assert "put the file back, or remove" in checks["store"]["advice"]
     assert [each.name for each in Path("data").iterdir()] == ["tenuto.db-wal"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "says", "advice"),
+    [
+        (f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 99", "x.db has format 99", "upgrade tenuto"),
+        ("CREATE TABLE theirs (x)", "x.db is the database of another program", "at another file"),
+    ],
+)
+def test_the_advice_on_a_file_of_others_fits_its_cause(statements: str, says: str, advice: str) -> None:
+    with closing(sqlite3.connect("x.db")) as db:
+        db.executescript(statements)
+
+    found = examined("--store", "sqlite:///x.db")[1]["store"]
+
+    assert (found["status"], says in found["message"], advice in found["advice"]) == ("error", True, True)
 
 
 def test_the_engines_database_is_not_made(tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     for call in (records.load, records.touch):
         with pytest.raises(Unavailable, match="closed"):
             await call(bytes(16), 0)
+    assert records.feed is not None
     assert not records.feed.caught_up()
 
 
@@ -208,6 +209,7 @@ async def test_a_feed_makes_no_file_where_there_is_none(tmp_path: Path) -> None:
     records = await SqliteRecords.open(path)
     path.rename(tmp_path / "aside.db")
 
+    assert records.feed is not None
     with pytest.raises(Unavailable):
         async with records.feed.watch(lambda key, revision: None):
             pass
