@@ -6,7 +6,7 @@ import platform
 import shutil
 import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +27,7 @@ from tenuto.errors import (
     NewerStore,
     PackageMissing,
     SessionNotFound,
+    StoreDamaged,
     StoreFull,
     StoreReadOnly,
     TenutoError,
@@ -220,7 +221,7 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
             return "free some disk space" if on_file else "give the server more memory or disk"
         case StoreReadOnly():
             if on_file:
-                return "give this user write access to the file and its folder"
+                return "give this user write access to the file and its folder; until then only reading commands work"
             return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
         case DataKeysDamaged(tenant=tenant):
             return damaged_keys_advice(tenant)
@@ -252,7 +253,12 @@ def damaged_keys_advice(tenant: str) -> str:
 
 def check_sqlite_file(file: Path, settings: Settings) -> list[Finding]:
     """How the file lies on disk, and how safely."""
-    return [_check_file_size(file), _journal(file, settings), _check_integrity(file), _check_disk_space(file)]
+    return [
+        _check_file_size(file),
+        _check_file_durability(file, settings),
+        _check_integrity(file),
+        _check_disk_space(file),
+    ]
 
 
 def _check_file_size(file: Path) -> Finding:
@@ -266,8 +272,14 @@ def _check_file_size(file: Path) -> Finding:
     return ok("file", says)
 
 
-def _journal(file: Path, settings: Settings) -> Finding:
-    mode, safety = _read_pragma(file, "PRAGMA journal_mode"), settings.sqlite_synchronous
+def _check_file_durability(file: Path, settings: Settings) -> Finding:
+    from tenuto.stores.sqlite import can_be_written
+
+    if not can_be_written(file.absolute()):
+        return ok("durability", "not checked, the place is read-only: nothing is written here")
+    mode, safety = "unreadable", settings.sqlite_synchronous
+    with suppress(TenutoError):
+        mode = _read_pragma(file, "PRAGMA journal_mode")
     says = f"journal_mode {mode}, synchronous {safety}"
     if mode != "wal":
         return fail("durability", says, "stop all programs that use the file and start tenuto again")
@@ -280,18 +292,23 @@ def _journal(file: Path, settings: Settings) -> Finding:
 def _check_integrity(file: Path) -> Finding:
     if file.stat().st_size > _CHECKED_WHOLE:
         return ok("integrity", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
-    verdict = _read_pragma(file, "PRAGMA quick_check(1)")
+    try:
+        verdict = _read_pragma(file, "PRAGMA quick_check(1)")
+    except (StoreDamaged, ForeignStore):
+        verdict = ""
+    except TenutoError as error:
+        advice = "give this user write access to the file and its folder, or copy both files to a folder you may write"
+        return warn("integrity", f"not checked: {error}", advice)
     if verdict != "ok":
         return fail("integrity", "SQLite finds the file damaged", "stop the server and restore a backup")
     return ok("integrity", "SQLite finds no damage")
 
 
 def _read_pragma(file: Path, pragma: str) -> str:
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
-            return str(db.execute(pragma).fetchone()[0])
-    except sqlite3.Error:
-        return "unreadable"
+    # Other stores do without it.
+    from tenuto.stores.sqlite import read_pragma
+
+    return str(read_pragma(file.absolute(), pragma))
 
 
 def _check_disk_space(file: Path) -> Finding:

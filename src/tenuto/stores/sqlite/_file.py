@@ -36,6 +36,7 @@ _CACHE_KIB: Final = 8 * 1024
 # Larger than SQLite's 1,000 pages: a checkpoint costs two more fsyncs, and recovery of 16 MiB is still a blink.
 _CHECKPOINT_PAGES: Final = 4000
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+_PRAGMA_PATIENCE: Final = timedelta(seconds=5)
 
 
 def check_path(path: str | Path) -> Path:
@@ -98,6 +99,16 @@ def open_to_read(path: Path, patience: timedelta, *, is_store: bool = True) -> s
         return _open_to_read(f"{path.as_uri()}?immutable=1", path, patience, is_store)
     except sqlite3.Error as exc:
         raise store_error(exc) from exc
+
+
+def read_pragma(path: Path, pragma: str) -> str | int:
+    """What SQLite says of an existing file, also where nothing can be written; raises as `open_to_read` does."""
+    with closing(open_to_read(path, _PRAGMA_PATIENCE, is_store=False)) as db:
+        try:
+            value: str | int = db.execute(pragma).fetchone()[0]
+        except sqlite3.Error as exc:
+            raise store_error(exc) from exc
+    return value
 
 
 def _open_to_read(uri: str, path: Path, patience: timedelta, is_store: bool) -> sqlite3.Connection:
