@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import sqlite3
 import stat
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import InvalidSetting, StoreReplaced, Unavailable
+from tenuto.model.stored import Part
 from tenuto.stores.sqlite import SqliteRecords
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT
 from tests.backends import sqlite_engine
@@ -169,6 +172,24 @@ async def test_a_file_that_is_gone_is_noticed_until_it_is_back(tmp_path: Path, r
         aside.rename(path)
         await store.sessions.append(ANN, "s", batch("again"))
         assert await texts(store, ANN, "s") == ["hello", "again"]
+
+
+async def test_calls_that_fail_together_need_not_all_be_awaited(tmp_path: Path) -> None:
+    """A caller that gives up with the first of them leaves no traceback of the others behind."""
+    path = tmp_path / "sessions.db"
+    records = await SqliteRecords.open(path)
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    path.rename(tmp_path / "aside.db")
+
+    load, page = records.load(bytes(16), 0), records.page(bytes(16), Part.TRACES, 0, 1, 1)
+    await asyncio.wait([load])
+    await asyncio.wait([page])
+    del load, page
+    gc.collect()
+
+    assert told == []
+    await records.close()
 
 
 async def test_a_log_that_another_process_deleted_is_noticed(tmp_path: Path) -> None:
