@@ -223,6 +223,8 @@ def _store_advice(settings: Settings, error: TenutoError) -> str:
             if on_file:
                 return "give this user write access to the file and its folder; until then only reading commands work"
             return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
+        case StoreDamaged() if on_file:
+            return "stop the server and restore a backup"
         case DataKeysDamaged(tenant=tenant):
             return damaged_keys_advice(tenant)
         case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):

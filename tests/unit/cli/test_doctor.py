@@ -109,6 +109,15 @@ def test_the_advice_on_a_file_of_others_fits_its_cause(statements: str, says: st
     assert (found["status"], says in found["message"], advice in found["advice"]) == ("error", True, True)
 
 
+def test_the_advice_on_a_damaged_file_is_a_backup() -> None:
+    file = Path("data/tenuto.db")
+    file.write_bytes(file.read_bytes()[:4096] + b"x" * (file.stat().st_size - 4096))
+
+    checks = examined()[1]
+
+    assert {checks[name]["advice"] for name in ("store", "integrity")} == {"stop the server and restore a backup"}
+
+
 def test_the_engines_database_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
 
