@@ -215,32 +215,42 @@ def store_timeout(settings: Settings, seconds: int) -> Finding:
 
 
 def _store_advice(settings: Settings, error: TenutoError) -> str:
-    on_file = settings.store.startswith("sqlite")
     match error:
-        case StoreFull():
-            return "free some disk space" if on_file else "give the server more memory or disk"
-        case StoreReadOnly():
-            if on_file:
-                return "give this user write access to the file and its folder; until then only reading commands work"
-            return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
-        case StoreDamaged() if on_file:
-            return "stop the server and restore a backup"
         case DataKeysDamaged(tenant=tenant):
             return damaged_keys_advice(tenant)
         case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key that encrypted this store"
         case PackageMissing(install=install):
             return install
+    return _file_advice(error) if settings.store.startswith("sqlite") else _server_advice(error)
+
+
+def _file_advice(error: TenutoError) -> str:
+    match error:
+        case StoreFull():
+            return "free some disk space"
+        case StoreReadOnly():
+            return "give this user write access to the file and its folder; until then only reading commands work"
+        case StoreDamaged():
+            return "stop the server and restore a backup"
         case NewerStore():
             return "upgrade tenuto to the release that wrote it, or newer"
         case ForeignStore():
             return "point TENUTO_STORE or --store at another file"
-        case InvalidSetting() if on_file:
+        case InvalidSetting():
             return "make the folder, or point TENUTO_STORE or --store at another file"
+        case _:
+            return "check that this user may read and write the file, and that the disk is healthy"
+
+
+def _server_advice(error: TenutoError) -> str:
+    match error:
+        case StoreFull():
+            return "give the server more memory or disk"
+        case StoreReadOnly():
+            return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
         case InvalidSetting():
             return "correct TENUTO_STORE or --store"
-        case Unavailable() if on_file:
-            return "check that this user may read and write the file, and that the disk is healthy"
         case _:
             return "start the server, and check host, port, user and password in TENUTO_STORE"
 
