@@ -31,7 +31,6 @@ from tenuto.errors import (
     StoreFull,
     StoreReadOnly,
     TenutoError,
-    Unavailable,
 )
 from tenuto.extras import install_folder
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
