@@ -116,6 +116,14 @@ class InvalidSetting(Invalid):
         self.setting = setting
 
 
+class ForeignStore(InvalidSetting):
+    """The store's address leads to data of another program, or to a file that is no database."""
+
+
+class NewerStore(InvalidSetting):
+    """The store was written by a newer release."""
+
+
 class PackageMissing(InvalidSetting):
     """A setting needs a package that is not installed; `install` is the command that brings it."""
 

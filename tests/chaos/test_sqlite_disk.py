@@ -19,10 +19,12 @@ from typer.testing import CliRunner, Result
 
 import tenuto
 from tenuto.cli import program
+from tenuto.cli.checks import check_sqlite_file
 from tenuto.errors import StoreFull, StoreReadOnly
 from tenuto.model import NewSession, Page, Retention
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
+from tenuto.settings import Settings
 from tenuto.stores.engine import Engine
 from tenuto.stores.sqlite import SqliteRecords, records
 from tenuto.stores.sqlite._schema import APPLICATION_ID
@@ -251,6 +253,28 @@ def test_a_file_where_nothing_can_be_written_is_listed_shown_and_exported(suffix
             _refused(file, "sessions", command, session, *words)
 
         assert sorted(file.parent.iterdir()) == before
+
+
+def test_a_file_where_nothing_can_be_written_is_backed_up_and_copied() -> None:
+    with out_of_reach() as file, tempfile.TemporaryDirectory() as folder:
+        saved = CliRunner().invoke(program, ["backup", f"{folder}/b.db", "--store", f"sqlite:///{file}"])
+        copied = CliRunner().invoke(program, ["copy", "--json", f"sqlite:///{file}", f"sqlite:///{folder}/c.db"])
+        for name in ("b.db", "c.db"):
+            _read_whole(Path(folder, name))
+
+    assert (saved.exit_code, copied.exit_code) == (0, 0)
+    assert json.loads(copied.stdout)["verified"]["different"] == 0
+
+
+def test_the_doctor_calls_a_sound_file_in_a_read_only_place_sound() -> None:
+    with out_of_reach() as file:
+        sound = {each.name: each for each in check_sqlite_file(file, Settings())}
+    with out_of_reach("-wal") as file:
+        unread = {each.name: each for each in check_sqlite_file(file, Settings())}
+
+    assert (sound["integrity"].status, sound["integrity"].message) == ("ok", "SQLite finds no damage")
+    assert "the place is read-only" in sound["durability"].message
+    assert (unread["integrity"].status, "read-only" in unread["integrity"].message) == ("warning", True)
 
 
 def test_a_log_that_cannot_be_read_is_named_and_not_passed_over() -> None:

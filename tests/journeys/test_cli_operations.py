@@ -83,13 +83,18 @@ def test_make_serve_names_no_store_of_its_own() -> None:
 
 
 def test_the_doctor_finds_a_new_installation_well(desk: Desk) -> None:
+    early = desk.run_process("doctor")
+    assert (early.returncode, "does not exist yet" in early.stdout, list(desk.folder.glob("data/*"))) == (0, True, [])
+    desk.ask("keys", "create", "--tenant", "acme")
+
     well = desk.run_process("doctor")
 
     assert (well.returncode, well.stderr) == (0, "")
     assert re.search(r"^ok +round trip +written, read and deleted in [\d.]+ ms$", well.stdout, re.MULTILINE)
     assert re.search(r"^ok +store +sqlite:///data/tenuto.db answers", well.stdout, re.MULTILINE)
     # Without credentials there is a warning, and with one all is not simply well.
-    assert well.stdout.endswith("\nNo errors, 1 warning.\n")
+    assert early.stdout.endswith("\nNo errors, 2 warnings.\n")
+    assert well.stdout.endswith("\nAll is well.\n")
 
 
 def test_the_doctor_finds_what_is_wrong(desk: Desk) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -337,15 +338,15 @@ def test_what_is_stored_is_encrypted_renewed_and_made_plain_again(tmp_path: Path
     encrypted = typed("privacy", "rotate", "--reseal", env=sealed)
     lies_there = _store()
     renewed = asked("privacy", "rotate", "--renew", "--reseal", env=sealed)["resealed"]
-    again = asked("privacy", "rotate", "--reseal", env=sealed)["resealed"]
+    again = typed("privacy", "rotate", "--reseal", env=sealed).stdout
     one_tenant = typed("privacy", "rotate", "--reseal", "--tenant", "local", env=sealed)
     decrypted = asked("privacy", "rotate", "--reseal", env=plain)["resealed"]
 
     assert before
     assert encrypted.exit_code == 0, encrypted.stderr
-    assert "encrypted with the keys in use." in encrypted.stdout
     assert words.encode() not in lies_there
-    assert (renewed["written"] > 0, again["written"], decrypted["written"] > 0) == (True, 0, True)
+    assert (renewed["written"] > 0, decrypted["written"] > 0) == (True, True)
+    assert re.search(r"^0 of \d+ records rewritten: all text is encrypted with the keys in use\.$", again, re.MULTILINE)
     assert (one_tenant.exit_code, "covers every tenant" in one_tenant.stderr) == (2, True)
     assert words in typed("sessions", "show", session).stdout
 

@@ -6,7 +6,7 @@ import platform
 import shutil
 import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
@@ -22,13 +22,15 @@ from tenuto.cli.terminal import moment, pluralize
 from tenuto.errors import (
     DataKeysDamaged,
     DecryptionFailed,
+    ForeignStore,
     InvalidSetting,
+    NewerStore,
     PackageMissing,
     SessionNotFound,
+    StoreDamaged,
     StoreFull,
     StoreReadOnly,
     TenutoError,
-    Unavailable,
 )
 from tenuto.extras import install_folder
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
@@ -40,7 +42,7 @@ from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, utc_now
 from tenuto.sessions import fresh_id
-from tenuto.settings import Settings
+from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.engine.journal_files import count_journal, files_from_before
 from tenuto.stores.factory import is_network_store
 from tenuto.wiring.stores import journal_folder, writable
@@ -134,6 +136,22 @@ def settings_ok(settings: Settings) -> Finding:
 # The store
 
 
+def can_begin(file: Path, settings: Settings) -> bool:
+    """Whether there is a folder for a file that is not there; the default one is made with it."""
+    return file.absolute().parent.is_dir() or settings.store == DEFAULT_STORE
+
+
+def store_absent(file: Path) -> Finding:
+    """A file that is not there, before its first use or after it was moved away."""
+    file = file.absolute()
+    log = file.with_name(f"{file.name}-wal")
+    if log.exists():
+        says = f"there is no file {file}, though its log {log.name} is there"
+        return fail("store", says, f"put the file back, or remove {log} to begin with a new store")
+    says = f"the store {file} does not exist yet"
+    return warn("store", says, "`tenuto serve` or `tenuto chat` makes it; name another one with --store")
+
+
 async def answers(app: Tenuto) -> Finding:
     """Whether the store can be reached."""
     started = time.perf_counter()
@@ -196,26 +214,42 @@ def store_timeout(settings: Settings, seconds: int) -> Finding:
 
 
 def _store_advice(settings: Settings, error: TenutoError) -> str:
-    on_file = settings.store.startswith("sqlite")
     match error:
-        case StoreFull():
-            return "free some disk space" if on_file else "give the server more memory or disk"
-        case StoreReadOnly():
-            if on_file:
-                return "give this user write access to the file and its folder"
-            return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
         case DataKeysDamaged(tenant=tenant):
             return damaged_keys_advice(tenant)
         case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key that encrypted this store"
         case PackageMissing(install=install):
             return install
-        case InvalidSetting() if on_file:
+    return _file_advice(error) if settings.store.startswith("sqlite") else _server_advice(error)
+
+
+def _file_advice(error: TenutoError) -> str:
+    match error:
+        case StoreFull():
+            return "free some disk space"
+        case StoreReadOnly():
+            return "give this user write access to the file and its folder; until then only reading commands work"
+        case StoreDamaged():
+            return "stop the server and restore a backup"
+        case NewerStore():
+            return "upgrade tenuto to the release that wrote it, or newer"
+        case ForeignStore():
+            return "point TENUTO_STORE or --store at another file"
+        case InvalidSetting():
             return "make the folder, or point TENUTO_STORE or --store at another file"
+        case _:
+            return "check that this user may read and write the file, and that the disk is healthy"
+
+
+def _server_advice(error: TenutoError) -> str:
+    match error:
+        case StoreFull():
+            return "give the server more memory or disk"
+        case StoreReadOnly():
+            return "point TENUTO_STORE at a primary, and check that it can write its files and reach its replicas"
         case InvalidSetting():
             return "correct TENUTO_STORE or --store"
-        case Unavailable() if on_file:
-            return "check that this user may read and write the file, and that the disk is healthy"
         case _:
             return "start the server, and check host, port, user and password in TENUTO_STORE"
 
@@ -230,7 +264,12 @@ def damaged_keys_advice(tenant: str) -> str:
 
 def check_sqlite_file(file: Path, settings: Settings) -> list[Finding]:
     """How the file lies on disk, and how safely."""
-    return [_check_file_size(file), _journal(file, settings), _check_integrity(file), _check_disk_space(file)]
+    return [
+        _check_file_size(file),
+        _check_file_durability(file, settings),
+        _check_integrity(file),
+        _check_disk_space(file),
+    ]
 
 
 def _check_file_size(file: Path) -> Finding:
@@ -244,8 +283,14 @@ def _check_file_size(file: Path) -> Finding:
     return ok("file", says)
 
 
-def _journal(file: Path, settings: Settings) -> Finding:
-    mode, safety = _read_pragma(file, "PRAGMA journal_mode"), settings.sqlite_synchronous
+def _check_file_durability(file: Path, settings: Settings) -> Finding:
+    from tenuto.stores.sqlite import can_be_written
+
+    if not can_be_written(file.absolute()):
+        return ok("durability", "not checked, the place is read-only: nothing is written here")
+    mode, safety = "unreadable", settings.sqlite_synchronous
+    with suppress(TenutoError):
+        mode = _read_pragma(file, "PRAGMA journal_mode")
     says = f"journal_mode {mode}, synchronous {safety}"
     if mode != "wal":
         return fail("durability", says, "stop all programs that use the file and start tenuto again")
@@ -258,18 +303,23 @@ def _journal(file: Path, settings: Settings) -> Finding:
 def _check_integrity(file: Path) -> Finding:
     if file.stat().st_size > _CHECKED_WHOLE:
         return ok("integrity", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
-    verdict = _read_pragma(file, "PRAGMA quick_check(1)")
+    try:
+        verdict = _read_pragma(file, "PRAGMA quick_check(1)")
+    except (StoreDamaged, ForeignStore):
+        verdict = ""
+    except TenutoError as error:
+        advice = "give this user write access to the file and its folder, or copy both files to a folder you may write"
+        return warn("integrity", f"not checked: {error}", advice)
     if verdict != "ok":
         return fail("integrity", "SQLite finds the file damaged", "stop the server and restore a backup")
     return ok("integrity", "SQLite finds no damage")
 
 
 def _read_pragma(file: Path, pragma: str) -> str:
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
-            return str(db.execute(pragma).fetchone()[0])
-    except sqlite3.Error:
-        return "unreadable"
+    # Other stores do without it.
+    from tenuto.stores.sqlite import read_pragma
+
+    return str(read_pragma(file.absolute(), pragma))
 
 
 def _check_disk_space(file: Path) -> Finding:

@@ -91,8 +91,11 @@ def backup(
     copies = {file.with_name(f"{file.stem}-tasks{file.suffix}"): queue} if queue is not None and queue.is_file() else {}
     copies[file] = kept
     for copy_file, original in copies.items():
-        check_backup(original, copy_file)
-    written = {str(copy_file): back_up(original, copy_file) for copy_file, original in copies.items()}
+        check_backup(original, copy_file, is_store=original is kept)
+    written = {
+        str(copy_file): back_up(original, copy_file, is_store=original is kept)
+        for copy_file, original in copies.items()
+    }
     if as_json:
         show_json({"files": [{"file": name, "bytes": size} for name, size in written.items()]})
     else:
@@ -137,7 +140,7 @@ async def _opened(url: str, *, making: bool = False, trying: bool = False) -> As
             raise InvalidSetting("store", f"there is no file {file.absolute()}")
         url = "memory://"
     with naming_store(settings):
-        opened = await open_records(url, synchronous=settings.sqlite_synchronous)
+        opened = await open_records(url, synchronous=settings.sqlite_synchronous, read_only=not making)
     try:
         yield opened
     finally:

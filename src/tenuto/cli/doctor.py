@@ -81,9 +81,14 @@ def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[
     findings.append(checks.settings_ok(settings))
     # Before the store is opened, since opening it may deliver waiting entries.
     outages = checks.outages(settings)
-    findings += asyncio.run(_store_findings(settings, scope))
-    findings += outages
     file = sqlite_file(settings.store)
+    # A file that was moved away would be replaced by an empty one, and its log be deleted.
+    absent = file is not None and not file.exists() and checks.can_begin(file, settings)
+    if file is not None and absent:
+        findings += [checks.store_absent(file), *asyncio.run(_findings_without_store(settings, scope))]
+    else:
+        findings += asyncio.run(_store_findings(settings, scope))
+    findings += outages
     if file is not None and file.is_file():
         findings += checks.check_sqlite_file(file, settings)
     return settings, findings
@@ -129,6 +134,23 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
                 findings += await privacy_checks.findings(app, scope)
     except TimeoutError:
         findings.append(checks.store_timeout(settings, _PATIENCE_SECONDS))
+    except TenutoError as error:
+        refused = privacy_checks.privacy_settings_error(error)
+        findings.append(refused if refused is not None else checks.store_error(settings, error))
+    return findings
+
+
+async def _findings_without_store(settings: Settings, scope: Scope) -> list[Finding]:
+    """What can be told before there is a store."""
+    findings: list[Finding] = []
+    empty = replace(settings, store="memory://", l1=False)
+    try:
+        async with open_app(empty, run_upkeep=False) as app:
+            findings.append(await checks.credentials(app))
+            with without_warnings("tenuto.llm"):
+                findings += await chat_checks.talking(app)
+            findings += await task_checks.findings(app, with_engine=False)
+            findings += await privacy_checks.findings(app, scope)
     except TenutoError as error:
         refused = privacy_checks.privacy_settings_error(error)
         findings.append(refused if refused is not None else checks.store_error(settings, error))

@@ -83,9 +83,10 @@ async def _compact(app: Tenuto) -> None:
 def print_resealed(resealed: Resealed) -> None:
     """Say what was rewritten, and what could not be."""
     report = resealed.records
-    done = "encrypted with the keys in use" if resealed.sealing else "decrypted"
-    again = "; this continued an earlier run" if report.resumed else ""
-    typer.echo(f"{report.written:,} of {pluralize(report.records, 'record')} {done}{again}.")
+    state = "all text is encrypted with the keys in use" if resealed.sealing else "all text is stored plain"
+    done = f": {state}" if report.is_complete else ""
+    again = " (this continued an earlier run)" if report.resumed else ""
+    typer.echo(f"{report.written:,} of {pluralize(report.records, 'record')} rewritten{again}{done}.")
     typer.echo(f"Placeholders of {pluralize(resealed.vaults, 'session')} encrypted again.")
     for site, why in report.failures.items():
         typer.echo(visible(f"decryption_failed: {site}: {why}"), err=True)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from tenuto.app import Tenuto
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import mask_password
+from tenuto.cli.running import sqlite_file
 from tenuto.errors import InvalidSetting, PackageMissing, Unavailable
 from tenuto.extras import install_line
 from tenuto.llm.reach import why_unreachable
@@ -17,9 +18,9 @@ from tenuto.wiring.tasks import EXTRA, can_run_plans, engine_database, one_machi
 _CORRECT: Final = "correct the setting it names: no plan runs without it"
 
 
-async def findings(app: Tenuto) -> list[Finding]:
-    """Whether plans can run, and whether their events can be delivered."""
-    return [*await _engine_findings(app), *await _webhook_findings(app.settings)]
+async def findings(app: Tenuto, *, with_engine: bool = True) -> list[Finding]:
+    """Whether plans can run, and whether their events can be delivered; `with_engine` also asks the engine."""
+    return [*await _engine_findings(app, with_engine), *await _webhook_findings(app.settings)]
 
 
 async def _webhook_findings(settings: Settings) -> list[Finding]:
@@ -34,7 +35,7 @@ async def _webhook_findings(settings: Settings) -> list[Finding]:
     return [_finding(CheckStatus.OK, f"{urlsplit(url).hostname} takes connections", name="task webhook")]
 
 
-async def _engine_findings(app: Tenuto) -> list[Finding]:
+async def _engine_findings(app: Tenuto, with_engine: bool) -> list[Finding]:
     """The engine is opened only where plans run, since it takes long to import."""
     if app.settings.agents is None and not await app.tasks.has_runs():
         if not can_run_plans():
@@ -43,8 +44,13 @@ async def _engine_findings(app: Tenuto) -> list[Finding]:
         return [_finding(CheckStatus.OK, "no plan was run, and no agents are set; TENUTO_AGENTS names their folder")]
     database = "the engine's database"
     try:
-        database = mask_password(engine_database(app.settings))
-        own = app.agents.own
+        address = engine_database(app.settings)
+        database, own, file = mask_password(address), app.agents.own, sqlite_file(address)
+        # The doctor makes no file; a store in memory has none that lasts.
+        lasts = not app.settings.store.startswith("memory:")
+        if not with_engine or (lasts and file is not None and not file.exists()):
+            says = f"no plan was run, and the engine has no database yet; agents here: {_names(own)}"
+            return [_finding(CheckStatus.OK, says)]
         running = await (await app.engine(worker=False)).agents()
     except PackageMissing as missing:
         return [_finding(CheckStatus.ERROR, str(missing), missing.install)]

@@ -183,8 +183,8 @@ def age(at: datetime, now: datetime) -> str:
 
 
 def pluralize(number: int, word: str) -> str:
-    """`1 message`, `2 messages`, `12,000 messages`, `2 memories`."""
-    many = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    """`1 message`, `2 messages`, `12,000 messages`, `2 memories`, `2 keys`."""
+    many = f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeiou" else f"{word}s"
     return f"{number:,} {word if number == 1 else many}"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tenuto
+from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT
 from tests.journeys.desk import MARKED, asked, say
 from tests.journeys.desk import typed as run
 from tests.samples import ANN, batch, fresh, texts
@@ -75,7 +76,7 @@ def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtest
             refused = run("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
 
             assert (refused.exit_code, Path("old.db").read_bytes() == before) == (1, True)
-            assert "it is from before the first release" in refused.stderr
+            assert "old.db is from before the first release" in refused.stderr
             assert not list(Path().glob("new.db*"))
 
 
@@ -122,6 +123,22 @@ async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: 
         kept = await texts(restored.stores.unredacted, ANN, "s")
     assert kept[: len(before)] == before
     assert kept == [f"w{number}" for number in range(len(kept))]
+
+
+def test_a_file_of_others_is_not_backed_up(subtests: pytest.Subtests) -> None:
+    """The message names the file and says what it is."""
+    with closing(sqlite3.connect("newer.db")) as db:
+        db.executescript(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT + 1}")
+    with closing(sqlite3.connect("theirs.db")) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    Path("letter.db").write_text("dear diary " * 100)
+    for name, told in (("newer", f"has format {FORMAT + 1}"), ("theirs", "of another program"), ("letter", "not a")):
+        with subtests.test(name):
+            refused = run("backup", "b.db", "--store", f"sqlite:///{name}.db")
+
+            assert (refused.exit_code, Path("b.db").exists()) == (1, False)
+            assert told in refused.stderr
+            assert f"{name}.db" in refused.stderr
 
 
 def _mode(file: str) -> int:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,9 +27,22 @@ from tenuto.cli.effective_settings import duration, effective, mask_password
 from tenuto.extras import install_line
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
+from tenuto.stores.sqlite import SqliteRecords
+from tenuto.stores.sqlite._schema import APPLICATION_ID
 from tests.servers.openai_server import SILENCE, Reply, refusal, start_model_server, words
 
 pytestmark = pytest.mark.usefixtures("own_environment")
+
+
+@pytest.fixture(autouse=True)
+def _used_before(own_environment: None) -> None:
+    """The default store exists, as a first command leaves it: the doctor makes none."""
+    Path("data").mkdir()
+    asyncio.run(_make(Path("data", "tenuto.db")))
+
+
+async def _make(file: Path) -> None:
+    await (await SqliteRecords.open(file)).close()
 
 
 def examined(*args: str, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, dict[str, Any]], dict[str, str]]:
@@ -48,6 +61,70 @@ def test_a_new_installation_is_well() -> None:
     assert "journal_mode wal, synchronous full" in checks["durability"]["message"]
     assert checks["auth"]["status"] == "warning"
     assert (settings["retention"], settings["on_missing"]) == ("30d", "error")
+
+
+def test_a_store_that_does_not_exist_yet_is_told_and_not_made(tmp_path: Path) -> None:
+    """What needs no store is checked all the same."""
+    agents = tmp_path / "agents"
+    agents.mkdir()
+    for path in ("data/tenuto.db", "data"):
+        (Path(path).rmdir if path == "data" else Path(path).unlink)()
+
+    code, checks, _ = examined(env={"TENUTO_AGENTS": str(agents)})
+    elsewhere = examined("--store", "sqlite:///other.db")[1]
+
+    assert (code, checks["store"]["status"]) == (0, "warning")
+    assert checks["store"]["message"] == f"the store {tmp_path}/data/tenuto.db does not exist yet"
+    assert "`tenuto serve` or `tenuto chat` makes it" in checks["store"]["advice"]
+    assert {"model", "tasks", "privacy", "auth"} <= set(checks)
+    assert elsewhere["store"]["message"].endswith("/other.db does not exist yet")
+    assert [each.name for each in tmp_path.iterdir()] == ["agents"]
+
+
+def test_a_log_whose_file_is_gone_is_an_error_and_stays(tmp_path: Path) -> None:
+    """A running server may be writing into it."""
+    Path("data/tenuto.db").unlink()
+    Path("data/tenuto.db-wal").write_bytes(b"turns")
+
+    code, checks, _ = examined()
+
+    assert (code, checks["store"]["status"]) == (1, "error")
+    assert "put the file back, or remove" in checks["store"]["advice"]
+    assert [each.name for each in Path("data").iterdir()] == ["tenuto.db-wal"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "says", "advice"),
+    [
+        (f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 99", "x.db has format 99", "upgrade tenuto"),
+        ("CREATE TABLE theirs (x)", "x.db is the database of another program", "at another file"),
+    ],
+)
+def test_the_advice_on_a_file_of_others_fits_its_cause(statements: str, says: str, advice: str) -> None:
+    with closing(sqlite3.connect("x.db")) as db:
+        db.executescript(statements)
+
+    found = examined("--store", "sqlite:///x.db")[1]["store"]
+
+    assert (found["status"], says in found["message"], advice in found["advice"]) == ("error", True, True)
+
+
+def test_the_advice_on_a_damaged_file_is_a_backup() -> None:
+    file = Path("data/tenuto.db")
+    file.write_bytes(file.read_bytes()[:4096] + b"x" * (file.stat().st_size - 4096))
+
+    checks = examined()[1]
+
+    assert {checks[name]["advice"] for name in ("store", "integrity")} == {"stop the server and restore a backup"}
+
+
+def test_the_engines_database_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "agents").mkdir()
+
+    checks = examined(env={"TENUTO_AGENTS": str(tmp_path / "agents")})[1]
+
+    assert "has no database yet" in checks["tasks"]["message"]
+    assert not Path("data/tenuto-tasks.db").exists()
 
 
 def test_the_round_trip_leaves_nothing_behind(tmp_path: Path) -> None:

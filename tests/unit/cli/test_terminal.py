@@ -107,6 +107,7 @@ def test_age_counts_in_its_largest_unit() -> None:
 
 def test_counting_words() -> None:
     assert [pluralize(n, "turn") for n in (0, 1, 1200)] == ["0 turns", "1 turn", "1,200 turns"]
+    assert [pluralize(2, word) for word in ("memory", "data key")] == ["2 memories", "2 data keys"]
 
 
 @pytest.mark.parametrize(

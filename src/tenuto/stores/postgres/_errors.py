@@ -51,7 +51,7 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     if isinstance(exc, ValueError):
         return StoreRejected(STORE, "refused the request")  # The driver could not encode it.
     if not sent:
-        return Unsent(STORE)
+        return Unsent(STORE, _refusal(exc))
     match exc:
         case asyncpg.ReadOnlySQLTransactionError():
             return ServerReadOnly()
@@ -66,6 +66,19 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
             return StoreRejected(STORE, "refused the request")
         case _:
             return InDoubt(STORE)
+
+
+def _refusal(exc: BaseException) -> str:
+    """Why there is no connection; a server that refuses a login does answer."""
+    match exc:
+        case asyncpg.InvalidCatalogNameError():
+            return "refuses the login: it has no such database"
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            return "refuses the login: check user and password"
+        case asyncpg.InsufficientPrivilegeError():
+            return "refuses the login: the user may not connect to this database"
+        case _:
+            return "does not answer"
 
 
 def telling(exc: BaseException) -> BaseException | None:

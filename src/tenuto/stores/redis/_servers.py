@@ -37,8 +37,12 @@ def port_error(exc: CallFailed) -> Exception:
         # It was not ready before the deadline of the call.
         case "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN":
             return StoreUnavailable(WHAT)
+        case "WRONGPASS" | "NOAUTH":
+            return Unavailable(WHAT, "refuses the login: check user and password")
+        case "NOPERM":
+            return Unavailable(WHAT, "refuses the request: the user lacks a right")
         case _:
-            return Unavailable(WHAT)
+            return Unavailable(WHAT, f"refuses the request ({exc.code})")
 
 
 class Servers:

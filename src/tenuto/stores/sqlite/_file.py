@@ -13,7 +13,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, StoreReplaced, TenutoError, Unavailable
+from tenuto.errors import (
+    ForeignStore,
+    InvalidSetting,
+    StoreFull,
+    StoreReadOnly,
+    StoreReplaced,
+    TenutoError,
+    Unavailable,
+)
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import create_tables, is_current
 from tenuto.stores.sqlite._threads import wait_for_lock
@@ -28,6 +36,7 @@ _CACHE_KIB: Final = 8 * 1024
 # Larger than SQLite's 1,000 pages: a checkpoint costs two more fsyncs, and recovery of 16 MiB is still a blink.
 _CHECKPOINT_PAGES: Final = 4000
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+_PRAGMA_PATIENCE: Final = timedelta(seconds=5)
 
 
 def check_path(path: str | Path) -> Path:
@@ -47,22 +56,85 @@ def check_path(path: str | Path) -> Path:
 
 
 def file_check(path: Path) -> Callable[[], None]:
-    """A check that `path` still leads to the file that is there now; it costs a microsecond.
+    """A check that `path` still leads to the file that is open, and its -wal to the log; it costs two microseconds.
 
-    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process.
+    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process. A log is
+    deleted by another process that opens a new file in the place of one that was moved away.
     """
     path = path.absolute()  # The working folder may change.
-    opened = path.stat()
+    # A file in a read-only folder is open without a log.
+    opened = [(each, _identify(each)) for each in (path, _log_of(path)) if each.exists()]
 
     def check() -> None:
         try:
-            found = path.stat()
+            same = all(_identify(each) == identity for each, identity in opened)
         except OSError:
-            raise StoreReplaced from None
-        if (found.st_ino, found.st_dev) != (opened.st_ino, opened.st_dev):
+            same = False
+        if not same:
             raise StoreReplaced
 
     return check
+
+
+def _identify(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_dev
+
+
+def open_to_read(path: Path, patience: timedelta, *, is_store: bool = True) -> sqlite3.Connection:
+    """A connection that reads an existing file, also where nothing can be written.
+
+    Raises:
+        InvalidSetting: it is no database; or it `is_store`, and it is another program's or a newer release's.
+        Unavailable: it cannot be read now.
+    """
+    try:
+        return _open_to_read(f"{path.as_uri()}?mode=ro", path, patience, is_store)
+    except sqlite3.Error as exc:
+        refusal = _open_error(path, exc)
+        if not isinstance(refusal, StoreReadOnly):
+            raise refusal from exc
+    _check_no_log(path)
+    try:
+        return _open_to_read(f"{path.as_uri()}?immutable=1", path, patience, is_store)
+    except sqlite3.Error as exc:
+        raise store_error(exc) from exc
+
+
+def read_pragma(path: Path, pragma: str) -> str | int:
+    """What SQLite says of an existing file, also where nothing can be written; raises as `open_to_read` does."""
+    with closing(open_to_read(path, _PRAGMA_PATIENCE, is_store=False)) as db:
+        try:
+            value: str | int = db.execute(pragma).fetchone()[0]
+        except sqlite3.Error as exc:
+            raise store_error(exc) from exc
+    return value
+
+
+def _open_to_read(uri: str, path: Path, patience: timedelta, is_store: bool) -> sqlite3.Connection:
+    with ExitStack() as stack:
+        db = stack.enter_context(closing(_connect(uri, patience)))
+        try:
+            is_current(db, path)
+        except InvalidSetting:
+            if is_store:
+                raise
+        stack.pop_all()
+    return db
+
+
+def can_be_written(path: Path) -> bool:
+    """Whether this process may write the file and the ones that SQLite makes beside it."""
+    return _is_writable(path) and _is_writable(path.parent)
+
+
+def _holds_bytes(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+def _log_of(path: Path) -> Path:
+    """The write-ahead log beside a file."""
+    return path.with_name(f"{path.name}-wal")
 
 
 def open_file(
@@ -80,7 +152,7 @@ def open_file(
     with ExitStack() as stack:
         try:
             writer = stack.enter_context(closing(_connect(path, patience)))
-            _upgrade(writer, patience)
+            _upgrade(writer, path, patience)
             _configure(writer, synchronous)
             others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
         except sqlite3.Error as exc:
@@ -93,6 +165,13 @@ def open_file(
 
 
 def _create_file(path: Path) -> None:
+    # The log first: another process that makes both at this moment writes the file before the log.
+    if _holds_bytes(_log_of(path)) and not _holds_bytes(path):
+        raise InvalidSetting(
+            "store",
+            f"{path} is missing or empty, and the -wal file beside it holds changes to it: put the file back, "
+            f"or remove {_log_of(path)} to begin with a new store",
+        )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     except (FileExistsError, PermissionError):
@@ -104,24 +183,15 @@ def _create_file(path: Path) -> None:
 
 
 def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
-    """Open a file in a folder where SQLite cannot create the files that it needs to share it.
-
-    Without a log no process has it open, so it is read as immutable. With a log its last changes would be missing, so
-    it is refused.
-    """
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists() and log.stat().st_size:
-        raise Unavailable(
-            "session store",
-            "is read-only, and its last changes lie in the -wal file beside it: copy both to a folder you may write",
-        )
+    """Open a file in a folder where SQLite cannot create the files that it needs to share it."""
+    _check_no_log(path)
     with ExitStack() as stack:
         try:
             opened = [
                 stack.enter_context(closing(_connect(f"{path.as_uri()}?immutable=1", patience)))
                 for _ in range(1 + readers)
             ]
-            if not is_current(opened[0]):
+            if not is_current(opened[0], path):
                 raise StoreReadOnly  # An older release's; it would have to be brought up to date.
         except sqlite3.Error as exc:
             raise _open_error(path, exc) from exc
@@ -129,11 +199,22 @@ def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqli
     return tuple(opened)
 
 
+def _check_no_log(path: Path) -> None:
+    """Without a log no process has the file open, so it is read as immutable; with one its last changes would be
+    missing.
+    """
+    if _holds_bytes(_log_of(path)):
+        raise Unavailable(
+            "session store",
+            "is read-only, and its last changes lie in the -wal file beside it: copy both to a folder you may write",
+        )
+
+
 def _open_error(path: Path, exc: sqlite3.Error) -> TenutoError:
     if is_not_sqlite(exc):
-        return InvalidSetting("store", f"{path} is not a SQLite database")
+        return ForeignStore("store", f"{path} is not a SQLite database")
     # Without write permission SQLite cannot create the shared memory that readers need.
-    if not (_is_writable(path) and _is_writable(path.parent)):
+    if not can_be_written(path):
         return StoreReadOnly()
     return store_error(exc)
 
@@ -142,23 +223,23 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _upgrade(db: sqlite3.Connection, patience: timedelta) -> None:
-    current = wait_for_lock(lambda: _check_current(db), patience)
+def _upgrade(db: sqlite3.Connection, path: Path, patience: timedelta) -> None:
+    current = wait_for_lock(lambda: _check_current(db, path), patience)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     # Two processes that open a new file at once meet here, and SQLite does not wait on this switch by itself.
     wait_for_lock(lambda: db.execute("PRAGMA journal_mode = WAL"), patience)
     wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), patience)
-    if not is_current(db):
+    if not is_current(db, path):
         create_tables(db)
     db.execute("COMMIT")
 
 
-def _check_current(db: sqlite3.Connection) -> bool:
+def _check_current(db: sqlite3.Connection, path: Path) -> bool:
     """Whether the file is current, as of one moment: another process may be making it right now."""
     db.execute("BEGIN")
     try:
-        return is_current(db)
+        return is_current(db, path)
     finally:
         db.execute("ROLLBACK")
 
@@ -198,9 +279,10 @@ def compact(db: sqlite3.Connection, patience: timedelta) -> None:
 
 
 def _connect(file: Path | str, patience: timedelta) -> sqlite3.Connection:
+    """A connection to an existing file: one that is moved away meanwhile must not be replaced by an empty one."""
     return sqlite3.connect(
-        file,
-        uri=isinstance(file, str),
+        file if isinstance(file, str) else f"{file.as_uri()}?mode=rw",
+        uri=True,
         timeout=patience.total_seconds(),
         isolation_level=None,
         check_same_thread=False,

@@ -65,3 +65,4 @@ def _fail_all(waiting: list[tuple[Future[_Answer], Any]], failure: BaseException
     for future, _ in waiting:
         if not future.done():
             future.set_exception(failure)
+            future.exception()  # The caller may have failed with another call, and await this one no more.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import Final
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import ForeignStore, NewerStore
 
 # "tnto" tells our files from other programs' databases, "tnut" those made before the first release.
 APPLICATION_ID: Final = 0x746E746F
@@ -43,20 +44,21 @@ _STATEMENTS: Final = (
 )
 
 
-def is_current(db: sqlite3.Connection) -> bool:
+def is_current(db: sqlite3.Connection, path: Path) -> bool:
     """Whether the tables exist, in the format of this release.
 
     Raises:
-        InvalidSetting: the file is of a newer release, from before the first one, or of another program.
+        NewerStore: the file is of a newer release.
+        ForeignStore: it is from before the first release, or of another program.
     """
     version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
     if application == _UNRELEASED:
-        raise InvalidSetting("SQLite file", "it is from before the first release: begin with a new file")
+        raise ForeignStore("store", f"{path} is from before the first release: begin with a new file")
     if application == APPLICATION_ID and version > FORMAT:
-        raise InvalidSetting("SQLite file", f"it has format {version}, and this release of tenuto reads up to {FORMAT}")
+        raise NewerStore("store", f"{path} has format {version}, and this release of tenuto reads up to {FORMAT}")
     has_tables = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
     if application != APPLICATION_ID and (version or application or has_tables):
-        raise InvalidSetting("SQLite file", "it is the database of another program")
+        raise ForeignStore("store", f"{path} is the database of another program")
     return version == FORMAT
 
 

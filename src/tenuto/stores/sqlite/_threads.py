@@ -67,6 +67,8 @@ def _set_results(jobs: Sequence[Job[Any]]) -> None:
             job.future.set_result(job.result)
         else:
             job.future.set_exception(job.failure)
+            # Of several calls that fail together the caller may await only the first.
+            job.future.exception()
 
 
 def wait_for_lock(step: Callable[[], T], patience: timedelta) -> T:

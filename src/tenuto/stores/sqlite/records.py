@@ -25,7 +25,7 @@ from tenuto.model.stored import (
 )
 from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
-from tenuto.stores.sqlite._file import Synchronous, check_path, compact, file_check, open_file
+from tenuto.stores.sqlite._file import Synchronous, can_be_written, check_path, compact, file_check, open_file
 from tenuto.stores.sqlite._gathered import Gathered
 from tenuto.stores.sqlite._reads import list_records, list_sites, load_records, read_page, scan_records, sum_totals
 from tenuto.stores.sqlite._threads import ReaderThreads, WriterThread
@@ -36,7 +36,7 @@ _READERS: Final = 2
 class SqliteRecords:
     """The `RecordStore` port over a file."""
 
-    def __init__(self, path: Path, writer: WriterThread, readers: ReaderThreads, feed: SqliteRecordFeed) -> None:
+    def __init__(self, path: Path, writer: WriterThread, readers: ReaderThreads, feed: SqliteRecordFeed | None) -> None:
         self.path = path
         self.feed = feed
         self._writer = writer
@@ -69,7 +69,9 @@ class SqliteRecords:
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, _READERS, lock_timeout, read_only)
         check = file_check(file)
         writer = WriterThread(writing, lock_timeout, check_file=check)
-        return cls(file, writer, ReaderThreads(reading, check_file=check), SqliteRecordFeed(file))
+        # Where nothing can be written, nothing changes.
+        feed = None if read_only and not can_be_written(file) else SqliteRecordFeed(file)
+        return cls(file, writer, ReaderThreads(reading, check_file=check), feed)
 
     async def product_version(self) -> str:
         """The version of SQLite."""
@@ -119,6 +121,7 @@ class SqliteRecords:
     async def close(self) -> None:
         self._loads.hand_over()
         self._commits.hand_over()
-        self.feed.close()
+        if self.feed is not None:
+            self.feed.close()
         await self._readers.close()
         await self._writer.close()

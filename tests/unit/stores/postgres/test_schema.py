@@ -13,6 +13,7 @@ from tenuto.stores.postgres._schema import migrations
 from tests.contract.test_records import A, change
 from tests.peek import postgres_rows
 from tests.servers import PostgresDatabase, PostgresServer
+from tests.servers.postgres import APP_ROLE
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
@@ -54,6 +55,15 @@ async def test_a_schema_of_another_release_is_refused_with_a_sentence(
 
     with pytest.raises(Unavailable, match=why):
         await PostgresRecords.open(database.app_url)
+
+
+@pytest.mark.parametrize(
+    ("part", "why"), [(f"{APP_ROLE}@", "check user and password"), ("/test_", "it has no such database")]
+)
+async def test_a_refused_login_is_called_one(database: PostgresDatabase, part: str, why: str) -> None:
+    """The server does answer."""
+    with pytest.raises(Unavailable, match=f"refuses the login: {why}"):
+        await PostgresRecords.open(database.app_url.replace(part, part[:1] + "x" + part[1:]))
 
 
 async def test_two_schemas_of_a_database_do_not_meet(database: PostgresDatabase) -> None:

@@ -56,6 +56,16 @@ async def other(valkey: RedisServer, records: RedisRecords) -> AsyncIterator[Red
     await opened.close()
 
 
+async def test_a_refused_login_is_called_one(valkey: RedisServer) -> None:
+    """The server does answer."""
+    address = valkey.url.replace("redis://", "redis://nobody:wrong@", 1)
+
+    with pytest.raises(Unavailable, match="refuses the login: check user and password"):
+        await RedisRecords.open(address)
+    with pytest.raises(Unavailable, match=r"refuses the request \(ERR\)"):
+        await RedisRecords.open(f"redis://127.0.0.1:{valkey.port}/999")
+
+
 @pytest.mark.parametrize("kind", ["sessions", "API keys"])
 async def test_data_from_before_the_first_release_is_refused(valkey: RedisServer, kind: str) -> None:
     """API keys that are not found would let every caller in."""

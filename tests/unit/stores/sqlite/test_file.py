@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import sqlite3
 import stat
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import InvalidSetting, StoreReplaced, Unavailable
+from tenuto.model.stored import Part
 from tenuto.stores.sqlite import SqliteRecords
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT
 from tests.backends import sqlite_engine
@@ -144,6 +147,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     for call in (records.load, records.touch):
         with pytest.raises(Unavailable, match="closed"):
             await call(bytes(16), 0)
+    assert records.feed is not None
     assert not records.feed.caught_up()
 
 
@@ -168,3 +172,68 @@ async def test_a_file_that_is_gone_is_noticed_until_it_is_back(tmp_path: Path, r
         aside.rename(path)
         await store.sessions.append(ANN, "s", batch("again"))
         assert await texts(store, ANN, "s") == ["hello", "again"]
+
+
+async def test_calls_that_fail_together_need_not_all_be_awaited(tmp_path: Path) -> None:
+    """A caller that gives up with the first of them leaves no traceback of the others behind."""
+    path = tmp_path / "sessions.db"
+    records = await SqliteRecords.open(path)
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    path.rename(tmp_path / "aside.db")
+
+    load, page = records.load(bytes(16), 0), records.page(bytes(16), Part.TRACES, 0, 1, 1)
+    await asyncio.wait([load])
+    await asyncio.wait([page])
+    del load, page
+    gc.collect()
+
+    assert told == []
+    await records.close()
+
+
+async def test_a_log_that_another_process_deleted_is_noticed(tmp_path: Path) -> None:
+    """While the file was moved away for a moment, another program began an empty one in its place."""
+    path = tmp_path / "sessions.db"
+    aside = path.with_name("aside.db")
+    async with sqlite_engine(path) as store:
+        await store.sessions.append(ANN, "s", batch("hello"))
+        path.rename(aside)
+        pragma(path, "user_version")
+        aside.rename(path)
+        assert not path.with_name("sessions.db-wal").exists()
+
+        with pytest.raises(StoreReplaced):
+            await store.sessions.append(ANN, "s", batch("lost"))
+
+
+@pytest.mark.parametrize("emptied", [False, True], ids=["missing", "empty"])
+async def test_no_store_begins_beside_the_log_of_one_that_is_gone(tmp_path: Path, emptied: bool) -> None:
+    """After a kill the last turns are in the log alone, and SQLite would delete it."""
+    path = tmp_path / "sessions.db"
+    log = tmp_path / "sessions.db-wal"
+    log.write_bytes(b"turns")
+    if emptied:
+        path.touch()
+
+    with pytest.raises(InvalidSetting, match=r"put the file back, or remove .*sessions\.db-wal"):
+        await SqliteRecords.open(path)
+
+    assert (log.read_bytes(), path.exists()) == (b"turns", emptied)
+    log.write_bytes(b"")
+    await (await SqliteRecords.open(path)).close()
+
+
+async def test_a_feed_makes_no_file_where_there_is_none(tmp_path: Path) -> None:
+    """It would be empty, and SQLite would delete the log that belongs to the file that was moved away."""
+    path = tmp_path / "sessions.db"
+    records = await SqliteRecords.open(path)
+    path.rename(tmp_path / "aside.db")
+
+    assert records.feed is not None
+    with pytest.raises(Unavailable):
+        async with records.feed.watch(lambda key, revision: None):
+            pass
+
+    assert not path.exists()
+    await records.close()
