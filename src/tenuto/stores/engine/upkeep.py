@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.journal_replay import ERASURES
-from tenuto.stores.engine.listing import decode_session, iter_records
+from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session, iter_records
 from tenuto.stores.engine.state import EngineState
 
 _PAGE: Final = 500
@@ -60,10 +60,18 @@ class EngineUpkeep:
         return await self._remove(list(await self._records.list(due)))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        beyond = await self._count_beyond(scope, keep)
+        if not beyond:
+            return ()
         spared = session_key(scope, keep_session) if keep_session is not None else None
-        sessions = await self._oldest(IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), limit=_PAGE))
-        beyond = max(0, len(sessions) - keep)
-        return await self._remove([found for found in sessions if found.record.key != spared][:beyond])
+        oldest = await self._oldest(scope, beyond, spared)
+        # Others may have removed some during the walk.
+        return await self._remove(oldest[: await self._count_beyond(scope, keep)])
+
+    async def _count_beyond(self, scope: Scope, keep: int) -> int:
+        """How many sessions of a site are beyond a bound, expired ones among them."""
+        sums = await self._records.totals(site_key(scope), None, 0)
+        return max(0, sums.sessions - keep)
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = user_scope(scope)
@@ -78,8 +86,8 @@ class EngineUpkeep:
         return replace(erased, journal=rows)
 
     async def _erase_some(self, scope: Scope, size: int) -> EraseResult:
-        mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=_PAGE)
-        sessions = await self._oldest(mine)
+        mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=size + 1)
+        sessions = await self._records.list(mine)
         going, more = sessions[:size], len(sessions) > size
         traces = [await self._count_traces(found.record.key) for found in going]
         gone = await self._remove(going)
@@ -122,18 +130,26 @@ class EngineUpkeep:
 
     # What the methods share
 
-    async def _oldest(self, query: IndexQuery) -> list[FoundRecord]:
-        """The records of a query, longest unchanged first; those that cannot be read by their last listing."""
-        places = list[tuple[int, bytes, FoundRecord]]()
-        async for found in iter_records(self._records, query):
-            scope = found.index.scope
-            assert scope is not None
-            session = await self._decode_session(found, scope)
-            changed = found.index.listed_at if session is None else to_micros(session.updated_at)
-            places.append((changed, found.record.key, found))
-        return [found for _, _, found in sorted(places, key=lambda one: one[:2])]
+    async def _oldest(self, scope: Scope, count: int, spared: bytes | None) -> list[FoundRecord]:
+        """The sessions of a site that are longest unchanged, but for one; one that cannot be read by its last listing.
 
-    async def _remove(self, sessions: list[FoundRecord]) -> tuple[RemovedSession, ...]:
+        One that changes during the walk is met again: what was met last counts.
+        """
+        codec = await self._codecs.load(scope)
+        query = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), limit=min(_PAGE, count + 10))
+        places = dict[bytes, tuple[int, bytes, FoundRecord]]()
+        horizon: int | None = None
+        async for found in iter_records(self._records, query):
+            key, listed_at = found.record.key, found.index.listed_at
+            if horizon is not None and listed_at > horizon:
+                break
+            if key != spared:
+                places[key] = (decode_last_change(found, codec), key, found)
+            if horizon is None and len(places) == count:
+                horizon = listed_at + LAG
+        return [found for _, _, found in sorted(places.values(), key=lambda one: one[:2])[:count]]
+
+    async def _remove(self, sessions: Sequence[FoundRecord]) -> tuple[RemovedSession, ...]:
         removed = list[RemovedSession]()
         for found, refused in zip(sessions, await self._commit_each(tuple(sessions)), strict=True):
             if refused is None:
