@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -31,6 +33,8 @@ from tenuto.stores.engine.journal_replay import ERASURES
 from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session, iter_records
 from tenuto.stores.engine.state import EngineState
 
+_log = logging.getLogger(__name__)
+_Gone: TypeAlias = tuple[FoundRecord, RemovedSession]
 _PAGE: Final = 500
 _STRIDE: Final = 50
 _MOST_TRACES: Final = 1000
@@ -57,7 +61,7 @@ class EngineUpkeep:
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         due = IndexQuery(order=IndexOrder.DEADLINE, due=to_micros(self._clock()), limit=limit)
-        return await self._remove(list(await self._records.list(due)))
+        return _told(await self._remove(await self._records.list(due)))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         beyond = await self._count_beyond(scope, keep)
@@ -66,7 +70,7 @@ class EngineUpkeep:
         spared = session_key(scope, keep_session) if keep_session is not None else None
         oldest = await self._oldest(scope, beyond, spared)
         # Others may have removed some during the walk.
-        return await self._remove(oldest[: await self._count_beyond(scope, keep)])
+        return _told(await self._remove(oldest[: await self._count_beyond(scope, keep)]))
 
     async def _count_beyond(self, scope: Scope, keep: int) -> int:
         """How many sessions of a site are beyond a bound, expired ones among them."""
@@ -89,33 +93,35 @@ class EngineUpkeep:
         mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=size + 1)
         sessions = await self._records.list(mine)
         going, more = sessions[:size], len(sessions) > size
-        traces = [await self._count_traces(found.record.key) for found in going]
+        traces = {found.record.key: await self._count_traces(found.record.key) for found in going}
         gone = await self._remove(going)
         aside = None if more else await self._records.forget_aside(owner_key(scope))
-        states = 0 if more else await self._erase_values(scope)
+        states, values_left = (0, False) if more else await self._erase_values(scope)
         return EraseResult(
-            removed_sessions=gone,
-            messages=sum(found.totals.messages for found in going) + (aside.messages if aside else 0),
-            traces=sum(traces) + (aside.traces if aside else 0),
+            removed_sessions=_told(gone),
+            messages=sum(found.totals.messages for found, _ in gone) + (aside.messages if aside else 0),
+            traces=sum(traces[found.record.key] for found, _ in gone) + (aside.traces if aside else 0),
             states=states,
             quarantined=aside.records if aside else 0,
-            more=more or len(gone) < len(going),
+            more=more or values_left or len(gone) < len(going),
         )
 
     async def _count_traces(self, key: bytes) -> int:
         page = await self._records.page(key, Part.TRACES, 0, 2**62, _MOST_TRACES)
         return len(page.entries)
 
-    async def _erase_values(self, scope: Scope) -> int:
+    async def _erase_values(self, scope: Scope) -> tuple[int, bool]:
+        """How many values went, and whether others may be left: those that changed while they were to go."""
         query = IndexQuery(
             order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(scope), owner=owner_key(scope), limit=_PAGE
         )
-        erased = 0
+        erased, refused = 0, False
         while page := await self._records.list(query):
-            erased += sum([done is None for done in await self._commit_each(page)])
+            gone = await self._commit_each(page)
+            erased, refused = erased + len(gone), refused or len(gone) < len(page)
             last = page[-1].index
             query = replace(query, behind=ValuePlace(last.owner, last.drawer, last.name))
-        return erased
+        return erased, refused
 
     async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         found = await self._records.sites(b"" if after is None else site_key(after), limit)
@@ -149,14 +155,14 @@ class EngineUpkeep:
                 horizon = listed_at + LAG
         return [found for _, _, found in sorted(places.values(), key=lambda one: one[:2])[:count]]
 
-    async def _remove(self, sessions: Sequence[FoundRecord]) -> tuple[RemovedSession, ...]:
-        removed = list[RemovedSession]()
-        for found, refused in zip(sessions, await self._commit_each(tuple(sessions)), strict=True):
-            if refused is None:
-                self._cache.drop(found.record.key)
-                self._cache.on_commit(found.record.key, None)
-                removed.append(await self._describe(found))
-        return tuple(removed)
+    async def _remove(self, sessions: Sequence[FoundRecord]) -> list[_Gone]:
+        """Remove sessions; what is told of them is read first, since nothing may fail once they are gone."""
+        told = {found.record.key: await self._describe(found) for found in sessions}
+        gone = await self._commit_each(sessions)
+        for found in gone:
+            self._cache.drop(found.record.key)
+            self._cache.on_commit(found.record.key, None)
+        return [(found, told[found.record.key]) for found in gone]
 
     async def _describe(self, found: FoundRecord) -> RemovedSession:
         scope = found.index.scope
@@ -171,15 +177,30 @@ class EngineUpkeep:
         except DecryptionFailed:
             return None
 
-    async def _commit_each(self, records: tuple[FoundRecord, ...]) -> list[Refused | None]:
-        """Remove records, each at the revision it was found at; a backend stores them together."""
+    async def _commit_each(self, records: Sequence[FoundRecord]) -> list[FoundRecord]:
+        """Remove records, each at the revision it was found at: those that went. A backend stores them together.
+
+        Raises:
+            StoreUnavailable: none went.
+        """
         commits: list[Future[Refused | None]] = [
             self._records.commit(
                 (RecordChange(key=one.record.key, if_revision=one.record.revision, action=Action.REMOVE),)
             )
             for one in records
         ]
-        return [await commit for commit in commits]
+        answers = await asyncio.gather(*commits, return_exceptions=True)
+        gone = [one for one, answer in zip(records, answers, strict=True) if answer is None]
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        if failures and not gone:
+            raise failures[0]
+        if failures:
+            _log.warning("%d of %d records were not removed: the store failed", len(failures), len(records))
+        return gone
+
+
+def _told(gone: list[_Gone]) -> tuple[RemovedSession, ...]:
+    return tuple(told for _, told in gone)
 
 
 async def _erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:
