@@ -49,6 +49,9 @@ class Listing:
         async for found in self._iter(scope, query, codec, before):
             if len(newest) > query.limit and newest[0][0] > found.index.listed_at + LAG:
                 break
+            if found.index.is_damaged:
+                _log.warning("left out a session whose columns cannot be decoded")
+                continue
             place = decoder.last_change(found), found.record.key
             if (before is not None and place >= before) or _is_expired(found, now):
                 continue
@@ -162,6 +165,7 @@ def _unopened(found: FoundRecord) -> Session:
     """What the columns tell of a session."""
     index, totals, deadline = found.index, found.totals, found.record.deadline
     assert index.scope is not None
+    assert index.status is not None
     return Session(
         id=index.name,
         scope=index.scope,

@@ -34,7 +34,7 @@ from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session
 from tenuto.stores.engine.state import EngineState
 
 _log = logging.getLogger(__name__)
-_Gone: TypeAlias = tuple[FoundRecord, RemovedSession]
+_Gone: TypeAlias = tuple[FoundRecord, RemovedSession | None]
 _PAGE: Final = 500
 _STRIDE: Final = 50
 _MOST_TRACES: Final = 1000
@@ -61,7 +61,10 @@ class EngineUpkeep:
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         due = IndexQuery(order=IndexOrder.DEADLINE, due=to_micros(self._clock()), limit=limit)
-        return _told(await self._remove(await self._records.list(due)))
+        found = await self._records.list(due)
+        if len(found) < limit:
+            found += await self._records.list(replace(due, kind=None, limit=limit - len(found)))
+        return _told(await self._remove(found))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         beyond = await self._count_beyond(scope, keep)
@@ -70,7 +73,7 @@ class EngineUpkeep:
         spared = session_key(scope, keep_session) if keep_session is not None else None
         oldest = await self._oldest(scope, beyond, spared)
         # Others may have removed some during the walk.
-        return _told(await self._remove(oldest[: await self._count_beyond(scope, keep)]))
+        return _told(await self._remove(oldest[: await self._count_beyond(scope, keep)], site_scope(scope)))
 
     async def _count_beyond(self, scope: Scope, keep: int) -> int:
         """How many sessions of a site are beyond a bound, expired ones among them."""
@@ -94,16 +97,20 @@ class EngineUpkeep:
         sessions = await self._records.list(mine)
         going, more = sessions[:size], len(sessions) > size
         traces = {found.record.key: await self._count_traces(found.record.key) for found in going}
-        gone = await self._remove(going)
+        gone = await self._remove(going, scope)
         aside = None if more else await self._records.forget_aside(owner_key(scope))
         states, values_left = (0, False) if more else await self._erase_values(scope)
+        strays = () if more else await self._records.list(replace(mine, kind=None, limit=_PAGE))
+        traces |= {found.record.key: await self._count_traces(found.record.key) for found in strays}
+        lost = await self._remove(strays, scope)
+        gone_all = gone + lost
         return EraseResult(
-            removed_sessions=_told(gone),
-            messages=sum(found.totals.messages for found, _ in gone) + (aside.messages if aside else 0),
-            traces=sum(traces[found.record.key] for found, _ in gone) + (aside.traces if aside else 0),
+            removed_sessions=_told(gone_all),
+            messages=sum(found.totals.messages for found, _ in gone_all) + (aside.messages if aside else 0),
+            traces=sum(traces[found.record.key] for found, _ in gone_all) + (aside.traces if aside else 0),
             states=states,
-            quarantined=aside.records if aside else 0,
-            more=more or values_left or len(gone) < len(going),
+            quarantined=len([one for one, told in lost if told is None]) + (aside.records if aside else 0),
+            more=more or values_left or len(gone) < len(going) or len(lost) < len(strays) or len(strays) == _PAGE,
         )
 
     async def _count_traces(self, key: bytes) -> int:
@@ -155,20 +162,28 @@ class EngineUpkeep:
                 horizon = listed_at + LAG
         return [found for _, _, found in sorted(places.values(), key=lambda one: one[:2])[:count]]
 
-    async def _remove(self, sessions: Sequence[FoundRecord]) -> list[_Gone]:
-        """Remove sessions; what is told of them is read first, since nothing may fail once they are gone."""
-        told = {found.record.key: await self._describe(found) for found in sessions}
-        gone = await self._commit_each(sessions)
+    async def _remove(self, records: Sequence[FoundRecord], owner: Scope | None = None) -> list[_Gone]:
+        """Remove records, each with what is told of it, which is read first: nothing may fail once they are gone.
+
+        Of one whose columns do not tell whose it is, `owner` does.
+        """
+        told = {found.record.key: await self._describe(found, owner) for found in records}
+        gone = await self._commit_each(records)
         for found in gone:
             self._cache.drop(found.record.key)
             self._cache.on_commit(found.record.key, None)
         return [(found, told[found.record.key]) for found in gone]
 
-    async def _describe(self, found: FoundRecord) -> RemovedSession:
-        scope = found.index.scope
-        assert scope is not None
-        session = await self._decode_session(found, scope)
-        return RemovedSession(scope=scope if session is None else session.scope, session_id=found.index.name)
+    async def _describe(self, found: FoundRecord, owner: Scope | None) -> RemovedSession | None:
+        """What is told of a session that goes; `None` where nothing says which it is."""
+        scope = found.index.scope or owner
+        session = None if scope is None else await self._decode_session(found, scope)
+        if session is not None:
+            return RemovedSession(scope=session.scope, session_id=session.id)
+        if scope is None or found.index.kind is not Kind.SESSION:
+            _log.warning("a record whose columns cannot be decoded is removed")
+            return None
+        return RemovedSession(scope=scope, session_id=found.index.name)
 
     async def _decode_session(self, found: FoundRecord, scope: Scope) -> Session | None:
         """The head, or `None`: upkeep needs no key."""
@@ -200,7 +215,7 @@ class EngineUpkeep:
 
 
 def _told(gone: list[_Gone]) -> tuple[RemovedSession, ...]:
-    return tuple(told for _, told in gone)
+    return tuple(told for _, told in gone if told is not None)
 
 
 async def _erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:
