@@ -9,7 +9,9 @@ import pytest_asyncio
 
 from tenuto.errors import SessionNotFound, StoreDamaged
 from tenuto.model import NewSession, Retention, SessionQuery
+from tenuto.model.scope import session_key
 from tenuto.ports import Store
+from tenuto.stores.redis import RedisRecords
 from tests.backends import (
     MEMORY,
     POSTGRES,
@@ -91,3 +93,22 @@ async def test_an_eviction_removes_it(damaged: Store, column: Column) -> None:
 async def test_a_walk_over_everything_refuses_it(damaged: Store) -> None:
     with pytest.raises(StoreDamaged):
         await records_behind(damaged).scan(b"", 100)
+
+
+async def test_columns_that_are_lost_altogether_hide_nothing(store: Store, column: Column, clock: FakeClock) -> None:
+    """On Redis they are one field: its places alone tell whose the record is."""
+    records = records_behind(store)
+    if not isinstance(records, RedisRecords) or column is not Column.KIND:
+        return  # Elsewhere each column is decoded by itself.
+    for session_id in ("s0", "s1"):
+        await store.sessions.append(ANN, session_id, batch("hello", create=BRIEF))
+    name = records.keys.record(session_key(ANN, "s1"))
+    await records.link.call("HSET", name, "i", b"\xc1", key=name)
+
+    assert await listed(store, ANN) == ["s0"]
+    erased = await store.upkeep.erase(ANN)
+
+    assert [item.session_id for item in erased.removed_sessions] == ["s0"]
+    assert (erased.messages, erased.quarantined, erased.more) == (2, 1, False)
+    with pytest.raises(SessionNotFound):
+        await store.sessions.get(ANN, "s1")
