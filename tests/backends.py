@@ -8,11 +8,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
 import asyncpg
+import msgspec
 
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy
@@ -107,6 +109,14 @@ def screened(backend: Backend) -> Backend:
             yield RedactingStore(store=store, screen=screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
 
     return Backend(f"screened {backend.name}", opened)
+
+
+class Column(StrEnum):
+    """What of a record's columns is made undecodable."""
+
+    KIND = "kind"
+    SCOPE = "scope"
+    STATUS = "status"
 
 
 def records_behind(store: Store) -> RecordStore:
@@ -278,3 +288,28 @@ KEEPING_STATE = [MEMORY, screened(MEMORY), sealed(MEMORY), SQLITE, POSTGRES, RED
 if "redis" in redis_programs():
     # Another server speaks the protocol here: everything runs on it as well.
     BACKENDS.append(Backend("redis on path", lambda place: _redis(place, "redis_on_path"), _damage_redis))
+
+
+async def damage_column(store: Store, scope: Scope, session_id: str, column: Column) -> None:
+    """Another process scribbles over a column of a session, as a newer release or a disk may."""
+    records, key = records_behind(store), session_key(scope, session_id)
+    scribbled: dict[Column, Any] = {Column.KIND: "board", Column.SCOPE: b"\xc1", Column.STATUS: "frozen"}
+    if isinstance(records, InMemoryRecords):
+        records.table.damage_columns(key, **{column.value: None})
+    elif isinstance(records, SqliteRecords):
+        with closing(sqlite3.connect(records.path)) as db, db:
+            db.execute(f"UPDATE record SET {column} = ? WHERE key = ?", (scribbled[column], key))
+    elif isinstance(records, PostgresRecords):
+        connection = await records.link.connect()
+        async with connection.transaction():
+            await connection.execute("SELECT enter($1)", site_key(scope))
+            text = f"UPDATE records SET {column} = $1 WHERE key = $2"
+            await connection.execute(text, scribbled[column], key)
+        await connection.close()
+    else:
+        assert isinstance(records, RedisRecords)
+        record = records.keys.record(key)
+        columns = msgspec.msgpack.decode(await records.link.call("HGET", record, "i", key=record))
+        place = {Column.KIND: 2, Column.SCOPE: 3, Column.STATUS: 5}[column]
+        columns[place] = 7 if column is Column.SCOPE else scribbled[column]
+        await records.link.call("HSET", record, "i", msgspec.msgpack.encode(columns), key=record)

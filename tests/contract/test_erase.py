@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from asyncio import Future
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
-from tenuto.errors import Invalid, SessionNotFound, TurnLost
+from tenuto.errors import Invalid, SessionNotFound, StoreUnavailable, TurnLost
 from tenuto.model import EraseResult, NewSession, RemovedSession, Retention, Scope, SessionQuery, SessionStats
+from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery, RecordChange, Refused
 from tenuto.ports import Store
-from tests.backends import Backend
+from tenuto.stores.memory import InMemoryRecords
+from tests.backends import Backend, engine_over
 from tests.clock import FakeClock
 from tests.contract.test_traces import trace_of
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, once, talk, texts, value_of
@@ -269,3 +274,69 @@ async def test_compacting_changes_nothing_that_is_kept(store: Store) -> None:
     assert await texts(store, ANN, "s") == ["hello", "hi", "before", "after"]
     assert (await store.state.write_state(ANN, "prefs", "k", 2)).version == 2
     assert len(await store.traces.traces(ANN, "s")) == 1
+
+
+@pytest.mark.parametrize("order", [IndexOrder.OLDEST, IndexOrder.PLACE])
+async def test_what_changes_while_it_is_to_go_is_not_left_behind(clock: FakeClock, order: IndexOrder) -> None:
+    """A removal is refused where another writes in between: it is made again."""
+    records = InMemoryRecords()
+    async with engine_over(records, clock) as store:
+        await store.sessions.append(ANN, "s", batch("a"))
+        await store.state.write_state(ANN, "prefs", "k", 1)
+        find, written = records.list, list[IndexQuery]()
+
+        async def find_and_write(query: IndexQuery) -> tuple[FoundRecord, ...]:
+            page = await find(query)
+            if query.order is order and page and not written:
+                written.append(query)
+                await store.sessions.append(ANN, "s", batch("b"))
+                await store.state.write_state(ANN, "prefs", "k", 2)
+            return page
+
+        records.list = find_and_write  # type: ignore[method-assign]
+
+        erased = await store.upkeep.erase(ANN)
+
+        assert not erased.more
+        assert await listed(store, ACME) == []
+        assert await store.state.read_state(ANN, "prefs", "k") is None
+
+
+async def test_erasing_reads_each_session_once_or_so(clock: FakeClock) -> None:
+    records = InMemoryRecords()
+    async with engine_over(records, clock) as store:
+        for n in range(500):
+            await store.sessions.append(ANN, f"s{n}", batch("a"))
+        find, read = records.list, list[FoundRecord]()
+
+        async def find_counted(query: IndexQuery) -> tuple[FoundRecord, ...]:
+            page = await find(query)
+            read.extend(page)
+            return page
+
+        records.list = find_counted  # type: ignore[method-assign]
+
+        assert len((await store.upkeep.erase(ANN, limit=500)).removed_sessions) == 500
+        assert len(read) < 600
+
+
+async def test_what_went_is_told_although_the_store_fails_for_others(clock: FakeClock) -> None:
+    records = InMemoryRecords()
+    async with engine_over(records, clock) as store:
+        for n in range(4):
+            await store.sessions.append(ANN, f"s{n}", batch("a"))
+            clock.advance(timedelta(seconds=1))
+        commit, asked = records.commit, count()
+
+        def commit_by_halves(changes: Sequence[RecordChange]) -> Future[Refused | None]:
+            if next(asked) % 2 == 0:
+                return commit(changes)
+            failed: Future[Refused | None] = Future()
+            failed.set_exception(StoreUnavailable(why="gone"))
+            return failed
+
+        records.commit = commit_by_halves  # type: ignore[method-assign]
+
+        gone = await store.upkeep.evict(ANN, keep=0)
+
+        assert [item.session_id for item in gone] == ["s0", "s2"]

@@ -8,7 +8,10 @@ import pytest
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import NewSession, Retention, SessionStats, Touch, Usage
+from tenuto.model.stored import FoundRecord, IndexQuery
 from tenuto.ports import Store
+from tenuto.stores.memory import InMemoryRecords
+from tests.backends import engine_over
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, texts
 
@@ -106,3 +109,30 @@ async def test_stats_count_what_the_scope_reaches(store: Store) -> None:
 
 async def test_a_healthy_store_answers(store: Store) -> None:
     await store.upkeep.ping()
+
+
+@pytest.mark.parametrize("keep", [510, 505])
+async def test_turns_during_an_eviction_cost_no_further_session(clock: FakeClock, keep: int) -> None:
+    """A session that changes during the walk is met again at its end, and counts once."""
+    records = InMemoryRecords()
+    async with engine_over(records, clock) as store:
+        for n in range(510):
+            await store.sessions.append(ANN, f"s{n}", batch("hello"))
+            clock.advance(timedelta(seconds=1))
+        find, walked = records.list, list[IndexQuery]()
+
+        async def find_while_turns_go_on(query: IndexQuery) -> tuple[FoundRecord, ...]:
+            page = await find(query)
+            walked.append(query)
+            if len(walked) == 1:
+                clock.advance(timedelta(minutes=5))
+                for n in range(15, 25):
+                    await store.sessions.append(ANN, f"s{n}", batch("again"))
+            return page
+
+        records.list = find_while_turns_go_on  # type: ignore[method-assign]
+
+        gone = await store.upkeep.evict(ANN, keep)
+
+        assert [item.session_id for item in gone] == [f"s{n}" for n in range(510 - keep)]
+        assert bool(walked) == (keep < 510), "nothing is read where nothing is to go"

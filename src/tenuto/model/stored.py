@@ -84,20 +84,22 @@ class IndexColumns(Value, frozen=True, kw_only=True):
     `space` and `owner` are keys of the site and the owner; `scope` names the owner, for erasures and walks over all
     sites, and is `None` for the tenant's own values. `name` is the id of a session or the name of a value in its
     `drawer`. `listed_at` may lag behind the last change, so that most commits leave it alone: who lists by it reads on
-    by the lag and sorts by the heads. `words` are keyed digests to search by where the title is sealed.
+    by the lag and sorts by the heads. `words` are keyed digests to search by where the title is sealed. Of one that
+    `is_damaged`, or of a newer release, `kind`, `scope` or `status` may be `None`.
     """
 
     space: bytes
     owner: bytes
-    kind: Kind = Kind.SESSION
+    kind: Kind | None = Kind.SESSION
     scope: Scope | None = None
     listed_at: int = 0
-    status: Status = Status.ACTIVE
+    status: Status | None = Status.ACTIVE
     title: str = ""
     drawer: bytes = b""
     namespace: str = ""
     name: str = ""
     words: tuple[bytes, ...] = ()
+    is_damaged: bool = False
 
 
 class Totals(Value, frozen=True, kw_only=True):
@@ -200,10 +202,11 @@ class IndexQuery(Value, frozen=True, kw_only=True):
 
     Listing begins behind `behind` in the order: (`listed_at` or deadline, key), or the place of a value. `due` are
     those with a deadline up to it. `named` are values of users and chats. `title` is part of the title, casefolded.
+    Without a `kind` it is the records of none that is known, for upkeep.
     """
 
     order: IndexOrder
-    kind: Kind = Kind.SESSION
+    kind: Kind | None = Kind.SESSION
     space: bytes | None = None
     owner: bytes | None = None
     drawer: bytes | None = None

@@ -19,7 +19,8 @@ from tenuto.stores.engine.changes import LISTING_LAG
 from tenuto.stores.engine.codec import Codec, Codecs
 
 _log = logging.getLogger(__name__)
-_LAG: Final = LISTING_LAG // LISTING_LAG.resolution
+LAG: Final = LISTING_LAG // LISTING_LAG.resolution
+"""How far `listed_at` may lie behind the last change, in microseconds."""
 _LARGEST_PAGE: Final = 1000
 _LAST_KEY: Final = b"\xff" * 17
 UNOPENED: Final = "[SEALED]"
@@ -46,8 +47,11 @@ class Listing:
         # The newest ones so far, of these the oldest first.
         newest = list[tuple[int, bytes, FoundRecord]]()
         async for found in self._iter(scope, query, codec, before):
-            if len(newest) > query.limit and newest[0][0] > found.index.listed_at + _LAG:
+            if len(newest) > query.limit and newest[0][0] > found.index.listed_at + LAG:
                 break
+            if found.index.is_damaged:
+                _log.warning("left out a session whose columns cannot be decoded")
+                continue
             place = decoder.last_change(found), found.record.key
             if (before is not None and place >= before) or _is_expired(found, now):
                 continue
@@ -112,11 +116,8 @@ class _Decoder:
         """Whether a title is looked for that no column tells."""
 
     def last_change(self, found: FoundRecord) -> int:
-        """When a session was changed last; of one that does not open, what the columns tell."""
-        try:
-            return to_micros(self._codec.decode_last_change(found.record.head, found.index.name))
-        except (Undecodable, DecryptionFailed):
-            return found.index.listed_at
+        """When a session was changed last."""
+        return decode_last_change(found, self._codec)
 
     async def decode(self, found: FoundRecord) -> Session | None:
         """The head of a found record; `None` if it cannot be decoded, with a title that says so if it does not open.
@@ -135,6 +136,14 @@ class _Decoder:
             if isinstance(failure, MasterKeyMissing):
                 raise
             return None if self._searches else _unopened(found)
+
+
+def decode_last_change(found: FoundRecord, codec: Codec) -> int:
+    """When a session was changed last, in microseconds; of one that does not open, what the columns tell."""
+    try:
+        return to_micros(codec.decode_last_change(found.record.head, found.index.name))
+    except (Undecodable, DecryptionFailed):
+        return found.index.listed_at
 
 
 def decode_session(found: FoundRecord, codec: Codec) -> Session | None:
@@ -156,6 +165,7 @@ def _unopened(found: FoundRecord) -> Session:
     """What the columns tell of a session."""
     index, totals, deadline = found.index, found.totals, found.record.deadline
     assert index.scope is not None
+    assert index.status is not None
     return Session(
         id=index.name,
         scope=index.scope,

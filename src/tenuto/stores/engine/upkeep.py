@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -28,9 +30,11 @@ from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.journal_replay import ERASURES
-from tenuto.stores.engine.listing import decode_session, iter_records
+from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session, iter_records
 from tenuto.stores.engine.state import EngineState
 
+_log = logging.getLogger(__name__)
+_Gone: TypeAlias = tuple[FoundRecord, RemovedSession | None]
 _PAGE: Final = 500
 _STRIDE: Final = 50
 _MOST_TRACES: Final = 1000
@@ -59,13 +63,24 @@ class EngineUpkeep:
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         due = IndexQuery(order=IndexOrder.DEADLINE, due=to_micros(self._clock()), limit=limit)
-        return await self._remove(list(await self._records.list(due)))
+        found = await self._records.list(due)
+        if len(found) < limit:
+            found += await self._records.list(replace(due, kind=None, limit=limit - len(found)))
+        return _told(await self._remove(found))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
+        beyond = await self._count_beyond(scope, keep)
+        if not beyond:
+            return ()
         spared = session_key(scope, keep_session) if keep_session is not None else None
-        sessions = await self._oldest(IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), limit=_PAGE))
-        beyond = max(0, len(sessions) - keep)
-        return await self._remove([found for found in sessions if found.record.key != spared][:beyond])
+        oldest = await self._oldest(scope, beyond, spared)
+        # Others may have removed some during the walk.
+        return _told(await self._remove(oldest[: await self._count_beyond(scope, keep)], site_scope(scope)))
+
+    async def _count_beyond(self, scope: Scope, keep: int) -> int:
+        """How many sessions of a site are beyond a bound, expired ones among them."""
+        sums = await self._records.totals(site_key(scope), None, 0)
+        return max(0, sums.sessions - keep)
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = user_scope(scope)
@@ -79,36 +94,42 @@ class EngineUpkeep:
         return replace(erased, journal=rows)
 
     async def _erase_some(self, scope: Scope, size: int) -> EraseResult:
-        mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=_PAGE)
-        sessions = await self._oldest(mine)
+        mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=size + 1)
+        sessions = await self._records.list(mine)
         going, more = sessions[:size], len(sessions) > size
-        traces = [await self._count_traces(found.record.key) for found in going]
-        gone = await self._remove(going)
+        traces = {found.record.key: await self._count_traces(found.record.key) for found in going}
+        gone = await self._remove(going, scope)
         aside = None if more else await self._records.forget_aside(owner_key(scope))
-        states = 0 if more else await self._erase_values(scope)
+        states, values_left = (0, False) if more else await self._erase_values(scope)
+        strays = () if more else await self._records.list(replace(mine, kind=None, limit=_PAGE))
+        traces |= {found.record.key: await self._count_traces(found.record.key) for found in strays}
+        lost = await self._remove(strays, scope)
+        gone_all = gone + lost
         return EraseResult(
-            removed_sessions=gone,
-            messages=sum(found.totals.messages for found in going) + (aside.messages if aside else 0),
-            traces=sum(traces) + (aside.traces if aside else 0),
+            removed_sessions=_told(gone_all),
+            messages=sum(found.totals.messages for found, _ in gone_all) + (aside.messages if aside else 0),
+            traces=sum(traces[found.record.key] for found, _ in gone_all) + (aside.traces if aside else 0),
             states=states,
-            quarantined=aside.records if aside else 0,
-            more=more or len(gone) < len(going),
+            quarantined=len([one for one, told in lost if told is None]) + (aside.records if aside else 0),
+            more=more or values_left or len(gone) < len(going) or len(lost) < len(strays) or len(strays) == _PAGE,
         )
 
     async def _count_traces(self, key: bytes) -> int:
         page = await self._records.page(key, Part.TRACES, 0, 2**62, _MOST_TRACES)
         return len(page.entries)
 
-    async def _erase_values(self, scope: Scope) -> int:
+    async def _erase_values(self, scope: Scope) -> tuple[int, bool]:
+        """How many values went, and whether others may be left: those that changed while they were to go."""
         query = IndexQuery(
             order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(scope), owner=owner_key(scope), limit=_PAGE
         )
-        erased = 0
+        erased, refused = 0, False
         while page := await self._records.list(query):
-            erased += sum([done is None for done in await self._commit_each(page)])
+            gone = await self._commit_each(page)
+            erased, refused = erased + len(gone), refused or len(gone) < len(page)
             last = page[-1].index
             query = replace(query, behind=ValuePlace(last.owner, last.drawer, last.name))
-        return erased
+        return erased, refused
 
     async def list_sites(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         found = await self._records.sites(b"" if after is None else site_key(after), limit)
@@ -123,31 +144,47 @@ class EngineUpkeep:
 
     # What the methods share
 
-    async def _oldest(self, query: IndexQuery) -> list[FoundRecord]:
-        """The records of a query, longest unchanged first; those that cannot be read by their last listing."""
-        places = list[tuple[int, bytes, FoundRecord]]()
+    async def _oldest(self, scope: Scope, count: int, spared: bytes | None) -> list[FoundRecord]:
+        """The sessions of a site that are longest unchanged, but for one; one that cannot be read by its last listing.
+
+        One that changes during the walk is met again: what was met last counts.
+        """
+        codec = await self._codecs.load(scope)
+        query = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), limit=min(_PAGE, count + 10))
+        places = dict[bytes, tuple[int, bytes, FoundRecord]]()
+        horizon: int | None = None
         async for found in iter_records(self._records, query):
-            scope = found.index.scope
-            assert scope is not None
-            session = await self._decode_session(found, scope)
-            changed = found.index.listed_at if session is None else to_micros(session.updated_at)
-            places.append((changed, found.record.key, found))
-        return [found for _, _, found in sorted(places, key=lambda one: one[:2])]
+            key, listed_at = found.record.key, found.index.listed_at
+            if horizon is not None and listed_at > horizon:
+                break
+            if key != spared:
+                places[key] = (decode_last_change(found, codec), key, found)
+            if horizon is None and len(places) == count:
+                horizon = listed_at + LAG
+        return [found for _, _, found in sorted(places.values(), key=lambda one: one[:2])[:count]]
 
-    async def _remove(self, sessions: list[FoundRecord]) -> tuple[RemovedSession, ...]:
-        removed = list[RemovedSession]()
-        for found, refused in zip(sessions, await self._commit_each(tuple(sessions)), strict=True):
-            if refused is None:
-                self._cache.drop(found.record.key)
-                self._cache.on_commit(found.record.key, None)
-                removed.append(await self._describe(found))
-        return tuple(removed)
+    async def _remove(self, records: Sequence[FoundRecord], owner: Scope | None = None) -> list[_Gone]:
+        """Remove records, each with what is told of it, which is read first: nothing may fail once they are gone.
 
-    async def _describe(self, found: FoundRecord) -> RemovedSession:
-        scope = found.index.scope
-        assert scope is not None
-        session = await self._decode_session(found, scope)
-        return RemovedSession(scope=scope if session is None else session.scope, session_id=found.index.name)
+        Of one whose columns do not tell whose it is, `owner` does.
+        """
+        told = {found.record.key: await self._describe(found, owner) for found in records}
+        gone = await self._commit_each(records)
+        for found in gone:
+            self._cache.drop(found.record.key)
+            self._cache.on_commit(found.record.key, None)
+        return [(found, told[found.record.key]) for found in gone]
+
+    async def _describe(self, found: FoundRecord, owner: Scope | None) -> RemovedSession | None:
+        """What is told of a session that goes; `None` where nothing says which it is."""
+        scope = found.index.scope or owner
+        session = None if scope is None else await self._decode_session(found, scope)
+        if session is not None:
+            return RemovedSession(scope=session.scope, session_id=session.id)
+        if scope is None or found.index.kind is not Kind.SESSION:
+            _log.warning("a record whose columns cannot be decoded is removed")
+            return None
+        return RemovedSession(scope=scope, session_id=found.index.name)
 
     async def _decode_session(self, found: FoundRecord, scope: Scope) -> Session | None:
         """The head, or `None`: upkeep needs no key."""
@@ -156,15 +193,30 @@ class EngineUpkeep:
         except DecryptionFailed:
             return None
 
-    async def _commit_each(self, records: tuple[FoundRecord, ...]) -> list[Refused | None]:
-        """Remove records, each at the revision it was found at; a backend stores them together."""
+    async def _commit_each(self, records: Sequence[FoundRecord]) -> list[FoundRecord]:
+        """Remove records, each at the revision it was found at: those that went. A backend stores them together.
+
+        Raises:
+            StoreUnavailable: none went.
+        """
         commits: list[Future[Refused | None]] = [
             self._records.commit(
                 (RecordChange(key=one.record.key, if_revision=one.record.revision, action=Action.REMOVE),)
             )
             for one in records
         ]
-        return [await commit for commit in commits]
+        answers = await asyncio.gather(*commits, return_exceptions=True)
+        gone = [one for one, answer in zip(records, answers, strict=True) if answer is None]
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        if failures and not gone:
+            raise failures[0]
+        if failures:
+            _log.warning("%d of %d records were not removed: the store failed", len(failures), len(records))
+        return gone
+
+
+def _told(gone: list[_Gone]) -> tuple[RemovedSession, ...]:
+    return tuple(told for _, told in gone if told is not None)
 
 
 async def _erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:

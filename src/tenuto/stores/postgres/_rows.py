@@ -9,20 +9,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from tenuto.errors import Invalid
-from tenuto.model import Scope, Status
-from tenuto.model.stored import (
-    Action,
-    Drop,
-    Entry,
-    FoundRecord,
-    IndexColumns,
-    Kind,
-    Part,
-    RecordChange,
-    StoredRecord,
-    Totals,
-)
+from tenuto.model import Scope
+from tenuto.model.stored import Action, Drop, Entry, FoundRecord, IndexColumns, Part, RecordChange, StoredRecord, Totals
+from tenuto.stores.columns import decode_index
 from tenuto.stores.postgres._client import Row
 
 # Deadlines are later than 1970.
@@ -185,15 +174,6 @@ def encode_scope(scope: Scope) -> bytes:
     return msgspec.msgpack.encode(scope)
 
 
-@lru_cache(maxsize=4096)
-def decode_scope(raw: bytes) -> Scope | None:
-    """A scope of bytes; `None` if they are damaged: such a name is left out, and hides no other."""
-    try:
-        return msgspec.msgpack.decode(raw, type=Scope)
-    except (msgspec.MsgspecError, Invalid):
-        return None
-
-
 def to_record(row: Row) -> StoredRecord | None:
     """The record of a `standing`."""
     _, key, revision, head, profile, deadline, numbers, bodies, *beside = row
@@ -223,7 +203,6 @@ def to_entries(part: Part, numbers: Iterable[int] | None, bodies: Iterable[bytes
 
 def to_found(row: Row) -> FoundRecord:
     """A row of `records`."""
-    scope = row["scope"]
     return FoundRecord(
         record=StoredRecord(
             key=row["key"] or row["aside"],
@@ -232,13 +211,13 @@ def to_found(row: Row) -> FoundRecord:
             profile=row["profile"],
             deadline=row["deadline"],
         ),
-        index=IndexColumns(
-            space=row["space"],
+        index=decode_index(
+            row["space"],
+            row["kind"],
+            row["scope"],
+            row["status"],
             owner=row["owner"],
-            kind=Kind(row["kind"]),
-            scope=None if scope is None else decode_scope(scope),
             listed_at=row["listed_at"],
-            status=Status(row["status"]),
             title=row["title"],
             drawer=row["drawer"],
             namespace=row["namespace"],

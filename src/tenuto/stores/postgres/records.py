@@ -22,6 +22,7 @@ from tenuto.model.stored import (
     FoundRecord,
     IndexOrder,
     IndexQuery,
+    Kind,
     Known,
     Part,
     RecordChange,
@@ -30,6 +31,7 @@ from tenuto.model.stored import (
     Totals,
     ValuePlace,
 )
+from tenuto.stores.columns import decode_scope, refuse_damaged
 from tenuto.stores.postgres._batches import Batches
 from tenuto.stores.postgres._client import Link, Row
 from tenuto.stores.postgres._feed import PostgresFeed, wait_for_caches
@@ -37,7 +39,6 @@ from tenuto.stores.postgres._rows import (
     COMMIT_HEADS,
     STRICT_NTH,
     change_argument,
-    decode_scope,
     head_arguments,
     is_plain,
     is_strict,
@@ -57,6 +58,7 @@ Load: TypeAlias = tuple[bytes, int, int, int]
 _VACUUMED: Final = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
 _UNVACUUMED: Final = "tables of another role were passed over: their owner has to vacuum them"
 _LOAD: Final = "SELECT * FROM load_records($1, $2::text::bigint[], $3::text::bigint[], $4::text::bigint[])"
+_UNKNOWN_KIND: Final = f"kind NOT IN ({', '.join(repr(kind.value) for kind in Kind)})"
 _ORDERS: Final = {
     IndexOrder.NEWEST: ("listed_at DESC, key DESC", "(listed_at, key) < (($1).behind, ($1).behind_key)"),
     IndexOrder.OLDEST: ("listed_at, key", "(listed_at, key) > (($1).behind, ($1).behind_key)"),
@@ -195,7 +197,8 @@ class PostgresRecords:
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
         ordering, beyond = _ORDERS[query.order]
         fields = {"space": query.space, "owner": query.owner, "drawer": query.drawer, "status": query.status}
-        conditions = [f"kind = '{query.kind.value}'", f"{'aside' if query.set_aside else 'key'} IS NOT NULL"]
+        kind = _UNKNOWN_KIND if query.kind is None else f"kind = '{query.kind.value}'"
+        conditions = [kind, f"{'aside' if query.set_aside else 'key'} IS NOT NULL"]
         conditions += [f"{name} = ($1).{name}" for name, value in fields.items() if value is not None]
         if query.space is None and query.owner is not None:
             conditions.append("space = ($1).space")
@@ -222,7 +225,8 @@ class PostgresRecords:
         found: list[Scope] = []
         while (wanted := limit - len(found)) > 0:
             rows = await self.link.fetch("SELECT * FROM list_scopes($1, $2)", after, wanted)
-            found += [site_scope(scope) for row in rows if (scope := decode_scope(row["scope"])) is not None]
+            scopes = [decode_scope(row["scope"], row["space"]) for row in rows]
+            found += [site_scope(scope) for scope in scopes if scope is not None]
             if len(rows) < wanted:
                 break
             after = rows[-1]["space"]
@@ -230,7 +234,7 @@ class PostgresRecords:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         values = (*[None] * 7, after, None, None, None, max(0, limit))
-        return await self._find(values, "key > ($1).behind_key", "key")
+        return refuse_damaged(await self._find(values, "key > ($1).behind_key", "key"))
 
     async def _find(self, values: tuple[Any, ...], conditions: str, ordering: str) -> tuple[FoundRecord, ...]:
         rows = await self.link.fetch("SELECT * FROM find_records($1, $2, $3)", values, conditions, ordering)

@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from tenuto.model import Scope
 from tenuto.model.scope import KEY_BYTES, site_scope
 from tenuto.model.stored import FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
+from tenuto.stores.columns import refuse_damaged
 from tenuto.stores.redis._index import Places
 from tenuto.stores.redis._keys import RecordKeys, behind_name
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import Servers
-from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals
+from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost
 
 _Listed: TypeAlias = tuple[int, bytes]
 """A place in the order of a listing: the score and the key."""
@@ -39,7 +42,11 @@ class RecordListing:
             return await self._due(query)
         if query.order is IndexOrder.PLACE:
             return await _first(self._values(query), limit)
-        return await _first(self._sessions(self._index_of(query.space, query.owner), query), limit)
+        index = self._index_of(query.space, query.owner)
+        found = await _first(self._sessions(index, query), limit)
+        if query.kind is None and len(found) < limit:
+            found += await _first(self._values(query), limit - len(found))
+        return found
 
     def _index_of(self, space: bytes | None, owner: bytes | None) -> bytes:
         if owner is not None:
@@ -48,7 +55,7 @@ class RecordListing:
         return self._keys.site(space)
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
-        return await _first(self._all(after, max(0, limit)), max(0, limit))
+        return refuse_damaged(await _first(self._all(after, max(0, limit)), max(0, limit)))
 
     # Sessions
 
@@ -101,7 +108,7 @@ class RecordListing:
                 if numbers is None or columns is None or (deadline and int(deadline) <= now):
                     continue
                 held = decode_columns(columns)
-                if held.space == space and owner in (None, held.owner):
+                if held.kind is Kind.SESSION and held.space == space and owner in (None, held.owner):
                     one = decode_totals(numbers)
                     for at, more in enumerate((one.sessions, one.messages, one.tokens, one.cost_nanos)):
                         sums[at] += more
@@ -187,7 +194,7 @@ class RecordListing:
             members = first
             while members:
                 for one in await self._found_values(drawer, members):
-                    if _matches(query, one.index) and owner in (b"", one.index.owner):
+                    if _matches(query, one.index) and (owner in (b"", one.index.owner) or is_lost(one.index)):
                         yield one
                 members = await self._page(drawer, b"(" + members[-1], size) if len(members) == size else []
 
@@ -220,7 +227,8 @@ class RecordListing:
         """The scope of an owner in a site; the site leaves the list if it has none."""
         sessions = IndexQuery(order=IndexOrder.NEWEST, space=space, limit=1)
         values = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=space, named=True, limit=1)
-        for query in (sessions, values):
+        # The newest may be one that does not tell.
+        for query in (sessions, replace(sessions, limit=_CHUNK), values):
             for found in await self.find(query):
                 if found.index.scope is not None:
                     return found.index.scope
@@ -260,6 +268,8 @@ async def _first(records: AsyncIterator[FoundRecord], limit: int) -> tuple[Found
 
 
 def _matches(query: IndexQuery, index: IndexColumns) -> bool:
+    if query.kind is None and is_lost(index):
+        return True
     pairs = (
         (query.space, index.space),
         (query.owner, index.owner),

@@ -9,26 +9,27 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from tenuto.model import Scope, Status
+from tenuto.model.scope import KEY_BYTES
 from tenuto.model.stored import (
     Action,
     Entry,
     EntryPage,
     FoundRecord,
     IndexColumns,
-    Kind,
     LogCopy,
     Part,
     RecordChange,
     StoredRecord,
     Totals,
 )
+from tenuto.stores.columns import decode_index
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 
 _NUMBERS: Final = struct.Struct(">5Q")
 _NUMBER: Final = struct.Struct(">Q")
+_NIL: Final = b"\xc0"
 ABSENT: Final = b""
 """The revision to compare with where no record is expected."""
 _ACTIONS: Final = {Action.WRITE: "w", Action.REMOVE: "r", Action.SET_ASIDE: "a"}
@@ -40,10 +41,10 @@ class _Columns(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     space: bytes
     owner: bytes
-    kind: Kind
-    scope: Scope | None
+    kind: Any
+    scope: Any
     listed_at: int
-    status: Status
+    status: Any
     title: str
     drawer: bytes
     namespace: str
@@ -51,8 +52,16 @@ class _Columns(msgspec.Struct, array_like=True, frozen=True, gc=False):
     words: tuple[bytes, ...] = ()
 
 
+class _Stored(_Columns, array_like=True, frozen=True, gc=False):
+    """The columns as they are found: what may be damaged, or of a newer release, is decoded apart."""
+
+    scope: msgspec.Raw
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
-_columns_decoder: Final = msgspec.msgpack.Decoder(_Columns)
+_columns_decoder: Final = msgspec.msgpack.Decoder(_Stored)
+_LOST: Final = IndexColumns(space=bytes(KEY_BYTES), owner=bytes(KEY_BYTES), kind=None, status=None, is_damaged=True)
+"""The columns of a record of which none can be decoded."""
 
 
 def encode_columns(index: IndexColumns) -> bytes:
@@ -62,8 +71,30 @@ def encode_columns(index: IndexColumns) -> bytes:
 
 
 def decode_columns(stored: bytes) -> IndexColumns:
-    columns = _columns_decoder.decode(stored)
-    return IndexColumns(**{name: getattr(columns, name) for name in _Columns.__struct_fields__})
+    """Index columns; what cannot be decoded is `None`."""
+    try:
+        columns = _columns_decoder.decode(stored)
+    except (msgspec.MsgspecError, ValueError):
+        return _LOST
+    scope = bytes(columns.scope)
+    return decode_index(
+        columns.space,
+        columns.kind,
+        None if scope == _NIL else scope,
+        columns.status,
+        owner=columns.owner,
+        listed_at=columns.listed_at,
+        title=columns.title,
+        drawer=columns.drawer,
+        namespace=columns.namespace,
+        name=columns.name,
+        words=columns.words,
+    )
+
+
+def is_lost(index: IndexColumns) -> bool:
+    """Whether nothing but its place in an index tells whose a record is."""
+    return index is _LOST or index.space == _LOST.space
 
 
 def encode_revision(revision: int) -> bytes:

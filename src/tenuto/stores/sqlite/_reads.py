@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
-import msgspec
-
-from tenuto.errors import Invalid, StoreDamaged
-from tenuto.model import Scope, Status
-from tenuto.model.scope import site_key, site_scope
+from tenuto.model import Scope
+from tenuto.model.scope import site_scope
 from tenuto.model.stored import (
     BESIDE,
     Entry,
     EntryPage,
     FoundRecord,
-    IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
@@ -27,12 +21,11 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
-from tenuto.stores.encoding import Undecodable
+from tenuto.stores.columns import decode_index, decode_scope, refuse_damaged
 
-_log = logging.getLogger(__name__)
 _COLUMNS: Final = "key, revision, head, profile, deadline"
 _INDEX: Final = "space, owner, kind, scope, listed_at, status, title, drawer, namespace, name"
-_STATUSES: Final = frozenset(Status)
+_UNKNOWN_KIND: Final = f"kind NOT IN ({', '.join(repr(kind.value) for kind in Kind)})"
 _TOTALS: Final = "sessions, messages, tokens, cost_nanos"
 _OLDEST_ENTRIES: Final = (
     "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"
@@ -88,7 +81,7 @@ def read_page(db: Any, key: bytes, part: Part, first: int, last: int, limit: int
 
 
 def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
-    """Records by their columns. Those whose columns are damaged are left out: they must hide no others."""
+    """Records by their columns."""
     place, order, behind = _ORDERS[query.order]
     wanted: dict[str, Any] = {
         "kind = ?": query.kind,
@@ -101,6 +94,8 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
     }
     conditions = {text: value for text, value in wanted.items() if value is not None}
     clauses = [*conditions, "aside IS NOT NULL" if query.set_aside else "key IS NOT NULL"]
+    if query.kind is None:
+        clauses.append(_UNKNOWN_KIND)
     values = list(conditions.values())
     if query.due is not None:
         clauses.append("deadline <= ?")
@@ -113,67 +108,43 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         clauses.append(f"({place}) {behind} ({', '.join('?' * len(query.behind))})")
         values += query.behind
     text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
-    limit = max(0, query.limit)
-    found = list[FoundRecord]()
+    limit, found = max(0, query.limit), list[FoundRecord]()
     for offset in count(0, max(1, limit)):
         rows = db.execute(f"{text} OFFSET ?", (*values, limit, offset)).fetchall()
-        found += _readable(rows)
+        found += [one for one in map(_found, rows) if one.index.scope is not None or not query.named]
         if len(rows) < limit or len(found) >= limit:
             break
     return tuple(found[:limit])
 
 
 def scan_records(db: Any, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
-    """Records in order of their keys."""
-    text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608
-    try:
-        return tuple(_found(row) for row in db.execute(text, (after, limit)))
-    except Undecodable as exc:
-        raise StoreDamaged from exc
-
-
-def _readable(rows: Sequence[Any]) -> Iterator[FoundRecord]:
-    for row in rows:
-        try:
-            yield _found(row)
-        except Undecodable:
-            _log.warning("a record whose columns cannot be decoded is left out of a list")
-
-
-def _decode_scope(stored: Any, space: bytes) -> Scope:
-    """The owner of a record.
+    """Records in order of their keys.
 
     Raises:
-        Undecodable: it is damaged, or of another site.
+        StoreDamaged: columns of one cannot be decoded.
     """
-    try:
-        scope = msgspec.msgpack.decode(stored, type=Scope)
-    except (ValueError, TypeError, Invalid) as exc:
-        raise Undecodable("a scope") from exc
-    if site_key(scope) != space:
-        raise Undecodable("a scope of another site")
-    return scope
+    text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE key > ? ORDER BY key LIMIT ?"  # noqa: S608
+    return refuse_damaged([_found(row) for row in db.execute(text, (after, limit))])
 
 
 def _found(row: Any) -> FoundRecord:
-    """The record of a row.
-
-    Raises:
-        Undecodable: its columns are damaged.
-    """
+    """The record of a row."""
     key, revision, head, profile, deadline, space, owner, kind, scope, listed_at, status, *rest = row
-    title, drawer, namespace, name, sessions, messages, tokens, cost_nanos = rest
-    if status not in _STATUSES:
-        raise Undecodable("a status")
+    title, drawer, namespace, name, *sums = rest
+    # A column of this database may hold any type.
+    is_whole = all(isinstance(number, int) for number in (listed_at, deadline or 0, *sums))
+    listed_at, deadline = _number(listed_at) or 0, _number(deadline)
+    sessions, messages, tokens, cost_nanos = [_number(number) or 0 for number in sums]
     return FoundRecord(
         record=StoredRecord(key=key, revision=revision, head=head, profile=profile, deadline=deadline),
-        index=IndexColumns(
-            space=space,
+        index=decode_index(
+            space,
+            kind,
+            scope,
+            status,
             owner=owner,
-            kind=Kind(kind),
-            scope=None if scope is None else _decode_scope(scope, space),
+            is_whole=is_whole,
             listed_at=listed_at,
-            status=Status(status),
             title=title,
             drawer=drawer,
             namespace=namespace,
@@ -181,6 +152,10 @@ def _found(row: Any) -> FoundRecord:
         ),
         totals=Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos),
     )
+
+
+def _number(stored: Any) -> int | None:
+    return stored if isinstance(stored, int) else None
 
 
 def sum_totals(db: Any, space: bytes, owner: bytes | None, now: int) -> Totals:
@@ -202,7 +177,7 @@ def list_sites(db: Any, after: bytes, limit: int) -> tuple[Scope, ...]:
     while len(found) < limit and (row := spaces.fetchone()):
         owners = db.execute("SELECT DISTINCT scope FROM record WHERE space = ? AND scope NOTNULL AND key NOTNULL", row)
         for (scope,) in owners:
-            with suppress(Undecodable):
-                found.append(site_scope(_decode_scope(scope, row[0])))
+            if (owner := decode_scope(scope, row[0])) is not None:
+                found.append(site_scope(owner))
                 break
     return tuple(found)
