@@ -291,13 +291,13 @@ async def test_what_a_cap_evicted_from_a_group_does_not_remain(proof: Proof, clo
         store=proof.store, screen=screen_over(proof.store, PrivacyPolicy()), erase=proof.store.upkeep.erase, clock=clock
     )
     person = Scope(tenant="acme", user=theirs("user"))
-    *_, receipt = [receipt async for receipt in office.erasing(person, by="otto")]
+    async for _ in office.erasing(person, by="otto"):
+        pass
     after, kept = await found(proof, theirs), await found(proof, others)
 
     assert any(before.values())
     assert {place: names for place, names in after.items() if names} == {}
     assert any(kept.values())
-    assert receipt.counts["evicted"] == 1
     for session_id in (talk, fork):
         page = await sessions.messages(group, session_id, Page())
         assert [message.text for message in page.messages] == [others("words")] * 4

@@ -101,7 +101,9 @@ def rewrite(record: Record | None, scope: Scope, session_id: str, request: Rewri
     is_stale = not request.messages and not request.traces and record.head.stored_from < record.first_seq
     if not messages and not traces and not is_stale:
         return Step(record=record, answer=record.session, changed=False)
-    head = replace(record.head, version=record.head.version + 1, edition=record.head.edition + 1)
+    # What is evicted is seen by nobody: its removal is no new version.
+    version = record.head.version + (not is_stale)
+    head = replace(record.head, version=version, edition=record.head.edition + 1)
     tail = list(record.tail)
     for message in messages:
         place = first_index(record.tail, message.seq)
