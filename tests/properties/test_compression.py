@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -135,6 +135,8 @@ class Life:
     pairs: list[tuple[int, int]] = field(default_factory=list)
     forgotten: set[str] = field(default_factory=set)
     cuts: list[tuple[int, int]] = field(default_factory=list)
+    cuts_begun: int = 0
+    cuts_under_way: int = 0
     marks: int = 0
     upkeep: list[Upkeep] = field(init=False)
 
@@ -241,6 +243,20 @@ class Life:
                 await self.take_back("reset" if self.marks % 5 == 0 else "truncate", self.marks * 7)
 
     async def take_back(self, what: str, number: int) -> None:
+        with self.cutting():
+            await self._take_back(what, number)
+
+    @contextlib.contextmanager
+    def cutting(self) -> Iterator[None]:
+        """What is cut is noted once the store has answered."""
+        self.cuts_begun += 1
+        self.cuts_under_way += 1
+        try:
+            yield
+        finally:
+            self.cuts_under_way -= 1
+
+    async def _take_back(self, what: str, number: int) -> None:
         look = await self.log()
         await self.pass_time()
         if what == "reset":
@@ -264,6 +280,10 @@ class Life:
 
     async def go_back(self, number: int) -> None:
         """Cut as chat does for an answer made anew: behind a user's words, sparing the summaries of what stays."""
+        with self.cutting():
+            await self._go_back(number)
+
+    async def _go_back(self, number: int) -> None:
         look = await self.log()
         await self.pass_time()
         asked = [message.seq for message in look.messages if message.role is Role.USER]
@@ -332,8 +352,16 @@ class Life:
 
     # What must hold
 
+    async def settled_log(self) -> MessagePage:
+        """The log between two cuts: one that was made and is not noted yet would look like a loss."""
+        while True:
+            begun, page = self.cuts_begun, await self.log()
+            if not self.cuts_under_way and self.cuts_begun == begun:
+                return page
+            await asyncio.sleep(0)
+
     async def check(self) -> None:
-        page = await self.log()
+        page = await self.settled_log()
         session, log = page.session, page.messages
         summary = find_summary(log, session.window_start)
         through = summary.through if summary is not None else 0
