@@ -132,11 +132,13 @@ async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -
 @cache
 def _load_commands() -> None:
     """Have everything imported that commands import on first use: another user may not read our code."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = f"sqlite:///{folder}/sessions.db"
-        for command in ("list", "show x", "export x", "rename x new", "reset x", "fork x"):
-            CliRunner().invoke(program, ["sessions", *command.split(), "--json", "--store", store])
-        CliRunner().invoke(program, ["stats", "--json", "--store", store])
+    with tempfile.TemporaryDirectory() as live, tempfile.TemporaryDirectory() as folder:
+        asyncio.run(_talked(Path(live), Path(folder), ()))
+        file = Path(folder, "sessions.db")
+        _read_whole(file)
+        for command in ("rename x new", "reset x", "fork x"):
+            _typed("sessions", *command.split(), store=file)
+        _backed_up_and_copied(file, Path(folder))
 
 
 @contextmanager
@@ -145,7 +147,6 @@ def without_privileges() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    _load_commands()
     os.seteuid(NOBODY)
     try:
         yield
@@ -189,6 +190,7 @@ def out_of_reach(*suffixes: str) -> Iterator[Path]:
 
     Of the files beside it, as they lie while it is open, those with these suffixes are there too.
     """
+    _load_commands()
     with tempfile.TemporaryDirectory() as live, tempfile.TemporaryDirectory() as folder:
         asyncio.run(_talked(Path(live), Path(folder), suffixes))
         for name in Path(folder).iterdir():
@@ -220,6 +222,12 @@ async def _talked(live: Path, folder: Path, suffixes: tuple[str, ...]) -> None:
 
 def _typed(*command: str, store: Path) -> Result:
     return CliRunner().invoke(program, [*command, "--json", "--store", f"sqlite:///{store}"], catch_exceptions=False)
+
+
+def _backed_up_and_copied(file: Path, folder: Path) -> tuple[Result, Result]:
+    saved = CliRunner().invoke(program, ["backup", f"{folder}/b.db", "--store", f"sqlite:///{file}"])
+    copied = CliRunner().invoke(program, ["copy", "--json", f"sqlite:///{file}", f"sqlite:///{folder}/c.db"])
+    return saved, copied
 
 
 def _read_whole(file: Path) -> None:
@@ -257,12 +265,11 @@ def test_a_file_where_nothing_can_be_written_is_listed_shown_and_exported(suffix
 
 def test_a_file_where_nothing_can_be_written_is_backed_up_and_copied() -> None:
     with out_of_reach() as file, tempfile.TemporaryDirectory() as folder:
-        saved = CliRunner().invoke(program, ["backup", f"{folder}/b.db", "--store", f"sqlite:///{file}"])
-        copied = CliRunner().invoke(program, ["copy", "--json", f"sqlite:///{file}", f"sqlite:///{folder}/c.db"])
+        saved, copied = _backed_up_and_copied(file, Path(folder))
+        assert (saved.exit_code, copied.exit_code) == (0, 0), saved.output + copied.output
         for name in ("b.db", "c.db"):
             _read_whole(Path(folder, name))
 
-    assert (saved.exit_code, copied.exit_code) == (0, 0)
     assert json.loads(copied.stdout)["verified"]["different"] == 0
 
 
@@ -289,6 +296,7 @@ def test_a_log_that_cannot_be_read_is_named_and_not_passed_over() -> None:
 
 
 def test_a_file_without_our_tables_that_cannot_be_written_is_refused() -> None:
+    _load_commands()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sessions.db"
         with closing(sqlite3.connect(file)) as db:
