@@ -132,11 +132,12 @@ function undo() {
 function identify(who) {
   const { key, user } = me();
   const same = key === who.key && user === who.user;
-  if (store.get().wanted !== "asked") actions.draft.text ||= refusedText(currentTalk(store.get()));
+  const asked = store.get().wanted === "asked";
+  if (!asked) actions.draft.text ||= unsentText(currentTalk(store.get()));
   else if (!same) actions.draft.text = "";
   if (!same) {
     deletion.leave();
-    dropQueues();
+    if (asked) dropQueues();
   }
   house.identify(who);
   if (same) return start();
@@ -146,6 +147,12 @@ function identify(who) {
   store.change({ ...BEGINNING, pages: pages.leave() });
   mount();
   return start();
+}
+
+/** What the server did not take of a talk. What waits in a session is there again when the session is opened. */
+function unsentText(talk) {
+  const waiting = talk && talk.id === null ? talk.queue.map(({ text }) => text) : [];
+  return [refusedText(talk), ...waiting].filter(Boolean).join("\n");
 }
 
 /** The message at the end of a talk that came with a refused key, or whose answer has not begun: it was sent with that key. */

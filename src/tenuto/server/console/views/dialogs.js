@@ -48,7 +48,7 @@ export function meDialog(actions) {
       h("button", { class: "text-button strong" }, t("save")),
     ),
   );
-  const node = h("dialog", { "aria-labelledby": "me-title", on: { close: () => actions.house.want(false) } }, form);
+  const node = h("dialog", { "aria-labelledby": "me-title", tabindex: "-1", on: { close: () => actions.house.want(false) } }, form);
 
   function save(event) {
     event.preventDefault();
@@ -66,8 +66,10 @@ export function meDialog(actions) {
     userLabel.textContent = t(open ? "me.user" : "me.user.optional");
     why.textContent = t(refused ? "me.refused" : open ? "me.open" : "me.wanted");
     ({ key: key.value, user: user.value } = me());
+    // Who is typing when a request is refused would type the rest into the key, and send it by Enter.
+    const typing = state.wanted !== "asked" && Boolean(document.activeElement?.value);
     node.showModal();
-    (open ? user : key).focus();
+    (typing ? node : open ? user : key).focus();
   }
 
   return { node, draw };
