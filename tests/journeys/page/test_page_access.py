@@ -130,8 +130,9 @@ async def test_a_key_that_is_asked_for_in_mid_sentence_takes_no_keystroke(chromi
 
 @pytest.mark.parametrize("first", ["message", "list"])
 async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: Browser, first: str) -> None:
-    """A token expires in mid-conversation: what was written is not stored, so the page keeps it, also what waits in line,
-    and also where another request was refused before the message. A user who leaves by the dialog takes it along."""
+    """A token expires in mid-conversation: what was written is not stored, so the page keeps it, and
+    what waits in line, also where another request was refused before the message. A user who leaves by the dialog takes
+    it along."""
     async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
         key, old = await door.keys.create(tenant="acme", user="ann")
         _, new = await door.keys.create(tenant="acme", user="ann")
