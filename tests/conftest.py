@@ -69,7 +69,7 @@ os.environ["XDG_STATE_HOME"] = str(new_folder("state"))
 
 be_patient()
 
-pytest_plugins = ["tests.forks"]
+pytest_plugins = ["tests.forks", "tests.requirements"]
 
 # Imports and tests by the thousand make objects that stay: looking through them for garbage again and again would be a
 # quarter of the work of collecting them, and a part of every test's.

@@ -64,10 +64,11 @@ async def _until_all_is_there(app: Tenuto) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.requirement("T7", "P1")
 async def test_a_talk_goes_on_in_a_process_that_begins_during_the_outage(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
-    """T7, promise 1: with everything that the journal knows of it, and in the store it is whole."""
+    """With everything that the journal knows of it, and in the store it is whole."""
     async with _opened(server, tmp_path) as app:
         await _until_it_hears(app)
         session_id = await _turn(app, "one", "1")

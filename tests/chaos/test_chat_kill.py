@@ -28,8 +28,9 @@ def say(server: Running, message: str, session: str | None, key: str) -> dict[st
     return told
 
 
+@pytest.mark.requirement("C10")
 def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> None:
-    """C10 over three processes, each of them killed."""
+    """Over three processes, each of them killed."""
     session: str | None = None
     words = {"家训有哪些？": "孝悌为本", "第一条是什么意思？": "孝顺父母", "有没有具体的故事？": "严承孝"}
     for number, (question, expected) in enumerate(words.items()):

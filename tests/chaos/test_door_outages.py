@@ -92,10 +92,11 @@ async def _asked(door: Door, headers: dict[str, str]) -> list[httpx.Response]:
     return answers
 
 
+@pytest.mark.requirement("C13", "P8")
 async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
     server: RedisServer | PostgresServer,
 ) -> None:
-    """C13, promise 8: without memory, and it says so; what needs the store is refused."""
+    """Without memory, and it says so; what needs the store is refused."""
     async with _door(server) as door:
         before = await door.http.post("/v1/npc/chat", json=QUESTION)
 
@@ -111,8 +112,9 @@ async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
         assert int(refused.headers["Retry-After"]) > 0
 
 
+@pytest.mark.requirement("C13")
 async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: RedisServer | PostgresServer) -> None:
-    """C13: a key that cannot be looked up is told to come back, not let in and not called wrong."""
+    """A key that cannot be looked up is told to come back, not let in and not called wrong."""
     async with _door(server, locked=True) as door:
         known, unknown = await door.key(), await door.key()
         await door.http.post("/v1/npc/chat", headers=known, json=QUESTION)
@@ -127,8 +129,9 @@ async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: Re
         assert code(nobody) == (401, "invalid_credential")
 
 
+@pytest.mark.requirement("P8", "A21", "T7")
 async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
-    """Promise 8, A21, T7: ready for turns with a journal, and saying so; what needs the store waits for nothing."""
+    """Ready for turns with a journal, and saying so; what needs the store waits for nothing."""
     settings: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "memories_without_user": True}
     async with _door(server, journal=str(tmp_path), **settings) as door:
         begun = await door.http.post("/v1/chat", json={"message": "My favourite colour is green."})
@@ -179,10 +182,11 @@ def _meter(metrics: str, name: str) -> float:
     return next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith(f"tenuto_journal_{name} "))
 
 
+@pytest.mark.requirement("A7", "T7")
 async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(
     server: RedisServer | PostgresServer, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    """A7, T7: byte for byte 503, whether it is cached or has journaled turns; its owner goes on reading it."""
+    """Byte for byte 503, whether it is cached or has journaled turns; its owner goes on reading it."""
     absent, traces = "absent00", {}
     async with _door(server, journal=str(tmp_path)) as door:
         for session_id in ("cached00", "waiting0"):
@@ -250,11 +254,12 @@ async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | Pos
         assert code(turn)[0] == 503
 
 
+@pytest.mark.requirement("P8")
 @pytest.mark.parametrize("locked", [False, True], ids=["open", "keys"])
 async def test_a_server_that_begins_in_an_outage_is_not_ready_while_it_lets_nobody_in(
     server: RedisServer | PostgresServer, tmp_path: Path, locked: bool
 ) -> None:
-    """Promise 8: it has not seen who may come in, so a balancer is told to ask another one."""
+    """It has not seen who may come in, so a balancer is told to ask another one."""
     given: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "journal": str(tmp_path)}
     async with _door(server, locked=locked, **given) as door:
         key = await door.key() if locked else {}

@@ -1,6 +1,6 @@
 """A real store dies in the middle of a talk, then the server does; both come back, and every word is there once.
 
-Promise 1 and T7, as users live it: through the HTTP door of a server process.
+As users live it: through the HTTP door of a server process.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from tests.journeys.test_http_process import WAIT, Running, running
 from tests.patience import LONG
 from tests.samples import begin, closing, talk, texts
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+
+pytestmark = pytest.mark.requirement("P1", "T7")
+
 
 ANN = Scope(tenant="acme", user="ann")
 # Tokens are checked without a look at the store; whether keys exist, a server that starts in an outage cannot know.
@@ -80,8 +83,9 @@ async def _elsewhere(server: RedisServer | PostgresServer, session: str, questio
     await engine.close()
 
 
+@pytest.mark.requirement("P1", "T7", "S6")
 async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
-    """Promise 1, T7, S6: in order, once, after what others wrote, with the older talk in sight all the time."""
+    """In order, once, after what others wrote, with the older talk in sight all the time."""
     journal = tmp_path / "journal"
     settings = {
         "TENUTO_JOURNAL": str(journal),
@@ -132,8 +136,9 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
     assert [count_journal(path.parent) for path in journal.rglob("journal.db")] == [JournalCounts()]
 
 
+@pytest.mark.requirement("P1")
 async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_path: Path) -> None:
-    """Promise 1: a call that was given up arrives all the same, once the server goes on."""
+    """A call that was given up arrives all the same, once the server goes on."""
     with start_redis(fsync="no") as server:
         records = await RedisRecords.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
         folder = await DiskFolder.open(tmp_path)

@@ -1,4 +1,4 @@
-"""SIGKILL of a server with a bot while events pour in: each is answered once, in the order of its chat (T14)."""
+"""SIGKILL of a server with a bot while events pour in: each is answered once, in the order of its chat."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pytest
 from tests.journeys.test_http_process import Running, running
 from tests.lark_platform import Chat, Event, LarkPlatform, start_lark_platform
 from tests.shared_stores import SHARED, SharedStore
+
+pytestmark = pytest.mark.requirement("T14")
+
 
 CHATS, EACH = 8, 5
 

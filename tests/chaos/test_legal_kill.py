@@ -1,4 +1,4 @@
-"""A server killed in the middle of a legal turn: its task goes on at the step where it stopped (E1, E14, E17, T16)."""
+"""A server killed in the middle of a legal turn: its task goes on at the step where it stopped."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ pytest.importorskip("dbos")
 from tests.journeys.test_http_process import Running, running
 from tests.patience import LONG
 from tests.servers.process import wait_until
+
+pytestmark = pytest.mark.requirement("E1", "E14", "E17", "T16")
+
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann", "Idempotency-Key": "k"}
 BODY = {"message": "My wages are late", "assistant": "legal", "session_id": "s"}

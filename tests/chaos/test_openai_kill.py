@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.journeys.test_http_process import Running, running
 from tests.servers.openai_server import stalling, start_model_server
@@ -25,8 +26,9 @@ def first_event(answer: httpx.Response) -> dict[str, str]:
     return response
 
 
+@pytest.mark.requirement("A1")
 def test_a_response_that_was_cut_off_is_told_so_and_resumed_by_its_key(tmp_path: Path) -> None:
-    """A1: what was acknowledged is stored, however the process ends."""
+    """What was acknowledged is stored, however the process ends."""
     headers = {**WHO, "Idempotency-Key": "k"}
     with start_model_server() as provider:
         provider.answers(stalling("Half of"))

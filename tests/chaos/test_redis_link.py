@@ -36,8 +36,9 @@ async def answered_again(link: Link) -> None:
                 return
 
 
+@pytest.mark.requirement("T7")
 async def test_a_frozen_server_costs_the_timeout_and_no_more(server: RedisServer) -> None:
-    """T7: no request waits longer than the timeout budget."""
+    """No request waits longer than the timeout budget."""
     async with linked(server.url, QUICK) as link:
         await answered_again(link)
         server.freeze()

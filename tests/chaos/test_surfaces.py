@@ -63,8 +63,9 @@ def write_until_killed(url: str) -> dict[str, int]:
     return heard
 
 
+@pytest.mark.requirement("A1")
 async def test_what_was_acknowledged_outlives_a_killed_process(tmp_path: Path) -> None:
-    """A1: all write at once when the process, server included, gets SIGKILL; each goes on where it was.
+    """All write at once when the process, server included, gets SIGKILL; each goes on where it was.
 
     A request that is sent again under its key is stored and answered once.
     """
@@ -84,11 +85,12 @@ async def test_what_was_acknowledged_outlives_a_killed_process(tmp_path: Path) -
             assert await surface.texts() == [*said, "back"], name
 
 
+@pytest.mark.requirement("T7", "P1")
 @pytest.mark.usefixtures("tried_again_at_once", "trustful")
 async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
-    """T7, promise 1: acknowledged is stored, once and in order; all else is the documented error and is not there.
+    """Acknowledged is stored, once and in order; all else is the documented error and is not there.
 
     With a journal the turns of a server are acknowledged; what an adapter could not store its caller knows.
     """

@@ -162,10 +162,11 @@ async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.requirement("P1")
 async def test_turns_at_two_servers_survive_their_store_in_order(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
-    """Promise 1: nothing acknowledged is lost, doubled or reordered, whichever server a client reaches."""
+    """Nothing acknowledged is lost, doubled or reordered, whichever server a client reaches."""
     url = server.url if isinstance(server, RedisServer) else server.app_url
     settings = {
         "TENUTO_JOURNAL": str(tmp_path / "journal"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tenuto.errors import VersionConflict
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
@@ -31,8 +33,9 @@ async def scanned(office: PrivacyService, scope: Scope = ACME, *, fix: bool = Fa
     return [report async for report in office.scan(scope, fix=fix, by="otto")][-1]
 
 
+@pytest.mark.requirement("A13")
 async def test_what_is_remembered_is_stored_without_private_data(store: Store) -> None:
-    """A13: by default, on whatever store; reading, versions and compare-and-set are the store's own."""
+    """By default, on whatever store; reading, versions and compare-and-set are the store's own."""
     screened = RedactingStore(store=store, screen=screen_over(store))
 
     first = await screened.state.write_state(ANN, "facts", "mail", {"said": [f"write to {MAIL}"], "n": 3}, if_version=0)

@@ -1,9 +1,11 @@
-"""Memories on every backend: what one process remembers, every process finds, once, and no other owner (T10, A27)."""
+"""Memories on every backend: what one process remembers, every process finds, once, and no other owner."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+
+import pytest
 
 from tenuto.model import Scope
 from tenuto.model.memory import Memory, MemoryKind
@@ -11,6 +13,9 @@ from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.remembering import Letters, found, memories_over, texts
 from tests.samples import ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT
+
+pytestmark = pytest.mark.requirement("T10", "A27")
+
 
 BOLOGNA = "I live in Bologna with my two cats"
 PEANUTS = "I am allergic to peanuts"

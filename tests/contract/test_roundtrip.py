@@ -1,4 +1,4 @@
-"""What goes into a log comes out of it unchanged, whatever framework it belongs to (T19)."""
+"""What goes into a log comes out of it unchanged, whatever framework it belongs to."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tenuto.model import AppendBatch, Changes, Draft, FinishTurn, NewSession, Pa
 from tenuto.model.values import JsonObject
 from tenuto.ports import Store
 from tests.samples import ANN, batch, begin, fresh, says, texts
+
+pytestmark = pytest.mark.requirement("T19")
+
 
 ODD_VALUES: list[Any] = [
     0, 1, -1, 1.0, 0.1, 1e22, 1e-300, -0.0, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, True, False, None,

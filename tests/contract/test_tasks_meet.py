@@ -1,4 +1,4 @@
-"""What meets on a task: a write that is on its way while the task ends, goes, is erased or swept (E19, E21, T17)."""
+"""What meets on a task: a write that is on its way while the task ends, goes, is erased or swept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tests.holding import Holding
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
-pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
+pytestmark = [
+    pytest.mark.requirement("E19", "E21", "T17"),
+    pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name),
+]
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 LITTLE = timedelta(seconds=1)
@@ -116,8 +119,9 @@ async def test_a_finished_board_keeps_what_stood_there(tasks: Tasks, store: Stor
         assert (view.entries, view.locks) == ((before,), ())
 
 
+@pytest.mark.requirement("E21")
 async def test_nothing_new_lands_behind_the_end(tasks: Tasks, store: Store, clock: FakeClock) -> None:
-    """E21: neither a key of the board nor a note."""
+    """Neither a key of the board nor a note."""
     late_calls: dict[str, Late] = {
         "task-board:": lambda tasks, task_id: tasks.board(ANN, task_id).write("a", 1, agent="x"),
         "task-notes:": lambda tasks, task_id: tasks.notes(ANN, task_id, "x").write("n", "late words"),

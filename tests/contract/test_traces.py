@@ -1,4 +1,4 @@
-"""Traces: written with a turn's end, found by its number, gone with the words they are about (C9)."""
+"""Traces: written with a turn's end, found by its number, gone with the words they are about."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tenuto.ports import Store
 from tests import samples
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening, talk
+
+pytestmark = pytest.mark.requirement("C9")
+
 
 MANIFEST = Manifest(
     entries=(
@@ -148,8 +151,9 @@ async def test_a_number_that_no_turn_has_is_no_trace(store: Store) -> None:
     assert await store.traces.traces(ANN, "s", before=0) == await store.traces.traces(ANN, "s", limit=-1) == ()
 
 
+@pytest.mark.requirement("T1")
 async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, clock: FakeClock) -> None:
-    """T1 for traces: foreign, absent, expired and deleted are one answer."""
+    """For traces: foreign, absent, expired and deleted are one answer."""
     turn = await told(store, "s")
 
     for stranger in (BOB, EVE):

@@ -195,8 +195,9 @@ async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock
     assert second.session.updated_at == clock()
 
 
+@pytest.mark.requirement("T3")
 async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> None:
-    """T3 within one process: nothing lost, nothing doubled, the messages of a batch stay together, totals exact."""
+    """Within one process: nothing lost, nothing doubled, the messages of a batch stay together, totals exact."""
     await store.sessions.append(ANN, "s", batch())
 
     async def work(worker: int) -> None:

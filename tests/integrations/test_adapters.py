@@ -45,9 +45,10 @@ def spoil(value: Any) -> None:
             spoil(inner)
 
 
+@pytest.mark.requirement("T19")
 @every_adapter
 async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: str, url: str) -> None:
-    """T19, after a restart and whatever a reader did to them; equal names of two users or tenants do not meet.
+    """After a restart and whatever a reader did to them; equal names of two users or tenants do not meet.
 
     The limit of messages is for sessions that tenuto itself reads: a framework needs its calls with their results.
     """
@@ -72,9 +73,10 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
         assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
 
 
+@pytest.mark.requirement("A25")
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in NAMED])
 async def test_a_caller_without_a_name_has_no_session_of_a_user(name: str) -> None:
-    """A25: neither to read, to add to nor to clear; the tenant itself has to be named as the scope."""
+    """Neither to read, to add to nor to clear; the tenant itself has to be named as the scope."""
     async with tenuto.open("memory://") as app:
         ann, unnamed, tenant = (
             open_talk(name, app, scope, "s") for scope in (app.scope(user="ann"), None, app.scope())
@@ -106,9 +108,10 @@ async def test_over_http_adapters_do_the_same() -> None:
                     assert await ann.read() == []
 
 
+@pytest.mark.requirement("T3")
 @every_adapter
 async def test_sixteen_writers_on_one_conversation_lose_nothing(name: str, url: str) -> None:
-    """T3: the order of each writer is kept; a cancelled call has settled when it returns."""
+    """The order of each writer is kept; a cancelled call has settled when it returns."""
 
     async def write(app: tenuto.Tenuto, writer: int) -> None:
         talk = open_talk(name, app, ANN, "s")

@@ -94,8 +94,9 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
             await service.create_session(**place("bob"))
 
 
+@pytest.mark.requirement("T3")
 async def test_a_writer_kept_out_by_others_is_told_that_it_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T3: by a lease that others hold longer than it waits, or one that it loses; here and over HTTP."""
+    """By a lease that others hold longer than it waits, or one that it loses; here and over HTTP."""
     from google.adk.errors import StaleSessionError
 
     from tenuto.integrations.adk import TenutoSessionService, sessions

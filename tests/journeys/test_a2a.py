@@ -37,6 +37,9 @@ from tests.journeys.test_http_process import running
 from tests.servers.openai_server import stalling, start_model_server
 from tests.talking import patient
 
+pytestmark = pytest.mark.requirement("A2")
+
+
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 State = proto.TaskState
 
@@ -216,8 +219,9 @@ async def test_a_caller_gets_the_end_that_was_not_stored_at_first(monkeypatch: p
     assert ended.status.state == State.TASK_STATE_COMPLETED
 
 
+@pytest.mark.requirement("A8", "T1")
 async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing() -> None:
-    """A8, T1: a task or context of another tenant or user is like one that never was."""
+    """A task or context of another tenant or user is like one that never was."""
     async with served(locked=True) as door:
         keys = [
             await door.key("acme", user="ann"),
@@ -277,8 +281,9 @@ async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing
                 assert answered.status_code < 500, (path, body)
 
 
+@pytest.mark.requirement("E14")
 async def test_an_agent_that_asks_waits_for_the_answer_in_the_same_task(subtests: pytest.Subtests) -> None:
-    """E14: a question of an agent, or a human step of a plan, is input-required."""
+    """A question of an agent, or a human step of a plan, is input-required."""
     script = (Call("answer", {"field": "contract"}),), (Call("answer", {"ask": "Since when?"}),)
     ends = (Call("answer", {"text": "Then you may go.", "sources": []}),)
     model = ScriptedModel(*script, ends)
@@ -310,8 +315,9 @@ async def test_an_agent_that_asks_waits_for_the_answer_in_the_same_task(subtests
             assert kept.json()["result"] == {"approval": {"send": True, "copies": 2}}
 
 
+@pytest.mark.requirement("A1")
 async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path) -> None:
-    """A1: after kill -9 a task is found, and its turn goes on under the same key."""
+    """After kill -9 a task is found, and its turn goes on under the same key."""
     store = tmp_path / "sessions.db"
     with start_model_server() as provider:
         provider.answers(stalling("Once upon"))
@@ -335,10 +341,11 @@ async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path)
     assert [get_message_text(one) for one in ended.history] == ["I live in Bologna.", "Noted."]
 
 
+@pytest.mark.requirement("A1")
 async def test_a_long_message_that_waits_is_whole_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A1: a record holds the beginning of a text alone."""
+    """A record holds the beginning of a text alone."""
     monkeypatch.setattr("tenuto.chat.live._GRACE", 0.0)
     store, text = f"sqlite:///{tmp_path / 'sessions.db'}", "é" * 10_000 + "x" * 10_000 + "."
     async with served(**playing(ScriptedModel(hang := Hang())), store=store) as door, client(door, ANN) as ann:

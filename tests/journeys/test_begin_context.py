@@ -1,4 +1,4 @@
-"""`begin` and `POST /v1/turns` hand over what an assistant's prompt would show: A34, D9."""
+"""`begin` and `POST /v1/turns` hand over what an assistant's prompt would show."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from tenuto.sessions import AppendRequest, TurnRequest, fresh_id
 from tests.clock import FakeClock
 from tests.journeys.door import ANN, at, code, says, served
 from tests.samples import SENT_AT
+
+pytestmark = pytest.mark.requirement("A34", "D9")
 
 
 def draft(*parts: JsonObject, role: Role = Role.USER) -> Draft:
@@ -136,11 +138,12 @@ async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
         assert long.cut == (long.window[-1].id,)
 
 
+@pytest.mark.requirement("P3", "A34")
 @pytest.mark.parametrize("reply_tokens", [1024, 400])
 async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_on(
     store_url: str, reply_tokens: int
 ) -> None:
-    """Promise 3, A34: summaries follow these turns, too; none is waited for here."""
+    """Summaries follow these turns, too; none is waited for here."""
     async with tenuto.open(store_url, on_missing="adopt", prompt_tokens=1200, reply_tokens=reply_tokens) as t:
         ann = t.scope(user="ann")
         for number in range(60):
@@ -155,8 +158,9 @@ async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_
     assert last.summarized_through > 60
 
 
+@pytest.mark.requirement("P3")
 async def test_many_short_messages_come_raw_with_a_turn_and_the_cap_evicts_none_uncovered() -> None:
-    """Promise 3: more of them than a turn loads at first, and more than the cap stores."""
+    """More of them than a turn loads at first, and more than the cap stores."""
     async with tenuto.open("memory://", on_missing="adopt", max_messages=60) as t:
         ann = t.scope(user="ann")
         for number in range(70):
@@ -184,10 +188,11 @@ async def test_summaries_of_these_turns_are_the_models_where_there_is_one() -> N
     assert model.requests
 
 
+@pytest.mark.requirement("P3")
 async def test_a_summary_under_way_is_the_models_when_the_program_closes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Promise 3: the model stays open until the summaries that need it are stored."""
+    """The model stays open until the summaries that need it are stored."""
     asked, closed = asyncio.Event(), asyncio.Event()
 
     class Closing(ScriptedModel):
@@ -265,8 +270,9 @@ async def test_a_turn_after_which_nothing_is_due_reads_nothing_more(monkeypatch:
     assert reads == []
 
 
+@pytest.mark.requirement("A34", "P4")
 async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:
-    """A34, promise 4: calls and results count like words, in the first turn as in later ones."""
+    """Calls and results count like words, in the first turn as in later ones."""
     rows = [{"id": number, "name": f"row {number}", "price": 3 * number} for number in range(4000)]
     parts: list[JsonObject] = [
         {"role": "user", "text": "Which is the cheapest?"},
@@ -284,8 +290,9 @@ async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> 
     assert turn["user_messages"][2]["parts"][0]["output"] == rows
 
 
+@pytest.mark.requirement("A6")
 async def test_a_spent_budget_refuses_a_turn_of_the_callers_model_like_a_chat() -> None:
-    """A6: what such turns report counts, for session and tenant; a retry of an answered one is free."""
+    """What such turns report counts, for session and tenant; a retry of an answered one is free."""
     budgets: tuple[dict[str, Any], ...] = ({"tenant_daily_tokens": 100}, {"session_budget_tokens": 100})
     for budget in budgets:
         async with served(on_missing=OnMissing.ADOPT, **budget) as door:

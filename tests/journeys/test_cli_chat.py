@@ -134,8 +134,8 @@ def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None
     assert "You said: “My name is Ann.”" in desk.run(*command, "What is my name?").stdout
 
 
+@pytest.mark.requirement("T18")
 def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
-    """T18."""
     manner = ChatOptions(persona="ancestor_yan", store="redis://me:hush@example.org/0")
     scope = Scope(tenant="local", user="ann")
 
@@ -222,8 +222,8 @@ def test_a_model_that_fails_ends_no_talk(desk: Desk, provider: ModelServer) -> N
         assert screen.end() == 0
 
 
+@pytest.mark.requirement("T18")
 def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> None:
-    """T18."""
     provider.answers(words("Look: ", EVIL[:3], EVIL[3:], " there."))
 
     with desk.sit_down() as screen:
@@ -257,8 +257,8 @@ def test_json_tells_the_whole_reply(desk: Desk) -> None:
     assert second["context"]["total"] <= second["context"]["prompt_limit"]
 
 
+@pytest.mark.requirement("C6", "C10")
 def test_a_character_is_asked_by_its_id(desk: Desk) -> None:
-    """C6, C10."""
     asked = ("chat", "--assistant", "npc", "--persona", "ancestor_yan", "--session", "visit")
 
     first = desk.run(*asked, "严氏家训有哪些？")

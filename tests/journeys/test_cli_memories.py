@@ -1,4 +1,4 @@
-"""A person looks at what is remembered of them, changes and forgets it in the terminal; an operator audits it (C13)."""
+"""A person looks at what is remembered of them, changes and forgets it in the terminal; an operator audits it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenuto.settings import Settings
 from tests.journeys.desk import asked, typed
 from tests.journeys.terminal import Desk, Screen
 
-pytestmark = pytest.mark.usefixtures("own_environment")
+pytestmark = [pytest.mark.requirement("C13"), pytest.mark.usefixtures("own_environment")]
 
 EVIL = "\x1b]0;owned\x07 \u202etxt"
 HOME = "I live in Bologna with my two cats."

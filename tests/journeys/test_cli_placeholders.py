@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.journeys.desk import MAIL, SAID
 from tests.journeys.terminal import CTRL_D, Desk
 
 DIM, MARKED, PLAIN = "\x1b[2m", "\x1b[36m\x1b[2m", "\x1b[0m"
 
 
+@pytest.mark.requirement("S1")
 def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
-    """S1: the talk that goes on shows what is stored, which holds no value."""
+    """The talk that goes on shows what is stored, which holds no value."""
     desk.env |= {"TENUTO_PRIVACY_MESSAGE": "redact"}
     with desk.sit_down() as screen:
         screen.say(SAID)

@@ -218,8 +218,9 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 # Erasing
 
 
+@pytest.mark.requirement("S3")
 def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path, desk: Desk) -> None:
-    """S3: the real process; afterwards no byte of the words is left in the database or beside it."""
+    """The real process; afterwards no byte of the words is left in the database or beside it."""
     say()
     say("Hello there!", user="bob")
 

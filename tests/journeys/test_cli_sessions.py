@@ -43,8 +43,9 @@ def substance(desk: Desk, session_id: str) -> Any:
     return head, [{**message, "tokens": 0} for message in shown["messages"]]
 
 
+@pytest.mark.requirement("T18")
 def test_looking_around(desk: Desk, talk: str) -> None:
-    """T18: what users wrote is shown and steers nothing."""
+    """What users wrote is shown and steers nothing."""
     listed = desk.run_process("sessions", "list")
     shown = desk.run("sessions", "show", talk)
 

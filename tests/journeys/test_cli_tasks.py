@@ -1,4 +1,4 @@
-"""An operator looks at what agents work on together, removes it, and runs plans (E3, E5, E14, E15, E17)."""
+"""An operator looks at what agents work on together, removes it, and runs plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenuto.model.task import NewTask
 from tenuto.ports import Clock, utc_now
 from tests.journeys.desk import asked, typed
 
-pytestmark = pytest.mark.usefixtures("own_environment")
+pytestmark = [pytest.mark.requirement("E3", "E5", "E14", "E15", "E17"), pytest.mark.usefixtures("own_environment")]
 
 EVIL = "\x1b]0;owned\x07 \u202etxt"
 
@@ -108,8 +108,9 @@ def test_a_task_is_removed(task: str) -> None:
     assert asked("tasks", "list", "--user", "ann")["tasks"] == []
 
 
+@pytest.mark.requirement("E25")
 def test_the_log_of_a_conversation_tells_of_all_its_agents(task: str) -> None:
-    """E25: in order of time, without a value of the board or a note, and only of one's own tasks."""
+    """In order of time, without a value of the board or a note, and only of one's own tasks."""
     session = asked("tasks", "list", "--user", "ann")["tasks"][0]["session_id"]
 
     table = typed("tasks", "log", "--session", session, "--user", "ann").stdout
@@ -230,9 +231,9 @@ def test_a_submitted_plan_waits_for_a_worker(plans: Path) -> None:
     assert asked("tasks", "recover") == {"recovered": 0}
 
 
+@pytest.mark.requirement("E15")
 @pytest.mark.parametrize(("name", "code"), [("cycle", "plan_invalid"), ("stranger", "agent_not_found")])
 def test_a_plan_that_cannot_run_is_refused(plans: Path, name: str, code: str) -> None:
-    """E15."""
     refused = typed("tasks", "run", f"{name}.json")
 
     assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, code)

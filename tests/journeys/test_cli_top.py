@@ -7,6 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
@@ -18,8 +19,9 @@ from tests.servers.loopback import serving
 PROBLEM = {"type": "about:blank", "title": "Down", "status": 503, "code": "unavailable", "detail": "\x1b]0;owned\x07"}
 
 
+@pytest.mark.requirement("T18")
 async def test_an_operator_watches_a_server(tmp_path: Path) -> None:
-    """T18 for what the server says of an error, too."""
+    """For what the server says of an error, too."""
     desk, broken = Desk(tmp_path), list[bool]()
 
     async def read(*args: str, secret: str = "") -> subprocess.CompletedProcess[str]:

@@ -78,8 +78,9 @@ async def installation(request: pytest.FixtureRequest, client: TenutoClient) -> 
         yield app
 
 
+@pytest.mark.requirement("T1", "T19")
 async def test_a_program_runs_the_same_in_process_and_over_http(installation: Tenuto | TenutoClient) -> None:
-    """T1, T19: turns, sessions and their errors are the same values and types on both sides."""
+    """Turns, sessions and their errors are the same values and types on both sides."""
     await converse(installation)
     await keep_sessions(installation)
     await refuse(installation)
@@ -337,8 +338,9 @@ class Broken(httpx.AsyncByteStream):
         await self.response.aclose()
 
 
+@pytest.mark.requirement("C9")
 async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
-    """C9: the turn is joined under its key, no event comes twice, and the model is asked once; a stop ends a turn."""
+    """The turn is joined under its key, no event comes twice, and the model is asked once; a stop ends a turn."""
     hang, forever = Hang(), Hang()
     model = ScriptedModel([Say("One\u2028", "two\x85 "), hang, Say("three.")], [Say("Four "), forever])
     quick = ClientPolicy(first_pause=timedelta(milliseconds=1))
@@ -380,8 +382,9 @@ async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server
     assert given == [("", 1)]
 
 
+@pytest.mark.requirement("T1")
 async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str, str]) -> None:
-    """T1: the scope is the key's; another tenant is refused, and so is no key."""
+    """The scope is the key's; another tenant is refused, and so is no key."""
     url, (_, key, _) = str(server[0].http.base_url), server
     async with tenuto.connect(url, key) as client:
         assert (client.owner.tenant, client.scope(user="ann").user) == ("acme", "ann")

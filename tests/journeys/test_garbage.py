@@ -185,9 +185,10 @@ def with_garbage(value: Any, path: tuple[Any, ...], garbage: Any) -> Any:
     return changed
 
 
+@pytest.mark.requirement("T18")
 @pytest.mark.parametrize(("method", "path", "body"), BODIES, ids=lambda given: given if isinstance(given, str) else "")
 async def test_no_json_in_a_body_is_a_failure_of_ours(method: str, path: str, body: Any) -> None:
-    """T18: every place of a sound body in turn, with a value of every type. What was stored stays readable."""
+    """Every place of a sound body in turn, with a value of every type. What was stored stays readable."""
     headers = {**ANN, "Accept": "application/json, text/event-stream", "A2A-Version": "1.0", "Tenuto-Session": "chat"}
     failures = []
     async with served(busy_wait=timedelta(0), embedder="none", requests_per_minute=0) as door:

@@ -1,7 +1,4 @@
-"""An agent in another process: its context in one call, a credential bound to its name, and nothing of other agents.
-
-Shows E4, E16 and E23.
-"""
+"""An agent in another process: its context in one call, a credential bound to its name, and nothing of other agents."""
 
 from __future__ import annotations
 
@@ -26,6 +23,9 @@ from tenuto.server.routing import ApiRoute
 from tenuto.tasks.runs import RunRecorder
 from tests.journeys.desk import asked, typed
 from tests.journeys.door import ANN, BOB, Door, bearer, code, served
+
+pytestmark = pytest.mark.requirement("E4", "E16", "E23")
+
 
 SECRET = "a secret that is long enough for HS256, at least"
 PRIVATE = "private thoughts of the reader"
@@ -75,8 +75,9 @@ async def office(request: pytest.FixtureRequest) -> AsyncIterator[Office]:
             yield Office(door, task, *keys)
 
 
+@pytest.mark.requirement("E11", "E23")
 async def test_one_call_gives_an_agent_its_whole_context(store_url: str) -> None:
-    """E11, E23: on every kind of store."""
+    """On every kind of store."""
     async with served(store=store_url) as door:
         turn = await door.tenuto.begin(OWNER, "How long is my notice period?")
         task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER, turn.session.id)}"
@@ -171,8 +172,9 @@ async def test_every_route_that_is_not_for_agents_refuses_their_credentials(offi
     assert {"POST /v1/tasks", "PATCH /v1/tasks/{task_id}", "DELETE /v1/tasks/{task_id}"}.isdisjoint(open_to_agents)
 
 
+@pytest.mark.requirement("E16")
 async def test_what_one_agent_may_read_holds_nothing_private_of_another(office: Office) -> None:
-    """E16: each door that an agent may open, and the same door for the agent whose data it is."""
+    """Each door that an agent may open, and the same door for the agent whose data it is."""
     for path, own in (
         ("/context", True),
         ("/runs", True),
@@ -192,9 +194,10 @@ DECISION = {"Tenuto-Agent": "decision-agent"}
 PRIVATE_PATHS = ("/agents/reader/notes", "/agents/reader/notes/doubt", "/runs", "/context")
 
 
+@pytest.mark.requirement("E16", "T17")
 @pytest.mark.parametrize("named", [{}, READER], ids=["no header", "header"])
 async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict[str, str]) -> None:
-    """E16, T17: for the owner of the task and the tenant's backend, notes are as absent as those of an idle agent."""
+    """For the owner of the task and the tenant's backend, notes are as absent as those of an idle agent."""
     door, idle = office.door, {"Tenuto-Agent": "idle"} if named else {}
     for owner in (await door.key(user="ann"), {**await door.key(), "X-User-ID": "ann"}):
         for path in PRIVATE_PATHS:
@@ -214,8 +217,9 @@ async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict
     assert own.json()["value"] == PRIVATE
 
 
+@pytest.mark.requirement("E16", "T17")
 async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> None:
-    """E16, T17: protected keys, by every door; other keys of the board as before."""
+    """Protected keys, by every door; other keys of the board as before."""
     door, user, decided = office.door, await office.door.key(user="ann"), f"{office.task}/board/final_decision"
     named = {**user, **DECISION}
     body: dict[str, Any] = {"json": {"value": "forged"}}
@@ -250,8 +254,9 @@ async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> 
     assert [plain.status_code, backend.status_code, own.status_code] == [200, 200, 200]
 
 
+@pytest.mark.requirement("E16")
 async def test_an_admin_looks_at_an_agents_notes_and_the_audit_says_so(office: Office) -> None:
-    """E16: each look at one agent, and none without a name or at an absent task."""
+    """Each look at one agent, and none without a name or at an absent task."""
     door, admin = office.door, {**await office.door.key(role=KeyRole.ADMIN), "X-User-ID": "ann"}
     looks = [await door.http.get(office.task + path, headers={**admin, **READER}) for path in PRIVATE_PATHS]
     aside = [

@@ -1,4 +1,4 @@
-"""Usage and hot topics over HTTP: counted from real turns, for the tenant's own backend and admins (C14)."""
+"""Usage and hot topics over HTTP: counted from real turns, for the tenant's own backend and admins."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tenuto.sessions.views import TopicReportView, UsageReportView
 from tests.clock import FakeClock
 from tests.journeys.door import ANN, Door, code, playing, served, user
 from tests.samples import CARD
+
+pytestmark = pytest.mark.requirement("C14")
+
 
 ACME = {"X-Tenant-ID": "acme"}
 DONE = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
@@ -62,8 +65,9 @@ async def test_turns_are_counted_by_site_assistant_and_day_and_outlive_the_proce
     assert again == here, "neither a restart nor the erasure of a user changes what was used"
 
 
+@pytest.mark.requirement("A6")
 async def test_a_spent_budget_and_the_usage_are_the_same_numbers() -> None:
-    """A6: one book."""
+    """One book."""
     played = playing(ScriptedModel(*["An answer."] * 9, ended=DONE))
     async with served(tenant_daily_tokens=240, **played) as door:
         for _ in range(2):

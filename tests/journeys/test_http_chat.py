@@ -1,4 +1,4 @@
-"""Talking over HTTP: whole and streamed, again and anew, and every way it can go wrong (C6, C9, A6)."""
+"""Talking over HTTP: whole and streamed, again and anew, and every way it can go wrong."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tenuto.model.policy import Preset
 from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, playing, served
 from tests.samples import one_field_each
 from tests.talking import Adder, hurried, patient
+
+pytestmark = pytest.mark.requirement("C6", "C9", "A6")
 
 
 @asynccontextmanager
@@ -63,8 +65,9 @@ async def test_a_conversation_over_http() -> None:
         assert [session["id"] for session in listed] == [first["session_id"]]
 
 
+@pytest.mark.requirement("D27")
 async def test_in_a_group_the_model_is_told_who_said_what() -> None:
-    """D27: by the name in the profile."""
+    """By the name in the profile."""
     room, question = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}, "What is my favourite colour?"
     async with talking("Noted.", "I do not know.") as (door, model):
         first = await say(door, "My favourite colour is green.", {**ANN, **room}, profile={"name": "Ann"})
@@ -163,8 +166,8 @@ async def test_answers_are_made_anew_and_words_edited() -> None:
         assert [message["text"] for message in messages.json()["messages"]] == ["Q edited", "Three."]
 
 
+@pytest.mark.requirement("A6")
 async def test_a_spent_budget_is_429_before_the_model_is_asked() -> None:
-    """A6."""
     async with talking("Costly.", session_budget_tokens=5) as (door, model):
         await say(door, "Spend it", session_id="s")
         refused = await say(door, "More", session_id="s")
@@ -299,7 +302,7 @@ async def test_assistants_are_listed(door: Door) -> None:
     assert {one["model"] for one in listed} == {"offline"}
 
 
+@pytest.mark.requirement("X13")
 async def test_chat_answers_under_api_as_well() -> None:
-    """X13."""
     async with talking("Hi.") as (door, _):
         assert (await door.http.post("/api/v1/chat", json={"message": "Hi"}, headers=ANN)).json()["answer"] == "Hi."

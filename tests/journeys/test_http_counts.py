@@ -1,4 +1,4 @@
-"""Tokens that clients name: they are what was spent, and never what lets a prompt outgrow its budget (B16)."""
+"""Tokens that clients name: they are what was spent, and never what lets a prompt outgrow its budget."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from tenuto.context import TokenCounter
 from tenuto.llm import ScriptedModel
 from tests.journeys.door import ANN, Door, at, says, served
 from tests.talking import SMALL, helper
+
+pytestmark = pytest.mark.requirement("B16")
+
 
 # Two tokens and more to a character, and a count that could still be true of plain words.
 RARE = "龘靐齉爩麤鱻灪厵" * 12
@@ -87,8 +90,9 @@ async def test_counts_that_are_high_enough_stay_and_a_missing_one_is_ours(door: 
     assert await stored(door, session) == [named or 6]
 
 
+@pytest.mark.requirement("A6")
 async def test_what_a_client_names_is_still_what_was_spent(door: Door) -> None:
-    """A6: totals are the client's own figures; without `usage` those of its messages."""
+    """Totals are the client's own figures; without `usage` those of its messages."""
     await sent(door, "messages", says(RARE, tokens=LOW))
     body = {"messages": [says(RARE, tokens=LOW)], "usage": {"tokens": 5}}
     await door.http.post(at("s", "messages"), headers=ANN, json=body)

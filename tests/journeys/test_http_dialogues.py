@@ -36,6 +36,7 @@ async def ask_shop(door: Door, question: str, session_id: str | None = None, **b
     return told
 
 
+@pytest.mark.requirement("C10", "C6")
 @pytest.mark.parametrize(
     ("questions", "words"),
     [
@@ -50,7 +51,7 @@ async def ask_shop(door: Door, question: str, session_id: str | None = None, **b
 async def test_three_turns_with_a_character_and_a_restart_after_each(
     tmp_path: Path, questions: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    """C10, C6: one session id throughout, each answer with its evidence."""
+    """One session id throughout, each answer with its evidence."""
     session: str | None = None
     for question, word in zip(questions, words, strict=True):
         async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
@@ -64,8 +65,8 @@ async def test_three_turns_with_a_character_and_a_restart_after_each(
         assert told["offline"]
 
 
+@pytest.mark.requirement("C9")
 async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk(door: Door) -> None:
-    """C9."""
     told = await ask_npc(door, "家训有哪些？", "session-1")
     address = f"/api/v1/npc/traces/{told['trace_id']}"
     trace = (await door.http.get(f"{address}?include_session=true", headers=SITE)).json()
@@ -80,8 +81,9 @@ async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk(doo
     assert code(elsewhere) == (404, "trace_not_found")
 
 
+@pytest.mark.requirement("C7", "C8")
 async def test_sessions_of_characters_can_be_seen_and_cleared(door: Door) -> None:
-    """C7, C8 on a talk that the chat made."""
+    """On a talk that the chat made."""
     await ask_npc(door, "家训有哪些？", "session-1")
     seen = (await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
     cleared = (await door.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
@@ -93,8 +95,8 @@ async def test_sessions_of_characters_can_be_seen_and_cleared(door: Door) -> Non
     assert gone.status_code == 404
 
 
+@pytest.mark.requirement("C1", "C13")
 async def test_a_question_without_evidence_is_declined_and_characters_keep_apart(door: Door) -> None:
-    """C1, C13."""
     declined = await ask_npc(door, "谁发明了电灯？", "s")
     await ask_npc(door, "第一条家训是什么意思？", "s")
     other = await ask_npc(door, "有没有具体的故事？", "s", npc_id="craftsman_fu")
@@ -105,8 +107,9 @@ async def test_a_question_without_evidence_is_declined_and_characters_keep_apart
     assert code(unknown) == (404, "assistant_not_found")
 
 
+@pytest.mark.requirement("C12")
 async def test_without_memory_a_character_still_answers_and_nothing_is_kept() -> None:
-    """C12: MEMORY_ENABLED=false, which the operator has chosen, so that no answer complains of it."""
+    """MEMORY_ENABLED=false, which the operator has chosen, so that no answer complains of it."""
     async with served(memory_enabled=False) as door:
         told = await ask_npc(door, "家训有哪些？", "session-1")
         seen = await door.http.get("/v1/npc/sessions/session-1", headers=SITE)
@@ -116,8 +119,8 @@ async def test_without_memory_a_character_still_answers_and_nothing_is_kept() ->
     assert seen.status_code == 404
 
 
+@pytest.mark.requirement("C3", "C12")
 async def test_the_stored_cap_of_characters_follows_the_memory_settings() -> None:
-    """C3, C12."""
     async with served(memory_max_messages=4) as door:
         for _ in range(4):
             await ask_npc(door, "家训有哪些？", "s")
@@ -126,9 +129,10 @@ async def test_the_stored_cap_of_characters_follows_the_memory_settings() -> Non
     assert seen["message_count"] == 4
 
 
+@pytest.mark.requirement("C1", "C9")
 @pytest.mark.parametrize("question", ["第十一条是什么意思？", "What does the eleventh rule mean?"])
 async def test_a_refusal_asks_no_model_and_its_trace_says_so(door: Door, question: str) -> None:
-    """C1, C9: a rule that there is not is declined as such, by no model."""
+    """A rule that there is not is declined as such, by no model."""
     body = {"message": question, "assistant": "npc", "persona": "guide_lin"}
     told = (await door.http.post("/v1/chat", json=body)).json()
     trace = (await door.http.get(f"/v1/traces/{told['trace_id']}")).json()
@@ -140,9 +144,9 @@ async def test_a_refusal_asks_no_model_and_its_trace_says_so(door: Door, questio
     assert [run["name"] for run in trace["tools"]] == ["retrieve_evidence"]
 
 
+@pytest.mark.requirement("B16", "A30")
 @pytest.mark.parametrize("questions", [("my orders", "the second one"), ("我的订单", "第二个")], ids=["en", "zh"])
 async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
-    """B16, A30."""
     told: dict[str, Any] = {"sessionId": None}
     for question in questions:
         async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
@@ -152,6 +156,7 @@ async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, quest
     assert told["goods"] == []
 
 
+@pytest.mark.requirement("A35")
 @pytest.mark.parametrize(
     ("questions", "state"),
     [
@@ -163,7 +168,7 @@ async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, quest
 async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     tmp_path: Path, questions: tuple[str, str], state: str
 ) -> None:
-    """A35: in another session too, and by no other user."""
+    """In another session too, and by no other user."""
     async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
         opened = await ask_shop(door, questions[0], None, userId=1001)
     async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
@@ -176,6 +181,7 @@ async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     assert "C1" not in other["answer"]
 
 
+@pytest.mark.requirement("B16", "B5", "B6")
 @pytest.mark.parametrize(
     "questions",
     [
@@ -185,7 +191,6 @@ async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     ids=["en", "zh"],
 )
 async def test_shopping_goes_on_from_what_was_shown_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
-    """B16, B5, B6."""
     session: str | None = None
     shown: list[list[str]] = []
     for question in questions:
@@ -200,9 +205,9 @@ async def test_shopping_goes_on_from_what_was_shown_after_a_restart(tmp_path: Pa
     assert len(shown[2]) == 1
 
 
+@pytest.mark.requirement("B16", "A30")
 @pytest.mark.parametrize("question", ["has 4122 shipped?", "order #4122", "尾号4122的那单发货了吗"])
 async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(door: Door, question: str) -> None:
-    """B16, A30."""
     own = await ask_shop(door, question, None, userId=1001)
     others = await ask_shop(door, question, None, userId=1002)
 
@@ -210,16 +215,17 @@ async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(doo
     assert "GD2026" not in others["answer"]
 
 
+@pytest.mark.requirement("B6")
 async def test_an_unknown_shop_session_becomes_a_new_one(door: Door) -> None:
-    """B6: never an error."""
+    """Never an error."""
     told = await ask_shop(door, "cheap phones?", "long-gone")
 
     assert told["sessionId"] != "long-gone"
     assert told["goods"]
 
 
+@pytest.mark.requirement("B16", "A30")
 async def test_orders_are_shown_to_their_owner_alone(door: Door) -> None:
-    """B16, A30."""
     mine = await ask_shop(door, "What is my order status?", userId=1001)
     stranger = await ask_shop(door, "What is my order status?", userId=987654)
     nobody = await ask_shop(door, "What is my order status?")
@@ -232,9 +238,10 @@ async def test_orders_are_shown_to_their_owner_alone(door: Door) -> None:
     assert code(mismatch) == (403, "scope_mismatch")
 
 
+@pytest.mark.requirement("A30", "B6")
 @pytest.mark.parametrize("question", ["what did you say?", "summarise", "你刚才说了什么？", "my orders"])
 async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(door: Door, question: str) -> None:
-    """A30, B6: a session id kept after logging out, or found, shows nothing of the session."""
+    """A session id kept after logging out, or found, shows nothing of the session."""
     mine = await ask_shop(door, "my orders", userId=1001)
     kept = await ask_shop(door, question, mine["sessionId"])
     never_was = await ask_shop(door, question, "never-was")
@@ -251,8 +258,9 @@ async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(door: Door
     assert "GD202611144192" in again["answer"]
 
 
+@pytest.mark.requirement("B6", "A30")
 async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another(door: Door) -> None:
-    """B6, A30: a visitor's session does not become a user's."""
+    """A visitor's session does not become a user's."""
     first = await ask_shop(door, "cheap phones?")
     second = await ask_shop(door, "the second one", first["sessionId"])
     signed_in = await ask_shop(door, "my orders", first["sessionId"], userId=1001)
@@ -267,8 +275,9 @@ async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_anothe
     assert tenant.status_code == visitors.status_code == 200
 
 
+@pytest.mark.requirement("A30")
 async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_for_the_tenant(locked: Door) -> None:
-    """A30: the shop's route alone is one of the public; elsewhere no user is the tenant itself."""
+    """The shop's route alone is one of the public; elsewhere no user is the tenant itself."""
     key = await locked.key(tenant="acme")
     ask = {"question": "my orders", "userId": 1001}
     mine = (await locked.http.post("/goods/qa", json=ask, headers=key)).json()
@@ -283,8 +292,8 @@ async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_f
     assert "GD2026" in tenant["answer"]
 
 
+@pytest.mark.requirement("B5", "B16")
 async def test_a_shopper_is_named_by_a_number_or_by_any_text(door: Door) -> None:
-    """B5, B16."""
     number = await ask_shop(door, "What is my order status?", userId=1001)
     text = await ask_shop(door, "What is my order status?", userId="1001")
     named = await ask_shop(door, "What is my order status?", userId="ann")
@@ -295,8 +304,9 @@ async def test_a_shopper_is_named_by_a_number_or_by_any_text(door: Door) -> None
     assert "sign in" in nobody["answer"]
 
 
+@pytest.mark.requirement("A30")
 async def test_a_bound_key_cannot_ask_for_another_user_s_orders(locked: Door) -> None:
-    """A30: the identity comes from the credential."""
+    """The identity comes from the credential."""
     key = await locked.key(tenant="acme", user="1002")
     refused = await locked.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
 
@@ -364,8 +374,9 @@ async def test_an_answer_that_no_tool_of_the_shop_supports_says_so() -> None:
     assert (invented["degraded"], found["degraded"], greeted["degraded"]) == (["lookup"], [], [])
 
 
+@pytest.mark.requirement("B13")
 async def test_the_shop_keeps_its_number_of_sessions_in_the_background(store_url: str) -> None:
-    """B13: of visitors and users alike; sessions of other assistants stay."""
+    """Of visitors and users alike; sessions of other assistants stay."""
     async with served(store=store_url) as door:
         sessions, upkeep = door.tenuto.sessions, door.tenuto.upkeep
         await door.http.post("/v1/chat", json={"message": "hello"})

@@ -76,10 +76,11 @@ async def _secrets(door: Door, ground: Ground, fake_clock: FakeClock, wanted: st
     ]
 
 
+@pytest.mark.requirement("A7", "T1")
 async def test_absent_foreign_expired_deleted_and_corrupt_are_one_answer(
     door: Door, ground: Ground, fake_clock: FakeClock, subtests: pytest.Subtests
 ) -> None:
-    """A7, T1: byte for byte."""
+    """Byte for byte."""
     for wanted, ask in ASKING.items():
         with subtests.test(wanted):
             in_vain = await _secrets(door, ground, fake_clock, wanted)
@@ -100,8 +101,9 @@ async def test_a_foreign_session_is_in_no_list(door: Door) -> None:
         assert (await door.http.get("/v1/stats", headers=stranger)).json()["sessions"] == 0
 
 
+@pytest.mark.requirement("A8", "T2")
 async def test_creating_on_a_foreign_id_gives_another_and_warns(door: Door, caplog: pytest.LogCaptureFixture) -> None:
-    """A8, T2: the owner's session stays as it is."""
+    """The owner's session stays as it is."""
     owners = await door.http.post("/v1/sessions", headers=ANN, json={"id": "wanted", "title": "Ann's"})
 
     with caplog.at_level(logging.WARNING):
@@ -124,8 +126,9 @@ async def test_the_same_id_in_two_tenants_is_two_sessions(door: Door) -> None:
     assert (await door.http.get(at("s"), headers=EVE)).json()["title"] == "evil's"
 
 
+@pytest.mark.requirement("T18")
 async def test_an_odd_id_is_an_id_like_any_other(door: Door, subtests: pytest.Subtests) -> None:
-    """T18: through the path, in all its routes, in the Location of a new session and in nobody else's way."""
+    """Through the path, in all its routes, in the Location of a new session and in nobody else's way."""
     plain = await door.http.post("/v1/sessions", headers=ANN, json={"id": "a", "title": "plain"})
     for session_id in [*odd_texts("hostile session ids"), "x" * 10_000]:
         with subtests.test(session_id=session_id):
@@ -153,8 +156,9 @@ async def test_an_odd_tenant_keeps_to_itself(door: Door, subtests: pytest.Subtes
             assert code(await door.http.get(at("s"), headers=ANN)) == (404, "session_not_found")
 
 
+@pytest.mark.requirement("D16")
 async def test_a_chat_belongs_to_all_in_it(door: Door) -> None:
-    """D16: who speaks is said by the request, whose session it is by the chat."""
+    """Who speaks is said by the request, whose session it is by the chat."""
     room = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}
     made = await door.http.post("/v1/sessions", headers={**ANN, **room}, json={"id": "group"})
 

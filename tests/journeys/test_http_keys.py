@@ -83,8 +83,9 @@ async def test_an_admin_makes_and_revokes_the_keys_of_the_tenant(locked: Door) -
     assert code(unknown) == (400, "invalid_cursor")
 
 
+@pytest.mark.requirement("A7", "T1")
 async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site(locked: Door) -> None:
-    """A7, T1: nor does an admin give a right that the admin lacks."""
+    """Nor does an admin give a right that the admin lacks."""
     admin, museum = [await locked.key("acme", role=KeyRole.ADMIN, site=site) for site in (None, "museum")]
     key, _ = await locked.keys.create(tenant="acme", user="ann")
     others = [
@@ -114,6 +115,7 @@ async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site
     assert code(await create(locked, admin, role="admin", agent="reader")) == (400, "invalid")
 
 
+@pytest.mark.requirement("A7")
 @pytest.mark.parametrize(
     ("eraser", "ended"),
     [
@@ -129,7 +131,7 @@ async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site
 async def test_erasing_a_user_ends_the_keys_within_reach_of_the_credential(
     locked: Door, eraser: dict[str, Any], ended: set[str]
 ) -> None:
-    """A7: the data goes in any case; an admin's key ends by an admin's, and the receipt counts what still holds."""
+    """The data goes in any case; an admin's key ends by an admin's, and the receipt counts what still holds."""
     keys = {
         "member": await locked.key(user="root"),
         "site": await locked.key(user="root", site="museum"),
@@ -153,10 +155,11 @@ async def test_erasing_a_user_ends_the_keys_within_reach_of_the_credential(
     assert (counts["api_keys"], counts.get("api_keys_left", 0)) == (len(ended) + own, len(there - ended))
 
 
+@pytest.mark.requirement("A7")
 async def test_the_keys_of_a_user_end_before_their_data_is_removed(
     locked: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A7: a client that still writes leaves nothing behind the receipt; the caller can repeat a call that failed."""
+    """A client that still writes leaves nothing behind the receipt; the caller can repeat a call that failed."""
     own, client = await locked.key(user="root"), await locked.key(user="root", site="museum")
     for key in (own, client):  # So that each is known to the door.
         await locked.http.get("/v1/scope", headers=key)

@@ -189,8 +189,9 @@ async def test_while_the_store_is_away_nobody_slips_in(locked: Door, monkeypatch
     assert (await locked.http.get("/healthz")).json()["auth"] == "closed: API keys"
 
 
+@pytest.mark.requirement("C13")
 async def test_an_open_door_stays_open_to_this_machine_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C13: whether keys exist is in the store too, and those who need no store go on answering."""
+    """Whether keys exist is in the store too, and those who need no store go on answering."""
     async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
         with monkeypatch.context() as patched:
             patched.setattr(door.tenuto.store.state, "list_state", away)

@@ -1,4 +1,4 @@
-"""Turns that outlive a connection: left, joined, retried and stopped over a real port (T1)."""
+"""Turns that outlive a connection: left, joined, retried and stopped over a real port."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 
 from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tests.journeys.door import ANN, BOB, EVE, Door, at, code, playing, served
 from tests.servers.loopback import serving
 from tests.talking import patient
+
+pytestmark = pytest.mark.requirement("T1")
+
 
 Events = list[tuple[str, str, dict[str, Any]]]
 

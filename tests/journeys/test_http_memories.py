@@ -1,4 +1,4 @@
-"""What is remembered beyond a session, over HTTP: recalled, explained, edited, forgotten (A11, A19, C13, D14)."""
+"""What is remembered beyond a session, over HTTP: recalled, explained, edited, forgotten."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
 from tests.journeys.test_http_process import WAIT, Running, running
+
+pytestmark = pytest.mark.requirement("A11", "A19", "C13", "D14")
+
 
 HOME = "I live in Bologna with my two cats."
 MEMORIES = "/v1/memories"
@@ -61,8 +64,9 @@ def recalled_ids(reply: dict[str, Any]) -> list[str]:
     return [entry["id"] for entry in reply["context"]["entries"] if entry["kind"] == "memory"]
 
 
+@pytest.mark.requirement("C13")
 def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path: Path) -> None:
-    """C13: by the next process, in another session, with a manifest that names it; and never for another user."""
+    """By the next process, in another session, with a manifest that names it; and never for another user."""
     store = tmp_path / "chat.db"
 
     def memories(server: Running, who: dict[str, str] = ANN) -> list[Any]:
@@ -339,8 +343,9 @@ async def test_bad_input_is_refused_with_its_reason(door: Door, method: str, pat
     assert names in answered.json()["detail"]
 
 
+@pytest.mark.requirement("A19")
 async def test_a_search_weighs_relevance_against_likeness_as_asked() -> None:
-    """A19: the same name in the library, HTTP, MCP and the terminal; 1 is relevance alone."""
+    """The same name in the library, HTTP, MCP and the terminal; 1 is relevance alone."""
     dogs = [
         "My dog Rex eats salmon and rice.",
         "My dog Rex eats salmon and peas daily.",

@@ -69,8 +69,9 @@ async def test_turns_that_were_stored_late_are_shown_at_their_place(door: Door) 
     assert await texts("?in_place=true") == ["q1", "a1", "q2", "a2", "q3", "a3"]
 
 
+@pytest.mark.requirement("T19")
 async def test_a_message_comes_back_exactly_as_it_was_sent(door: Door) -> None:
-    """T19: numbers keep their kind, unknown fields and parts stay, empty lists stay lists."""
+    """Numbers keep their kind, unknown fields and parts stay, empty lists stay lists."""
     raw = (
         b'{"role":"assistant","parts":[{"type":"text","text":"hi"},{"type":"x_image","url":"u","size":1.0}],'
         b'"big":9007199254740993,"float":1.0,"tiny":1e-7,"empty":[],"nothing":null,"deep":{"a":[{"b":[]}]}}'
@@ -119,8 +120,8 @@ async def test_a_producers_numbers_are_stored_once_and_without_gaps(door: Door) 
     assert gap.json()["expected"] == 2
 
 
+@pytest.mark.requirement("A6")
 async def test_usage_adds_up_exactly(door: Door) -> None:
-    """A6."""
     for _ in range(3):
         await append(door, {"messages": [says("x")], "usage": {"tokens": 7, "cost_usd": "0.1"}})
     await append(door, {"messages": [says("x")], "usage": {"cost_usd": 0.25}})

@@ -105,8 +105,9 @@ async def test_a_value_at_the_place_of_a_cut_is_redacted_whole(before: int) -> N
     assert 1_000 < len(run["exception"]) < 9_000
 
 
+@pytest.mark.requirement("B2")
 async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
-    """B2: by credential and door; a tool that fails in a turn, and an assistant's own code that fails the turn."""
+    """By credential and door; a tool that fails in a turn, and an assistant's own code that fails the turn."""
 
     async def respond(turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
         if turn.question:

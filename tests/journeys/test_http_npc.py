@@ -29,8 +29,9 @@ async def _say(door: Door, clock: FakeClock, *texts: str) -> None:
         clock.advance(timedelta(seconds=1))
 
 
+@pytest.mark.requirement("C7")
 async def test_a_talk_is_told_in_short(door: Door, fake_clock: FakeClock) -> None:
-    """C7: these fields and no others."""
+    """These fields and no others."""
     await _say(door, fake_clock, "请问严氏家训有哪些？", "后生问得好...")
 
     told = await door.http.get(PATH, headers=MUSEUM)
@@ -47,8 +48,8 @@ async def test_a_talk_is_told_in_short(door: Door, fake_clock: FakeClock) -> Non
     }
 
 
+@pytest.mark.requirement("C3")
 async def test_only_the_last_ten_messages_are_kept(door: Door, fake_clock: FakeClock) -> None:
-    """C3."""
     await _say(door, fake_clock, *(f"line {number}" for number in range(12)))
 
     told = (await door.http.get(PATH, headers=MUSEUM)).json()
@@ -58,8 +59,9 @@ async def test_only_the_last_ten_messages_are_kept(door: Door, fake_clock: FakeC
     assert told["first_message_at"] == "2026-01-15T09:00:02Z"
 
 
+@pytest.mark.requirement("C3")
 async def test_a_tool_call_does_not_count_as_a_message(door: Door) -> None:
-    """C3: a model's own lookup adds a call and its result to the log."""
+    """A model's own lookup adds a call and its result to the log."""
     for number in range(6):
         call = {"type": "tool_call", "id": "c", "name": "retrieve_evidence", "arguments": {}}
         turn = [
@@ -77,8 +79,9 @@ async def test_a_tool_call_does_not_count_as_a_message(door: Door) -> None:
     assert [one["content"] for one in told["recent_messages"]][::2] == [f"question {n}" for n in range(1, 6)]
 
 
+@pytest.mark.requirement("C4")
 async def test_recent_means_at_most_four_thousand_characters(door: Door, fake_clock: FakeClock) -> None:
-    """C4: the oldest go first, and the newest stays however long it is."""
+    """The oldest go first, and the newest stays however long it is."""
     await _say(door, fake_clock, "a" * 3000, "b" * 3000, "c" * 500)
     told = (await door.http.get(PATH, headers=MUSEUM)).json()
     await _say(door, fake_clock, "d" * 5000)
@@ -97,8 +100,8 @@ async def test_a_talk_without_words_has_no_times(door: Door) -> None:
     assert (told["first_message_at"], told["last_message_at"]) == (None, None)
 
 
+@pytest.mark.requirement("C8")
 async def test_a_talk_is_cleared(door: Door) -> None:
-    """C8."""
     cleared = await door.http.delete(PATH, headers=MUSEUM)
 
     assert (cleared.status_code, cleared.json()) == (200, {"success": True, "session_id": "session-def456"})
@@ -111,15 +114,16 @@ async def test_another_site_or_tenant_has_no_such_talk(door: Door, stranger: dic
     assert code(await door.http.get(PATH, headers=stranger)) == (404, "session_not_found")
 
 
+@pytest.mark.requirement("C5")
 async def test_a_days_silence_ends_a_talk(door: Door, fake_clock: FakeClock) -> None:
-    """C5."""
     fake_clock.advance(timedelta(hours=24))
 
     assert code(await door.http.get(PATH, headers=MUSEUM)) == (404, "session_not_found")
 
 
+@pytest.mark.requirement("C11", "C14")
 async def test_a_character_gets_its_own_talk_alone_and_in_a_marked_block() -> None:
-    """C11, C14: history is marked as no evidence, and what was said to another character is not in it."""
+    """History is marked as no evidence, and what was said to another character is not in it."""
     model = ScriptedModel("后生问得好。")
     async with served(models={"scripted": model}, model="scripted", summarizer_model="offline") as door:
         for persona, text in (

@@ -52,8 +52,9 @@ async def reveal(door: Door, who: dict[str, str], session: str, *marks: str) -> 
 # By default
 
 
+@pytest.mark.requirement("T10", "A11")
 def test_a_card_and_a_mail_stay_in_their_messages_and_nowhere_else(tmp_path: Path) -> None:
-    """T10, A11: a real server at log level debug; title, trace, summary, log and export hold none of it.
+    """A real server at log level debug; title, trace, summary, log and export hold none of it.
 
     A summary leaves the messages that it covers as they were.
     """
@@ -85,8 +86,9 @@ def test_a_card_and_a_mail_stay_in_their_messages_and_nowhere_else(tmp_path: Pat
     assert "redacted" not in messages[0].metadata
 
 
+@pytest.mark.requirement("X7")
 async def test_short_statements_stay_words_and_what_an_operator_redacts_later_says_so() -> None:
-    """X7: eighteen short messages are no reason for a summary; where one changes messages, they are marked."""
+    """Eighteen short messages are no reason for a summary; where one changes messages, they are marked."""
     answers, logs = [], []
     later: dict[str, Any] = {"compress_over": 21, "keep_verbatim": 4, "privacy_past": Mode.REDACT}
     for settings in ({}, later):
@@ -167,8 +169,9 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
     assert "Ann" not in text
 
 
+@pytest.mark.requirement("A14")
 async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
-    """A14: what only the external detector knows is looked for before the cut as well; places count code points."""
+    """What only the external detector knows is looked for before the cut as well; places count code points."""
     name = "Wilhelmina Quibble"
 
     async def answers(body: bytes) -> bytes:
@@ -181,8 +184,9 @@ async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
     assert reply["title"] == "😀 Would you please ring up..."
 
 
+@pytest.mark.requirement("A14")
 async def test_what_only_an_outside_detector_finds_is_taken_out_of_stored_words_and_counted() -> None:
-    """A14: messages, their note of what was taken out, and traces."""
+    """Messages, their note of what was taken out, and traces."""
 
     async def answers(body: bytes) -> bytes:
         at = json.loads(body)["text"].find("Wilhelmina")
@@ -263,8 +267,9 @@ async def test_an_export_keeps_everything_where_the_policy_says_so(written: str)
 # Pseudonyms
 
 
+@pytest.mark.requirement("S2")
 async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_url: str) -> None:
-    """S2: stored is `[EMAIL_1]`; a member and an admin are refused, the role sees the value, the audit says who."""
+    """Stored is `[EMAIL_1]`; a member and an admin are refused, the role sees the value, the audit says who."""
     async with served(store=store_url, locked=True, **PSEUDONYMS) as door:
         member = await door.key(user="ann")
         admin = await door.key(role=KeyRole.ADMIN)
@@ -395,8 +400,9 @@ async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant
 # Erasing
 
 
+@pytest.mark.requirement("S3")
 async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> None:
-    """S3: sessions, traces, vault, keys; of what they said in a group the words; others keep theirs."""
+    """Sessions, traces, vault, keys; of what they said in a group the words; others keep theirs."""
     async with served(store=store_url, locked=True, **PSEUDONYMS) as door:
         backend, own = await door.key(role=KeyRole.REVEAL), await door.key(user="ann")
         reply = await ask(door, own)

@@ -96,8 +96,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield server
 
 
+@pytest.mark.requirement("A1")
 def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
-    """A1: acknowledged is stored, however the process ends."""
+    """Acknowledged is stored, however the process ends."""
     store = tmp_path / "sessions.db"
     with running(store) as first:
         made = first.http.post("/v1/sessions", headers=ANN, json={"title": "Lisbon"}).json()
@@ -189,16 +190,18 @@ def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_an
         refused.value.close()
 
 
+@pytest.mark.requirement("T18")
 def test_odd_ids_and_paths_arrive_as_they_were_sent(server: Running) -> None:
-    """T18, through a real parser: an encoded slash is part of the id."""
+    """Through a real parser: an encoded slash is part of the id."""
     for odd in ("a/messages", "../../x", "%2F", "😀 ?#", "..", "x" * 10_000):
         server.http.post("/v1/sessions", headers=ANN, json={"id": odd})
         assert server.http.get(at(odd), headers=ANN).json()["id"] == odd
         assert server.http.post(at(odd, "messages"), headers=ANN, json=says("hi")).status_code == 201
 
 
+@pytest.mark.requirement("T3")
 def test_many_turns_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
-    """T3, through the door: eight clients take turns on one session, each turn finished before the next begins."""
+    """Through the door: eight clients take turns on one session, each turn finished before the next begins."""
     with running(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="60s") as server:
         server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 

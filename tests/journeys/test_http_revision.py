@@ -42,8 +42,9 @@ async def test_a_key_whose_words_were_edited_is_a_conflict_and_says_nothing_agai
         assert len(model.requests) == 3
 
 
+@pytest.mark.requirement("C13")
 async def test_a_session_goes_on_with_its_character_over_http(store_url: str) -> None:
-    """C13: said again, edited or answered anew, without naming it."""
+    """Said again, edited or answered anew, without naming it."""
     model = ScriptedModel("Hi.")
     async with served(store=store_url, **playing(model, personas=PERSONAS, isolated=True)) as door:
         first = await send(door, "1", message="Who is there?", persona="ada")

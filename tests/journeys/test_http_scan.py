@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tenuto.access import KeyRole
 from tenuto.model import Scope
@@ -31,8 +32,9 @@ def events(text: str) -> list[tuple[str, Any]]:
     return [(name.removeprefix("event: "), msgspec.json.decode(data)) for name, data in blocks]
 
 
+@pytest.mark.requirement("A14")
 async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: Path) -> None:
-    """A14: by sink and type, without a value; another tenant's sessions are not read; fixes are audited,
+    """By sink and type, without a value; another tenant's sessions are not read; fixes are audited,
     also those of a scan that is broken off."""
     store = f"sqlite:///{tmp_path / 's.db'}"
     async with served(store=store, privacy_message=Mode.KEEP) as door:

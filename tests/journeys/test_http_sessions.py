@@ -20,8 +20,8 @@ async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
         yield door
 
 
+@pytest.mark.requirement("A3", "E2")
 async def test_a_session_is_made_and_found_again(door: Door) -> None:
-    """A3, E2."""
     made = await door.http.post(
         "/v1/sessions",
         headers=ANN,
@@ -62,8 +62,8 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
     }
 
 
+@pytest.mark.requirement("A8")
 async def test_an_id_of_ones_own_brings_the_same_session_back(door: Door) -> None:
-    """A8."""
     first = await door.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "first"})
     again = await door.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "second"})
 
@@ -132,8 +132,8 @@ async def test_a_patch_of_an_old_version_is_refused(door: Door, way: str) -> Non
     assert (wrong.json()["expected"], wrong.json()["actual"]) == (1, 2)
 
 
+@pytest.mark.requirement("B14")
 async def test_attributes_are_set_read_and_removed_one_by_one(door: Door) -> None:
-    """B14."""
     await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "attributes": {"kept": 1}})
     odd = at("s", "attributes", "a%2Fb%20%E4%BD%A0")
 
@@ -229,8 +229,8 @@ async def test_stats_count_what_the_caller_has(door: Door) -> None:
     assert all_of_acme["sessions"] == 2
 
 
+@pytest.mark.requirement("X13")
 async def test_the_same_routes_answer_under_api(door: Door) -> None:
-    """X13."""
     made = await door.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
 
     assert made.status_code == 201

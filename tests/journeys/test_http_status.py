@@ -84,9 +84,10 @@ async def test_a_server_that_can_run_no_plan_says_which_line_changes_that(monkey
     assert shown.findings[0].advice == with_folder(install_line("tasks"))
 
 
+@pytest.mark.requirement("A7")
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics"])
 async def test_what_covers_every_tenant_is_for_operators(path: str) -> None:
-    """A7: not for an admin, whose reach is a tenant; nor may an admin make a key for it."""
+    """Not for an admin, whose reach is a tenant; nor may an admin make a key for it."""
     async with served(locked=True, metrics_token="scrape") as door:
         admin, operator = await door.key(role=KeyRole.ADMIN), await door.key(role=KeyRole.OPERATOR)
         granted = await door.http.post("/v1/keys", headers=admin, json={"role": "operator"})

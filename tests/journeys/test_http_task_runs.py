@@ -1,4 +1,4 @@
-"""Plans over HTTP: submitted, followed, answered after a restart, cancelled and run again (E3, E14-E17, E22)."""
+"""Plans over HTTP: submitted, followed, answered after a restart, cancelled and run again."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tests.samples import ANN as ANN_SCOPE
 pytest.importorskip("dbos")
 
 from tests.engines import wait_for_end, wait_for_step
+
+pytestmark = pytest.mark.requirement("E3", "E14", "E15", "E16", "E17", "E22")
+
 
 ENGINE = "tenuto.tasks.engines.dbos_engine"
 MAIL = "ann.lee@example.com"
@@ -153,8 +156,9 @@ async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
     assert (over.status_code, over.content) == (204, b"")
 
 
+@pytest.mark.requirement("E3")
 async def test_a_plan_can_be_read_back() -> None:
-    """E3: conditions, repetitions and limits of time, as they were submitted or by default."""
+    """Conditions, repetitions and limits of time, as they were submitted or by default."""
     when = {"key": "clauses", "operator": "exists", "value": None}
     steps = ({**READ, "timeout": 90, "retries": 2, "backoff": 0.5}, {**WRITE, "when": when})
     async with office_at() as (door, _):
@@ -167,8 +171,9 @@ async def test_a_plan_can_be_read_back() -> None:
     assert detail["timeout"] is None
 
 
+@pytest.mark.requirement("E23")
 async def test_an_agent_elsewhere_ends_its_step() -> None:
-    """E23: by its credential; what it gave is on the board in its name, and the next agent has it."""
+    """By its credential; what it gave is on the board in its name, and the next agent has it."""
     far = {"id": "read", "agent": "far-reader", "remote": True, "output_key": "clauses", "retries": 1}
     async with office_at(locked=True) as (door, _):
         ann, reader = await door.key(user="ann"), await door.key(user="ann", agent="far-reader")
@@ -218,8 +223,9 @@ async def test_a_remote_step_that_fails_ends_its_task() -> None:
     assert office.calls == []
 
 
+@pytest.mark.requirement("E17", "E22", "E14")
 async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -> None:
-    """E17, E22: what had ended before is not done again; E14: the next agent has what was written, unchanged."""
+    """What had ended before is not done again; the next agent has what was written, unchanged."""
     store, office = f"sqlite:///{tmp_path / 'sessions.db'}", Office()
     steps = (READ, {"id": "ask", "human_input": "Send this?", "after": ["read"]}, {**WRITE, "after": ["ask"]})
     async with office_at(store, office) as (door, _):
@@ -320,8 +326,8 @@ BAD_PLANS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.requirement("E15", "E16")
 async def test_a_plan_that_cannot_run_is_refused_and_opens_no_task(subtests: pytest.Subtests) -> None:
-    """E15, E16."""
     async with office_at() as (door, _):
         for name, (plan, answered) in BAD_PLANS.items():
             with subtests.test(name):
@@ -340,10 +346,10 @@ FAILING: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.requirement("E15")
 async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
     subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """E15."""
     async with office_at() as (door, _):
         session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
         tasks = {
@@ -373,8 +379,9 @@ async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
         assert SAID not in "".join([*timelines, caplog.text])
 
 
+@pytest.mark.requirement("B2")
 async def test_what_an_agent_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
-    """B2: by credential and door; whoever sees it, sees it under the privacy policy."""
+    """By credential and door; whoever sees it, sees it under the privacy policy."""
     async with office_at(locked=True) as (door, _):
         user = await door.key(user="ann")
         task_id = (await submitted(door, {"id": "a", "agent": "broken"}, who=user)).json()["id"]
@@ -413,8 +420,9 @@ async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
     assert office.calls == ["read"]
 
 
+@pytest.mark.requirement("E16", "T17")
 async def test_a_protected_key_is_refused_at_every_door() -> None:
-    """E16, T17: the board's routes, and an agent's context."""
+    """The board's routes, and an agent's context."""
     tried: list[str] = []
 
     async def meddle(ctx: AgentContext) -> list[str]:

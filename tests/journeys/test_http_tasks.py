@@ -1,4 +1,4 @@
-"""Agents share a task over HTTP: its board, its locks, their notes (E3-E5, E9, E10, E16, E21, T17)."""
+"""Agents share a task over HTTP: its board, its locks, their notes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from tenuto.model.privacy import Mode
 from tests.clock import FakeClock
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
+
+pytestmark = pytest.mark.requirement("E3", "E4", "E5", "E9", "E10", "E16", "E21", "T17")
 
 
 def agent(name: str, who: dict[str, str] = ANN) -> dict[str, str]:
@@ -36,8 +38,9 @@ async def put(door: Door, address: str, name: str, value: Any, **body: Any) -> h
     return await door.http.put(address, headers=agent(name), json={"value": value, **body})
 
 
+@pytest.mark.requirement("E2")
 async def test_three_agents_review_a_contract(store_url: str) -> None:
-    """On every kind of store, from the talk it came out of to the result. E2: the session lists it meanwhile."""
+    """On every kind of store, from the talk it came out of to the result. The session lists it meanwhile."""
     async with served(store=store_url) as door:
         session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
         task = await opened(door, goal="Find what limits later employment", session_id=session)
@@ -142,8 +145,9 @@ async def test_a_task_asked_for_twice_is_opened_once(door: Door) -> None:
     assert len((await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]) == 1
 
 
+@pytest.mark.requirement("T17")
 async def test_an_agents_notes_are_its_own(door: Door, task: str) -> None:
-    """T17: a client whose runtime names its agent reads no other's."""
+    """A client whose runtime names its agent reads no other's."""
     await put(door, f"{task}/agents/x/notes/plan", "x", "mine")
 
     for method in ("GET", "DELETE"):
@@ -175,8 +179,9 @@ OF_A_TASK = [
 ]
 
 
+@pytest.mark.requirement("A7")
 async def test_a_task_is_nobody_elses() -> None:
-    """A7: another user's, an expired one and one that never was give the same bytes."""
+    """Another user's, an expired one and one that never was give the same bytes."""
     clock = FakeClock()
     async with served(clock=clock) as door:
         task = await opened(door)
@@ -200,8 +205,9 @@ async def test_a_task_is_nobody_elses() -> None:
         assert (await door.http.get("/v1/tasks", headers=ANN)).json() == {"tasks": [], "cursor": None}
 
 
+@pytest.mark.requirement("E19")
 async def test_agents_collect_and_count_in_one_step_and_each_write_is_told(door: Door, task: str) -> None:
-    """E19: a request that is sent again under its key adds nothing, and another one under it is refused."""
+    """A request that is sent again under its key adds nothing, and another one under it is refused."""
     key = {"Idempotency-Key": "k1"}
     for name, headers in (("x", key), ("x", key), ("y", {})):
         who = {**agent(name), **headers}
@@ -257,9 +263,9 @@ async def test_tasks_are_listed_page_by_page(door: Door) -> None:
     assert [task["goal"] for task in failed] == ["0"]
 
 
+@pytest.mark.requirement("T18")
 @pytest.mark.parametrize("name", ["a/b", "..", "a:b*", "käse 🦊", "100%", "x" * 10_000])
 async def test_odd_keys_and_agents_stay_inside(door: Door, name: str) -> None:
-    """T18."""
     task = await opened(door, type=name)
     part = name.replace(".", "%2E") if name == ".." else quote(name, safe="")
     entry, note = f"{task}/board/{part}", f"{task}/agents/{part}/notes/{part}"
@@ -368,8 +374,8 @@ async def test_two_names_for_one_agent_are_refused(door: Door, task: str) -> Non
     assert (await put(door, f"{task}/board/a", "x", 1, agent="x")).json()["writer"] == "x"
 
 
+@pytest.mark.requirement("T20")
 async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> None:
-    """T20."""
     clock = FakeClock()
     async with served(
         clock=clock,
@@ -392,9 +398,10 @@ async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> N
         assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
 
 
+@pytest.mark.requirement("T10")
 @pytest.mark.parametrize("mode", ["keep", "redact"])
 async def test_a_board_holds_what_agents_work_with_unless_the_policy_says_otherwise(mode: str) -> None:
-    """T10: the sink `board` is that of goals, values and notes, whatever `memory` is; ids of ours are no secrets."""
+    """The sink `board` is that of goals, values and notes, whatever `memory` is; ids of ours are no secrets."""
     settings: dict[str, Any] = {} if mode == "keep" else {"privacy_board": Mode(mode)}
     async with served(**settings) as door:
         task = await opened(door, goal="Write to ann.lee@example.com")

@@ -164,13 +164,15 @@ async def test_what_is_no_turn_is_not_found(door: Door, token: str) -> None:
     assert refused.json()["code"] in ("turn_not_found", "invalid_text")
 
 
+@pytest.mark.requirement("X4")
 async def test_a_turn_in_an_unknown_session_is_refused(door: Door) -> None:
-    """The platform preset says so (X4)."""
+    """The platform preset says so."""
     assert code(await begin(door, "Hello?", at("none", "turns"))) == (404, "session_not_found")
 
 
+@pytest.mark.requirement("B6")
 async def test_where_the_preset_says_so_an_unknown_session_begins_anew(store_url: str) -> None:
-    """B6: an unknown id is never an error there; a new one comes back."""
+    """An unknown id is never an error there; a new one comes back."""
     async with served(preset="goods_qa", store=store_url) as door:
         turn = await begin(door, "cheap phones?", at("none", "turns"))
 

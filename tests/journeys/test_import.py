@@ -242,9 +242,10 @@ async def bring(app: Tenuto, source: str, path: Path, *, dry_run: bool = False, 
     )
 
 
+@pytest.mark.requirement("T19")
 @pytest.mark.parametrize("source", WRITERS)
 async def test_a_foreign_store_is_imported_once(source: str, tmp_path: Path) -> None:
-    """T19: counts say what came and what did not; a dry run writes nothing, and a second run adds nothing."""
+    """Counts say what came and what did not; a dry run writes nothing, and a second run adds nothing."""
     write, expected = WRITERS[source]
     path = tmp_path / "source"
     await asyncio.to_thread(write, path)
@@ -259,8 +260,9 @@ async def test_a_foreign_store_is_imported_once(source: str, tmp_path: Path) -> 
         assert again.skipped == expected.skipped
 
 
+@pytest.mark.requirement("T19")
 async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
-    """T19: items come back equal, tool calls are paired, and the branch of a tree is the current one."""
+    """Items come back equal, tool calls are paired, and the branch of a tree is the current one."""
     for source, (write, _) in WRITERS.items():
         await asyncio.to_thread(write, tmp_path / source)
     async with tenuto.open("memory://") as app:
@@ -299,8 +301,9 @@ async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
         assert cats.text in ("Has two cats", "Ann has two cats.")
 
 
+@pytest.mark.requirement("T19")
 def test_malformed_exports_are_skipped_or_refused(tmp_path: Path) -> None:
-    """T19: whatever types an export has, there is no traceback."""
+    """Whatever types an export has, there is no traceback."""
     path, odd = tmp_path / "source", ([1], {"a": 1}, 7, "text", True, None, [[1], {"id": [1]}, {"id": {}}])
     tree = {"m": {"message": {"content": {"content_type": "text", "parts": ["Hi"]}}}}
     said = {"role": "assistant", "content": "Hi"}
@@ -327,8 +330,9 @@ def test_malformed_exports_are_skipped_or_refused(tmp_path: Path) -> None:
             list(read_source("chatgpt", path))
 
 
+@pytest.mark.requirement("T1")
 def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> None:
-    """T1: an id that is taken elsewhere is not told as taken, and the import goes under another one."""
+    """An id that is taken elsewhere is not told as taken, and the import goes under another one."""
     write_zep(tmp_path / "zep.json")
     first = desk.ask("import", "zep", "zep.json", "--user", "bob")
     second = desk.ask("import", "zep", "zep.json", "--user", "eve")

@@ -1,4 +1,4 @@
-"""The legal assistant: a router, experts and a decision agent answer each turn as one task (E1, E14, E15, E16)."""
+"""The legal assistant: a router, experts and a decision agent answer each turn as one task."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tenuto.model.message import STATE
 from tenuto.tasks.agents import AgentContext
 from tests.journeys.door import ANN, Door, code, served, user
 from tests.servers.loopback import serving
+
+pytestmark = pytest.mark.requirement("E1", "E14", "E15", "E16")
+
 
 LABOUR, CONTRACT, DECISION = "labour-law-expert", "contract-law-expert", "legal-decision"
 E1 = {
@@ -80,11 +83,12 @@ def agents_in(folder: Path, agent: str, what: str) -> str:
     return str(folder)
 
 
+@pytest.mark.requirement("E1", "E14")
 @pytest.mark.parametrize("language", E1)
 async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restart(
     language: str, tmp_path: Path
 ) -> None:
-    """E1 and E14 without a model: texts are quoted with their ids, and each answer names its task."""
+    """Without a model: texts are quoted with their ids, and each answer names its task."""
     store = f"sqlite:///{tmp_path / 't.db'}"
     first, second = E1[language]
     async with served(store=store) as door:
@@ -112,9 +116,10 @@ async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restar
     assert {task["status"] for task in tasks} == {"completed"}
 
 
+@pytest.mark.requirement("E15")
 @pytest.mark.parametrize("chain", ["m", "m, offline"])
 async def test_a_model_that_answers_prose_is_replaced_by_quotations(chain: str) -> None:
-    """E15: no agent fails for it; the reply says what it had to do without, and the conversation goes on."""
+    """No agent fails for it; the reply says what it had to do without, and the conversation goes on."""
     model = ScriptedModel("Well, that depends on many things.")
     async with served(models={"m": model}, model=chain, summarizer_model="offline") as door:
         first = await told(door, "我跟公司签的劳动合同有问题")
@@ -126,8 +131,9 @@ async def test_a_model_that_answers_prose_is_replaced_by_quotations(chain: str) 
     assert {"LAB-07", "LAB-08"} & {source["id"] for source in second["data"]["sources"]}
 
 
+@pytest.mark.requirement("E1")
 async def test_a_close_call_is_asked_back_and_the_answer_decides() -> None:
-    """E1 without a model: the question goes with the answer to the expert that the user names."""
+    """Without a model: the question goes with the answer to the expert that the user names."""
     async with served() as door:
         session = (await told(door, "租房押金"))["session_id"]
         asked = await told(door, "公司不给年假", session)
@@ -138,8 +144,9 @@ async def test_a_close_call_is_asked_back_and_the_answer_decides() -> None:
     assert "LAB-12" in {source["id"] for source in answer["data"]["sources"]}
 
 
+@pytest.mark.requirement("E1", "E12")
 async def test_with_a_model_router_and_experts_are_typed_and_see_the_conversation(tmp_path: Path) -> None:
-    """E1 and E12 with a model: the second question is restated by the router, and ids that no text has are removed."""
+    """With a model: the second question is restated by the router, and ids that no text has are removed."""
     store, (first, second) = f"sqlite:///{tmp_path / 't.db'}", E1["en"]
     restated = "Is a non-compete after employment binding?"
     before = scripted(route("labour", question=first), opine("Keep the copy [LAB-02].", sources=["LAB-02"]))
@@ -171,8 +178,9 @@ async def test_two_opinions_become_one_decision() -> None:
     assert answer["answer"].startswith("Both say A.")
 
 
+@pytest.mark.requirement("E14")
 async def test_the_next_message_returns_to_the_agent_that_asked(subtests: pytest.Subtests) -> None:
-    """E14: a question of an expert is the answer of its turn; the router does not think about the reply to it."""
+    """A question of an expert is the answer of its turn; the router does not think about the reply to it."""
     with subtests.test("a model asks"):
         model = scripted(route("contract"), opine(ask="Since when?"), opine("Then you may go.", sources=[]))
         async with served(**model) as door:
@@ -204,8 +212,9 @@ async def test_the_next_message_returns_to_the_agent_that_asked(subtests: pytest
         assert still["answer"].startswith("现有文本没有相关内容")
 
 
+@pytest.mark.requirement("E15")
 async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """E15: the answer says so, and the log warns by ids."""
+    """The answer says so, and the log warns by ids."""
     folder = agents_in(tmp_path / "agents", CONTRACT, "raise OSError(ctx.goal)")
     async with served(agents=folder) as door:
         session = (await told(door, E1["en"][0]))["session_id"]
@@ -217,6 +226,7 @@ async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCap
     assert "step failed: agent_failed" in warnings
 
 
+@pytest.mark.requirement("E15", "E16")
 @pytest.mark.parametrize(
     ("what", "why"),
     [("raise OSError(ctx.goal)", "agent_failed"), ('await ctx.board.write("final_decision", "sign")', "key_protected")],
@@ -224,7 +234,7 @@ async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCap
 async def test_a_required_expert_that_fails_ends_the_task_and_the_conversation_stays_usable(
     what: str, why: str, tmp_path: Path
 ) -> None:
-    """E15, E16: no agent but the decision agent writes `final_decision`."""
+    """No agent but the decision agent writes `final_decision`."""
     folder = agents_in(tmp_path / "agents", LABOUR, what)
     async with served(agents=folder) as door:
         failed = await ask(door, E1["en"][0], "s", key="k")
@@ -296,8 +306,9 @@ async def test_steps_are_streamed_as_they_happen(subtests: pytest.Subtests) -> N
                     assert titles == ["Choice of the expert", "Expert of labour law", "Decision"]
 
 
+@pytest.mark.requirement("E14")
 async def test_a_retried_turn_goes_on_with_its_task_and_an_answered_one_is_replayed() -> None:
-    """E14: one key is one task, whatever becomes of the tries."""
+    """One key is one task, whatever becomes of the tries."""
     down = [Fail()] * 2  # As often as the router is tried.
     model = scripted(*down, route("labour"), opine("Now."))
     async with served(**model) as door:

@@ -99,8 +99,9 @@ async def test_a_client_of_either_era_keeps_a_conversation(mode: str) -> None:
     assert all(tool.description and tool.output_schema for tool in listed)
 
 
+@pytest.mark.requirement("T1")
 async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothing() -> None:
-    """T1: what is another tenant's looks absent to every tool; requests without a credential get nowhere."""
+    """What is another tenant's looks absent to every tool; requests without a credential get nowhere."""
     async with served(locked=True) as door:
         ours, theirs = await door.key("acme", user="ann"), await door.key("evil", user="ann")
         async with client(door, ours) as ann, client(door, theirs) as eve:

@@ -185,10 +185,11 @@ async def test_models_are_assistants_and_embeddings_have_both_forms(openai_door:
     await asyncio.to_thread(use)
 
 
+@pytest.mark.requirement("A7", "T1")
 async def test_a_foreign_conversation_is_not_found_on_any_route(
     openai_door: OpenAIDoor, subtests: pytest.Subtests
 ) -> None:
-    """A7, T1: the same answer as for one that does not exist."""
+    """The same answer as for one that does not exist."""
     made = await openai_door.ann.conversations.create(items=[ITEMS[2]])  # type: ignore[list-item]
     asking: dict[str, Callable[[AsyncOpenAI, str], Awaitable[object]]] = {
         "retrieve": lambda client, name: client.conversations.retrieve(name),

@@ -106,9 +106,10 @@ TOOL: dict[str, Any] = {
 }
 
 
+@pytest.mark.requirement("A8")
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_chat_completion_calls_tools_with_and_without_a_session(stream: bool) -> None:
-    """A8: the session of another user is left alone, and the caller gets one of its own."""
+    """The session of another user is left alone, and the caller gets one of its own."""
     tools: Any = [{"type": "function", "function": TOOL}]
     async with openai_served() as opened:
         ann = opened.ann

@@ -353,8 +353,9 @@ async def test_an_output_that_a_conversation_has_may_come_again_with_others() ->
     assert [part.get("output") for message in model.requests[-1].messages for part in message.parts].count("red") == 2
 
 
+@pytest.mark.requirement("A7", "T1")
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:
-    """A7, T1: the same answer as for one that does not exist, or is no id at all."""
+    """The same answer as for one that does not exist, or is no id at all."""
     async with openai_served() as opened:
         ann, eve = opened.ann, opened.eve
         made = await ann.responses.create(model="gpt-5", input=TOM)

@@ -1,4 +1,4 @@
-"""A user's profile outlives conversations and tasks, on every kind of store, and goes with its user (E24)."""
+"""A user's profile outlives conversations and tasks, on every kind of store, and goes with its user."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from tenuto.model import Scope
 from tenuto.model.task import NewTask
 from tenuto.sessions.profiles import Profiles
 from tests.journeys.door import ANN, BOB, Door, playing, served
+
+pytestmark = pytest.mark.requirement("E24")
+
 
 PROFILE = {"city": "Wuxi", "response_style": "brief"}
 

@@ -68,8 +68,9 @@ async def test_the_assistants_own_texts_are_not_for_its_users() -> None:
     assert seen[1:] == [([("stored", "Be brief.")], "stored", True)] * 2
 
 
+@pytest.mark.requirement("A25")
 async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) -> None:
-    """A25: every part of the prompt with its text, as the model saw it; later changes and removals are told."""
+    """Every part of the prompt with its text, as the model saw it; later changes and removals are told."""
     model = ScriptedModel("Hello Ann.", "Noted.", "Halcyon.", "Good.", "So be it.")
     store = f"sqlite:///{tmp_path / 'state.db'}"
     policies = patient(retention=Retention(max_turns=4))

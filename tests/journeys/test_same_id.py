@@ -56,8 +56,9 @@ async def shown(http: httpx.AsyncClient, name: str) -> list[str]:
     return [one["parts"][0]["text"] for one in page]
 
 
+@pytest.mark.requirement("A8", "T1")
 async def test_the_second_user_of_an_id_has_one_conversation(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """A8, T1: by its id it is continued, shown, joined and stopped, also when the first user's is deleted; a message
+    """By its id it is continued, shown, joined and stopped, also when the first user's is deleted; a message
     that is sent again is answered once."""
     hangs = [Hang() for _ in DOORS]
     scripts: list[Script] = [each for hang in hangs for each in ("One.", "Two.", "Three.", (Say("Half "), hang))]
@@ -90,8 +91,9 @@ async def test_the_second_user_of_an_id_has_one_conversation(tmp_path: Path, sub
     assert tasks.json()["result"]["totalSize"] == 3
 
 
+@pytest.mark.requirement("A8")
 async def test_the_second_user_of_an_id_has_one_session_by_mcp(tmp_path: Path) -> None:
-    """A8: every tool takes the id that its caller chose."""
+    """Every tool takes the id that its caller chose."""
 
     async def call(who: Mapping[str, str], tool: str, **arguments: Any) -> Any:
         asked = _rpc("tools/call", {"name": tool, "arguments": arguments})

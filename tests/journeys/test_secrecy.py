@@ -177,8 +177,9 @@ def test_a_foreign_line_is_cut_where_it_begins_to_show_values() -> None:
     assert lines[1].endswith("msg=Executing")
 
 
+@pytest.mark.requirement("E18")
 def test_every_line_of_a_turn_names_it_and_no_other_line_does(tmp_path: Path, provider: ModelServer) -> None:
-    """E18: tenant, session and turn are bound for the turn's lines, and gone afterwards."""
+    """Tenant, session and turn are bound for the turn's lines, and gone afterwards."""
     provider.answers(LOOKED_UP, words("Nothing."), refusal(400, "no"))
 
     with serving(tmp_path, provider, TENUTO_SUMMARIZER_MODEL="offline") as server:

@@ -95,8 +95,9 @@ def line_of(process: subprocess.Popen[bytes], pattern: str) -> str:
     raise AssertionError("".join(seen))
 
 
+@pytest.mark.requirement("E17", "E14")
 async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers_between(office: Desk) -> None:
-    """E17, E14: what has ended is not run again; the answer is given while no process works."""
+    """What has ended is not run again; the answer is given while no process works."""
     async with tenuto.open(store_of(office)) as app:
         with started(office, "tasks", "run", "plan.toml", "--user", "ann") as command:
             await until(lambda: "gated" in calls(office))
@@ -120,8 +121,9 @@ async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers
     check_end(office, progress)
 
 
+@pytest.mark.requirement("E17")
 async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(office: Desk) -> None:
-    """E17: nothing has to be asked of it; and a server that is told to stop ends at once."""
+    """Nothing has to be asked of it; and a server that is told to stop ends at once."""
     async with tenuto.open(store_of(office)) as app:
         with started(office, "serve", "--port", "0") as server:
             await asyncio.to_thread(line_of, server, "listening on")

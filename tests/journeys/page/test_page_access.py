@@ -25,8 +25,9 @@ async def become(visit: Visit, key: str) -> None:
     await dialog.get_by_role("button", name="Save").click()
 
 
+@pytest.mark.requirement("T18")
 async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium: Browser) -> None:
-    """T18: names of keys and users are text. The secret is shown once and is gone with a reload."""
+    """Names of keys and users are text. The secret is shown once and is gone with a reload."""
     async with offline(chromium) as (visit, door):
         page = visit.page
         await page.get_by_role("link", name="Keys").click()
@@ -74,8 +75,9 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
         assert await page.evaluate("window.hurt") is None
 
 
+@pytest.mark.requirement("T1")
 async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Browser) -> None:
-    """T1: on every page that is about the whole tenant or server."""
+    """On every page that is about the whole tenant or server."""
     async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
         _, ann = await door.keys.create(tenant="acme", user="ann")
         _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
@@ -174,8 +176,9 @@ async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: B
         assert await visit.page.evaluate("sessionStorage.getItem('tenuto.queue')") is None
 
 
+@pytest.mark.requirement("T18")
 async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromium: Browser) -> None:
-    """T18: hostile titles, ids, memories, tasks, boards, keys and users, as an admin sees them. Trusted types hold."""
+    """Hostile titles, ids, memories, tasks, boards, keys and users, as an admin sees them. Trusted types hold."""
     async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
         key, secret = await door.keys.create(tenant="acme", user=EVIL, role=KeyRole.ADMIN, name=EVIL)
         addresses = await hostile(door, bearer(secret))

@@ -27,8 +27,9 @@ def fact(visit: Visit, card: str, name: str) -> Locator:
     return visit.page.locator(f"[data-card={card}] [data-fact={name}]")
 
 
+@pytest.mark.requirement("C14")
 async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromium: Browser) -> None:
-    """C14 and the console of operators: one visit, from well to failing, then the charts, then without the role."""
+    """And the console of operators: one visit, from well to failing, then the charts, then without the role."""
     asked_too_often = ModelFailed("scripted", "is asked too often (429)", FailureReason.LIMIT)
     model = ScriptedModel(*["An answer."] * 3, Fail(asked_too_often), ended=DONE)
     clock = FakeClock()

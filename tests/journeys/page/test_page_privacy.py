@@ -54,6 +54,7 @@ async def everything(visit: Visit) -> str:
     return page + await visit.page.title()
 
 
+@pytest.mark.requirement("S1")
 @pytest.mark.parametrize(
     ("policy", "labels", "kept", "fate"),
     [
@@ -65,7 +66,7 @@ async def everything(visit: Visit) -> str:
 async def test_what_was_taken_out_is_a_label_after_a_reload_and_its_value_is_nowhere(
     chromium: Browser, policy: dict[str, Any], labels: list[str], kept: str, fate: str
 ) -> None:
-    """S1 on the page: what is stored has passed the policy, and one sees what became of each value."""
+    """On the page: what is stored has passed the policy, and one sees what became of each value."""
     async with guarded(chromium, **policy) as (visit, _):
         await visit.say(SAID)
         answer = await visit.hear()
@@ -137,8 +138,9 @@ async def test_whoever_edits_words_with_marks_is_told_that_the_values_are_not_se
         await expect(visit.page.locator(".editing .hint")).to_contain_text("Placeholders are sent without the values")
 
 
+@pytest.mark.requirement("T18")
 async def test_markup_around_and_inside_marks_is_text(chromium: Browser) -> None:
-    """T18: a label is an element, and no text becomes one."""
+    """A label is an element, and no text becomes one."""
     evil = (
         f'<img src=x onerror="window.hurt=1">{MAIL}<script>window.hurt=1</script> '
         f"`<i>{CARD}</i>` **<b>{MAIL}</b>** [REDACTED_<b>] [REDACTED_EMAIL onclick=1] [STEP_1]"
@@ -329,8 +331,9 @@ async def test_stored_words_are_known_again_by_all_but_their_marks(chromium: Bro
     assert found == [same for _, _, same in pairs]
 
 
+@pytest.mark.requirement("A14", "T18")
 async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_path: Path) -> None:
-    """A14, T18: a report without values; a user is erased by typing the id twice; ids are text, and so is the audit."""
+    """A report without values; a user is erased by typing the id twice; ids are text, and so is the audit."""
     user, store = "ann<b>&co", f"sqlite:///{tmp_path / 'chat.db'}"
     who = {"X-User-ID": user}
     async with served(store=store, privacy_title=Mode.KEEP) as door:

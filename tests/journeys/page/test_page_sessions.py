@@ -119,8 +119,9 @@ async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
     await dialog.get_by_role("button", name="Save").click()
 
 
+@pytest.mark.requirement("A1")
 async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: Browser) -> None:
-    """A1, tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
+    """Tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
     model = ScriptedModel([Say("It is "), Hang()], "Hello Bob.")
     async with (
         served(locked=True, **playing(model)) as door,

@@ -101,8 +101,9 @@ async def test_the_title_stands_above_a_talk_as_soon_as_the_list_has_it(chromium
         await visit.hear()
 
 
+@pytest.mark.requirement("C12")
 async def test_one_who_remembers_nothing_is_talked_to_on_and_leaves_an_empty_page(chromium: Browser) -> None:
-    """C12: MEMORY_ENABLED=false."""
+    """MEMORY_ENABLED=false."""
     async with (
         served(memory_enabled=False, assistant="npc") as door,
         listening(door) as base,

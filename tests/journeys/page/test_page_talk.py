@@ -64,8 +64,9 @@ async def test_a_conversation_goes_on_after_the_server_was_killed(chromium: Brow
             visit.allow("net::ERR_")
 
 
+@pytest.mark.requirement("T18")
 async def test_markup_in_messages_titles_and_answers_is_text(chromium: Browser) -> None:
-    """T18: what people write is never markup."""
+    """What people write is never markup."""
     evil = '<img src=x onerror="window.hurt=1"><script>window.hurt=1</script> **<b>bold</b>** `<i>`'
     async with scripted(chromium, Echo()) as (visit, _, door):
         await visit.say(evil)
@@ -102,8 +103,9 @@ async def test_an_answer_goes_on_while_one_looks_elsewhere(chromium: Browser) ->
         assert model.cancelled == 0
 
 
+@pytest.mark.requirement("B16")
 async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Browser) -> None:
-    """B16 on the page: a question, a follow-up over its result, and the account of the prompt."""
+    """On the page: a question, a follow-up over its result, and the account of the prompt."""
     async with offline(chromium) as (visit, door):
         await visit.page.get_by_role("radio", name="Shop").check()
         await visit.say("Which phones are cheap?")
@@ -350,8 +352,9 @@ async def test_news_from_before_an_answer_do_not_take_it_off_the_screen(chromium
         await expect(visit.answers.locator(".prose")).to_have_text(["One.", "Two."])
 
 
+@pytest.mark.requirement("P8")
 async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:
-    """Promise 8: degraded is visible."""
+    """Degraded is visible."""
     broken = Adder(fault=RuntimeError("no"))
     async with scripted(chromium, Call("add", {"a": 1, "b": 2}), "I cannot add.", tools=[broken]) as (visit, _, _):
         await visit.say("1+2?")
@@ -361,8 +364,9 @@ async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:
         await expect(answer.locator(".badges")).to_contain_text("a tool failed")
 
 
+@pytest.mark.requirement("C10")
 async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: Browser) -> None:
-    """C10 on the page, in a browser that prefers Chinese."""
+    """On the page, in a browser that prefers Chinese."""
     async with offline(chromium, locale="zh-CN") as (visit, _):
         await visit.page.get_by_role("radio", name="遗址人物").check()
         await visit.page.get_by_label("人物", exact=True).select_option("严氏先祖")

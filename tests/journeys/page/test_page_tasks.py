@@ -392,8 +392,9 @@ async def read(ctx):
 """
 
 
+@pytest.mark.requirement("E17")
 async def test_a_task_of_a_killed_worker_goes_on_before_the_visitors_eyes(chromium: Browser, desk: Desk) -> None:
-    """E17: the next worker takes the step over; the page follows without a reload."""
+    """The next worker takes the step over; the page follows without a reload."""
     (desk.folder / "agents").mkdir()
     (desk.folder / "agents" / "readers.py").write_text(WORKER)
     store = f"sqlite:///{desk.folder}/chat.db"

@@ -100,8 +100,9 @@ async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> Non
     assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
+@pytest.mark.requirement("C13")
 async def test_a_character_that_another_process_has_changed_speaks() -> None:
-    """C13: the words belong to the one they are said to."""
+    """The words belong to the one they are said to."""
     t = talk("Hi.", assistants=[helper(personas=PERSONAS)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"persona": "bea"}))
@@ -112,8 +113,9 @@ async def test_a_character_that_another_process_has_changed_speaks() -> None:
     assert [message.persona for message in said] == ["ada", "ada", "bea", "bea"]
 
 
+@pytest.mark.requirement("D20")
 async def test_a_session_that_was_reset_goes_on_with_its_assistant() -> None:
-    """D20: what was said is forgotten, and not whom it was said to; also where another process looks."""
+    """What was said is forgotten, and not whom it was said to; also where another process looks."""
     t = await two()
     await t.sessions.patch(ANN, "s", Changes(metadata={"note": 1}))
 
@@ -137,9 +139,10 @@ async def test_a_session_that_was_reset_goes_on_with_its_character() -> None:
     assert [message.persona for message in (await t.sessions.messages(ANN, "s")).messages] == ["bea", "bea"]
 
 
+@pytest.mark.requirement("X4")
 @pytest.mark.parametrize("asks", [ANN, BOB], ids=["gone", "a stranger's"])
 async def test_a_session_that_is_not_there_is_what_the_default_policy_makes_of_it(asks: Scope) -> None:
-    """X4: what is remembered of a session does not outlive it, and a stranger learns nothing from it."""
+    """What is remembered of a session does not outlive it, and a stranger learns nothing from it."""
     strict = helper(policies=patient(on_missing=OnMissing.ERROR))
     t = talk("Hi.", assistants=[strict, helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
@@ -174,8 +177,9 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
     assert (await t.chat.take_turn(ANN, ask("Again", "s"))).assistant == "helper"
 
 
+@pytest.mark.requirement("C13")
 async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were_said_to() -> None:
-    """C13: characters that are kept apart do not hear each other's words, however late a key comes back."""
+    """Characters that are kept apart do not hear each other's words, however late a key comes back."""
     t = talk("Hi.", assistants=[helper(personas=PERSONAS, isolated=True)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     words = (says("A secret", persona="ada"),)

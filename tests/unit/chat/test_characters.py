@@ -28,6 +28,7 @@ def shown(t: Talk) -> list[str]:
     return [message.text for message in t.model.requests[-1].messages]
 
 
+@pytest.mark.requirement("C13")
 @pytest.mark.parametrize(
     "again",
     [
@@ -39,7 +40,6 @@ def shown(t: Talk) -> list[str]:
     ids=["words", "words for the assistant", "edit", "regenerate"],
 )
 async def test_a_session_goes_on_with_its_character(again: ChatRequest) -> None:
-    """C13."""
     t = talk("I am Ada.", assistants=[helper(personas=BOTH, isolated=True)])
     await t.chat.take_turn(ANN, ask("Who is there?", "s", persona="ada"))
 
@@ -103,9 +103,10 @@ async def test_metadata_that_names_no_character_is_ignored(asked: dict[str, str]
     assert shown(t)[0] == "You help."
 
 
+@pytest.mark.requirement("C13")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["remembered", "after a restart"])
 async def test_a_character_comes_back_after_another_assistant_spoke(elsewhere: bool) -> None:
-    """C13: and still knows its own turns alone."""
+    """And still knows its own turns alone."""
     store = MemoryStore(clock=FakeClock())
     assistants = [helper(personas=BOTH, isolated=True), helper(name="other")]
     t = talk("Hi.", store=store, assistants=assistants)

@@ -87,8 +87,8 @@ def test_an_empty_question_is_refused(text: str) -> None:
         ask(text)
 
 
+@pytest.mark.requirement("E12")
 async def test_a_profile_and_style_reach_the_prompt_and_are_kept() -> None:
-    """E12."""
     t = talk("Hi.")
     reply = await t.chat.take_turn(ANN, ask("Hi", profile={"name": "Ann", "response_style": "brief"}))
 

@@ -1,4 +1,4 @@
-"""The hard budget holds whatever counts others have written into the log (B16)."""
+"""The hard budget holds whatever counts others have written into the log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tenuto.sessions import AppendRequest, TurnRequest
 from tests.samples import ANN, says
 from tests.talking import SMALL, Talk, ask, helper, talk
 from tests.unit.logbook import summarise
+
+pytestmark = pytest.mark.requirement("B16")
+
 
 # Two tokens and more to a character, and a count that could still be true of plain words.
 RARE = "龘靐齉爩麤鱻灪厵" * 200

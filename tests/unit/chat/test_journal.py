@@ -52,8 +52,9 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await machine.close()
 
 
+@pytest.mark.requirement("P8", "X5")
 async def test_a_reply_says_that_a_journal_keeps_it(here: House) -> None:
-    """Promise 8, X5: in the reply, in its trace, and in what is stored of it; older talk is in the prompt."""
+    """In the reply, in its trace, and in what is stored of it; older talk is in the prompt."""
     t = here.talk("First.", "Second.", "Third.")
     before = await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -101,8 +102,8 @@ async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes
     assert await here.log() == ["one", "First.", "Hello", "Now."]
 
 
+@pytest.mark.requirement("X5")
 async def test_other_policies_do_what_they_did(here: House) -> None:
-    """X5."""
     stateless = helper(policies=patient(on_store_down=OnStoreDown.STATELESS))
     strict = helper(name="strict", policies=patient(on_store_down=OnStoreDown.RAISE))
     t = here.talk("Here I am.", assistants=[stateless, strict])
@@ -116,13 +117,14 @@ async def test_other_policies_do_what_they_did(here: House) -> None:
     assert here.waiting == 0
 
 
+@pytest.mark.requirement("P1")
 @pytest.mark.parametrize(
     "request_", [ChatRequest(session_id="s", regenerate=True), ask("rather", "s", edit=3)], ids=["anew", "edit"]
 )
 async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
     here: House, request_: ChatRequest
 ) -> None:
-    """Promise 1: the number under which a message is shown here may be another one's in the store."""
+    """The number under which a message is shown here may be another one's in the store."""
     t = here.talk("First.", "Second.")
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -135,9 +137,10 @@ async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
     assert await here.log() == ["one", "First.", "two", "Second."]
 
 
+@pytest.mark.requirement("P1", "T10")
 @pytest.mark.parametrize("policy", [PrivacyPolicy(message=Mode.PSEUDONYM), PrivacyPolicy(model=Mode.PSEUDONYM)])
 async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: House, policy: PrivacyPolicy) -> None:
-    """Promise 1, T10: the vault is in the store. Sent once more without a key, the words stand there once."""
+    """The vault is in the store. Sent once more without a key, the words stand there once."""
     t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=screen_over(here.store, policy)))
     words = "write to ann@example.com"
     await t.chat.take_turn(ANN, ask("one", "s"))
@@ -153,8 +156,9 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: Hou
     assert len(await here.log()) == 4
 
 
+@pytest.mark.requirement("P1")
 async def test_words_that_were_edited_away_are_refused_under_their_old_key(here: House) -> None:
-    """Promise 1: while the store is away as otherwise, and nothing of it waits."""
+    """While the store is away as otherwise, and nothing of it waits."""
     t = here.talk("First.", "Second.")
     await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
     await t.chat.take_turn(ANN, ask("one, rather", "s", edit=1, idempotency_key="new"))
@@ -166,8 +170,9 @@ async def test_words_that_were_edited_away_are_refused_under_their_old_key(here:
     assert here.waiting == 0
 
 
+@pytest.mark.requirement("P1")
 async def test_words_that_were_edited_away_elsewhere_meanwhile_are_quarantined_with_their_answer(here: House) -> None:
-    """Promise 1: the same request reached the store by another machine."""
+    """The same request reached the store by another machine."""
     t = here.talk("First.", "Second.", "Third.")
     there = here.talk("Two.", "Two anew.", store=here.machine.elsewhere())
     await t.chat.take_turn(ANN, ask("one", "s"))

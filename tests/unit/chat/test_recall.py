@@ -1,4 +1,4 @@
-"""Recall in a turn: quoted context within its budget, never evidence, and never a reason to fail (C1, T11, A27)."""
+"""Recall in a turn: quoted context within its budget, never evidence, and never a reason to fail."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from tests.doubles import MemoryStore
 from tests.remembering import Letters, memories_over
 from tests.samples import ANN, BOB
 from tests.talking import SMALL, Talk, ask, helper, talk
+
+pytestmark = pytest.mark.requirement("C1", "T11", "A27")
+
 
 BOLOGNA = "I live in Bologna with my two cats."
 

@@ -228,8 +228,9 @@ async def test_a_title_does_not_outlive_the_first_answer_it_was_made_of() -> Non
     assert [ended.claims_title for ended in t.ended] == [True, True, False, False]
 
 
+@pytest.mark.requirement("C9")
 async def test_an_answer_made_anew_is_one_turn_from_its_start_to_its_end() -> None:
-    """C9: what the first event names is what the last one tells of, and what the log and the trace say."""
+    """What the first event names is what the last one tells of, and what the log and the trace say."""
     t = talk("Good.", "Better.")
     await t.chat.take_turn(ANN, SAID)
 

@@ -1,4 +1,4 @@
-"""An assistant that works on the question itself, and typed answers of a model for what works for it (E14)."""
+"""An assistant that works on the question itself, and typed answers of a model for what works for it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tenuto.model.values import Value
 from tenuto.task_errors import TaskFailed
 from tests.samples import ANN
 from tests.talking import ask, helper, talk
+
+pytestmark = pytest.mark.requirement("E14")
 
 
 class Verdict(Value, frozen=True, kw_only=True):

@@ -79,12 +79,13 @@ async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_w
         await t.chat.take_turn(ANN, ask("Q2 edited again", "s", edit=3))
 
 
+@pytest.mark.requirement("T12")
 @BOTH
 @pytest.mark.parametrize("cap", [4, 6, 8, 10, 14, 20])
 async def test_older_talk_that_only_a_summary_remembers_outlives_going_back(request_: ChatRequest, cap: int) -> None:
     """A small stored cap lets the older talk go, and the summary of it stands between the last words and their answer.
 
-    Every message is raw in the log or covered by the stored summary (T12), and the model is shown that one.
+    Every message is raw in the log or covered by the stored summary, and the model is shown that one.
     """
     model = ScriptedModel("Noted, the trip to Japan goes on.")
     async with tenuto.open("memory://", model="mine", models={"mine": model}, max_messages=cap) as t:

@@ -201,8 +201,8 @@ async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tool
         assert shown + told <= 1100
 
 
+@pytest.mark.requirement("A6")
 async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_is_asked() -> None:
-    """A6."""
     cost = ModelDone(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
     t = talk("Costly.", budgets=Budgets(session_tokens=50), ended=cost)
     await t.chat.take_turn(ANN, ask("One?", "s"))
@@ -235,8 +235,9 @@ async def test_what_a_failed_answer_has_cost_is_counted() -> None:
     assert (session.tokens, session.cost_nanos) == (40, 7)
 
 
+@pytest.mark.requirement("A6")
 async def test_what_breaks_off_is_charged_to_session_and_tenant() -> None:
-    """A6: hanging up before the end gives no free tokens."""
+    """Hanging up before the end gives no free tokens."""
     hang = Hang()
     t = talk([Say("Half of a long answer"), hang], budgets=Budgets(tenant_tokens_per_day=10_000))
     events = t.chat.stream(ANN, ask("Tell me", "s"))

@@ -68,8 +68,9 @@ def test_listing_shows_the_latest_change_first() -> None:
     assert lines[2].startswith(first)
 
 
+@pytest.mark.requirement("E2")
 def test_listing_narrows_by_user_status_and_title() -> None:
-    """E2: status is a filter."""
+    """Status is a filter."""
     ann = seeded(3)
     bob = seeded(1, user="bob")
     archive(ann[0])
@@ -132,8 +133,9 @@ def test_resetting_keeps_the_session_and_its_totals(session_id: str) -> None:
     assert (session["message_count"], session["tokens"], session["title"]) == (0, 7, "talk 0")
 
 
+@pytest.mark.requirement("A8")
 def test_one_user_cannot_touch_anothers_session(session_id: str) -> None:
-    """A8: a foreign session looks like none at all."""
+    """A foreign session looks like none at all."""
 
     for command in (("show",), ("reset",), ("export",), ("delete", "--yes")):
         result = run("sessions", *command, session_id, "--user", "bob")
@@ -209,8 +211,9 @@ def test_importing_goes_on_after_a_file_that_is_no_export(session_id: str, tmp_p
 # Upkeep and keys
 
 
+@pytest.mark.requirement("B16")
 def test_an_import_s_counts_are_never_below_ours(tmp_path: Path) -> None:
-    """B16: a file may come from any source, and a prompt's budget is kept by what is stored."""
+    """A file may come from any source, and a prompt's budget is kept by what is stored."""
     messages = [{"role": "user", "text": "Where do we start today?", "tokens": tokens} for tokens in (0, 4, 9)]
     paper = {"format": "tenuto.session", "version": 1, "session": {}, "messages": messages}
     (tmp_path / "paper.json").write_text(json.dumps(paper))
@@ -229,8 +232,9 @@ def test_stats_count_what_the_scope_reaches() -> None:
     assert asked("stats", "--user", "bob")["sessions"] == 1
 
 
+@pytest.mark.requirement("A5")
 def test_sweeping_removes_what_expired() -> None:
-    """A5: retention ends, and a sweep takes the session away."""
+    """Retention ends, and a sweep takes the session away."""
     (kept,) = seeded()
     seeded(2, clock=lambda: utc_now() - timedelta(days=31))
 
@@ -250,8 +254,8 @@ def chatted(*said: tuple[str, str]) -> None:
     asyncio.run(chat())
 
 
+@pytest.mark.requirement("C14")
 def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
-    """C14."""
     assert run("usage", "--store", "sqlite:///new.db").exit_code == 1
     seeded()
     [own] = asked("usage", "--days", "1")["assistants"]
@@ -271,8 +275,8 @@ def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
     assert run("usage", "--site", "elsewhere", "--days", "1").stdout == f"No usage since {utc_now().date()}.\n"
 
 
+@pytest.mark.requirement("C14")
 def test_topics_are_shown_once_three_users_raised_them() -> None:
-    """C14."""
     chatted(("ann", "How do refunds work?"), ("bob", "Refunds for tickets"))
     few = run("topics").stdout
     chatted(("cai", "Are refunds slow?"))

@@ -21,8 +21,9 @@ pytestmark = pytest.mark.usefixtures("own_environment")
 SOURCE = "sqlite:///data/tenuto.db"
 
 
+@pytest.mark.requirement("T19")
 def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
-    """From a file to a server: the same command answers the same there, and a comparison names a change (T19)."""
+    """From a file to a server: the same command answers the same there, and a comparison names a change."""
     run("privacy", "new-key", "key.toml")
     session = say(env=MARKED)
     key = asked("keys", "create", "--tenant", "acme")["key"]["id"]
@@ -80,8 +81,9 @@ def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtest
             assert not list(Path().glob("new.db*"))
 
 
+@pytest.mark.requirement("T19")
 def test_records_that_cannot_be_read_stay_behind_and_count_as_different() -> None:
-    """The others are copied (T19)."""
+    """The others are copied."""
     for _ in range(2):
         say()
         asked("keys", "create", "--tenant", "acme")
@@ -96,8 +98,9 @@ def test_records_that_cannot_be_read_stay_behind_and_count_as_different() -> Non
     assert len(asked("sessions", "list", "--store", "sqlite:///new.db")["sessions"]) == 1
 
 
+@pytest.mark.requirement("T19")
 async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: Path) -> None:
-    """Turns go on while it is written; it is whole, for its owner alone, and opens as a store (T19)."""
+    """Turns go on while it is written; it is whole, for its owner alone, and opens as a store."""
     async with tenuto.open(f"sqlite:///{tmp_path}/a.db") as app:
         store = app.stores.unredacted
         begun, stop = asyncio.Event(), asyncio.Event()

@@ -420,9 +420,10 @@ def test_local_providers_have_an_address_without_a_setting_remote_ones_none() ->
     assert model_addresses(chains[:1], home="ollama", base_url="http://box/v1") == ["http://box/v1"]
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize(("names", "given", "why"), REFUSED.values(), ids=REFUSED)
 async def test_what_cannot_work_is_refused_at_the_start(names: str, given: dict[str, Any], why: str) -> None:
-    """T20: and with what to install or to set."""
+    """And with what to install or to set."""
     with pytest.raises(InvalidSetting, match=why):
         async with open_model(names, **given):
             pass

@@ -337,9 +337,10 @@ class Zhuge:
         return [PiiMatch(start=at, end=at + 5, type="PERSON", rule="OWN", name="PERSON")] if at >= 0 else []
 
 
+@pytest.mark.requirement("A14")
 @pytest.mark.parametrize("way", ["given", "entry point"])
 async def test_a_program_brings_its_own_detector(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A14: handed over, or offered by an installed package under a name."""
+    """Handed over, or offered by an installed package under a name."""
     offered = EntryPoint(name="zhuge", value=f"{__name__}:Zhuge", group="tenuto.detectors")
     monkeypatch.setattr(
         "importlib.metadata.entry_points", lambda group, name: [offered] if name == offered.name else []

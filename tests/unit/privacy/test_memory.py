@@ -1,4 +1,4 @@
-"""State of users: redacted by the sink `memory`, found by a scan, erased with its user (T10)."""
+"""State of users: redacted by the sink `memory`, found by a scan, erased with its user."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tests.backends import engine_over
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ACME, ANN, BOB, CARD
 from tests.screens import KEY, screen_over, screened
+
+pytestmark = pytest.mark.requirement("T10")
+
 
 MAIL = "ann.lee@example.com"
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
@@ -120,8 +123,9 @@ async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> N
     assert own.value == MAIL
 
 
+@pytest.mark.requirement("A30")
 async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -> None:
-    """A30: an order number may look like a phone, and is useless once redacted."""
+    """An order number may look like a phone, and is useless once redacted."""
     inner, store = screened(PrivacyPolicy(memory=Mode.BLOCK))
     await replace_orders(store.state, ANN, [ORDER])
     await store.state.write_state(ANN, "facts", "phone", "my phone is 13812345678")

@@ -1,4 +1,4 @@
-"""Stored data has passed the privacy policy, whatever the caller (T10)."""
+"""Stored data has passed the privacy policy, whatever the caller."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ACME, ANN, BOB, SENT_AT, answers, begin, fresh, says, talk, texts
 from tests.screens import KEY, screen_over, screened
+
+pytestmark = pytest.mark.requirement("T10")
+
 
 REDACTING = PrivacyPolicy(message=Mode.REDACT)
 HIDING = PrivacyPolicy(message=Mode.PSEUDONYM)

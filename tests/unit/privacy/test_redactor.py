@@ -1,4 +1,4 @@
-"""The redactor: which texts of a value are searched and with which name (T10), and long texts that are cut.
+"""The redactor: which texts of a value are searched and with which name, and long texts that are cut.
 
 A trace keeps both ends of a long text: they are searched quickly, and no part of a value is left at a cut.
 """
@@ -23,6 +23,9 @@ from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN, SENT_AT, fresh, says
 from tests.screens import screened
+
+pytestmark = pytest.mark.requirement("T10")
+
 
 SECRETS = {"model": {"password": "hunter22x"}, "trace": {"ssn": "512334455"}, "by": {"phone": "88886666"}}
 TOLD = {

@@ -1,4 +1,4 @@
-"""Scores of the detector: our own set, and open ones where they are available (A32, T9)."""
+"""Scores of the detector: our own set, and open ones where they are available."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pytest
 from tenuto.privacy import PiiRule, PiiType, Span, detect
 from tests.labelled import COMMON_SETS, CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
+
+pytestmark = pytest.mark.requirement("A32", "T9")
+
 
 SETS: Final = (*COMMON_SETS, "blind_paraphrases", "lists_and_tables")
 SHARED: Final = {

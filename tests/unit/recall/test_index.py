@@ -246,8 +246,9 @@ def test_ties_go_to_the_newest_then_to_the_smallest_id() -> None:
     assert found(MemoryIndex(reversed(tied)), "apple", mmr_lambda=1) == ["c", "a", "b"]
 
 
+@pytest.mark.requirement("A20")
 def test_the_query_says_how_much_relevance_weighs_against_likeness() -> None:
-    """A20: MMR with 1 is relevance alone; with 0 the second is the least like the first."""
+    """MMR with 1 is relevance alone; with 0 the second is the least like the first."""
     index = MemoryIndex(
         [
             memory("best", "I drink green tea with jasmine every morning."),

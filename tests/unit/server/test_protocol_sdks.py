@@ -11,6 +11,9 @@ import pytest
 from tenuto.extras import install_line
 from tests.journeys.door import ANN, code, served
 
+pytestmark = pytest.mark.requirement("A2")
+
+
 _START = """
 import asyncio, sys
 from tenuto.server import create_app

@@ -113,8 +113,9 @@ async def test_without_an_id_a_new_session_begins(room: Room) -> None:
     assert room.kinds() == [EventKind.CREATED, EventKind.UPDATED]
 
 
+@pytest.mark.requirement("A7")
 async def test_on_missing_error_refuses_absent_and_foreign_alike(room: Room) -> None:
-    """A7: what a caller may not have and what never was are told in the same words."""
+    """What a caller may not have and what never was are told in the same words."""
     sessions = room.sessions(on_missing=OnMissing.ERROR)
     theirs = (await whole_turn(sessions, ANN, wish("hello"))).session.id
 
@@ -126,8 +127,9 @@ async def test_on_missing_error_refuses_absent_and_foreign_alike(room: Room) -> 
     assert str(foreign.value) == str(absent.value)
 
 
+@pytest.mark.requirement("A7")
 async def test_not_found_takes_an_even_time(room: Room) -> None:
-    """A7: it is longer than any store needs, so that it does not tell whether the session exists."""
+    """It is longer than any store needs, so that it does not tell whether the session exists."""
     sessions, now = room.sessions(), asyncio.get_running_loop().time
     await sessions.create(ANN, None, "s")
     for session_id in ("s", "never was"):
@@ -138,8 +140,9 @@ async def test_not_found_takes_an_even_time(room: Room) -> None:
             assert now() - began >= 0.004
 
 
+@pytest.mark.requirement("B6")
 async def test_on_missing_new_id_starts_elsewhere(room: Room) -> None:
-    """B6: an unknown or expired id gives a new session, new id, no history, never an error."""
+    """An unknown or expired id gives a new session, new id, no history, never an error."""
     sessions = room.sessions(on_missing=OnMissing.NEW_ID)
     old = await whole_turn(sessions, ANN, wish("hello"))
     room.clock.advance(timedelta(days=31))
@@ -163,11 +166,12 @@ async def test_on_missing_adopt_takes_the_callers_id(room: Room) -> None:
     assert turn.session.id == "my own id"
 
 
+@pytest.mark.requirement("A8", "T2")
 @pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
 async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     room: Room, rule: OnMissing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A8, T2: owner and caller are in the warning; what was stored stays as it was."""
+    """Owner and caller are in the warning; what was stored stays as it was."""
     sessions = room.sessions(on_missing=rule)
     owned = (await whole_turn(sessions, ANN, wish("secret"))).session
     before = await room.store.sessions.messages(ANN, owned.id, Page())
@@ -188,8 +192,9 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     assert await room.store.sessions.messages(ANN, owned.id, Page()) == before
 
 
+@pytest.mark.requirement("A8")
 async def test_creating_with_an_id(sessions: Sessions) -> None:
-    """A8: absent is made, the caller's own comes back, another user's leads to a new id, which is one for each user."""
+    """Absent is made, the caller's own comes back, another user's leads to a new id, which is one for each user."""
     made, new = await sessions.create(ANN, NewSession(title="T"), "chosen")
     same, again = await sessions.create(ANN, None, "chosen")
     other, replaced = await sessions.create(BOB, None, "chosen")
@@ -267,8 +272,9 @@ async def test_waiting_for_a_busy_session_ends(room: Room) -> None:
         await sessions.begin(ANN, wish("two", first.session.id))
 
 
+@pytest.mark.requirement("B13")
 async def test_the_oldest_sessions_make_room(room: Room) -> None:
-    """B13: above the maximum the oldest go, and it is announced."""
+    """Above the maximum the oldest go, and it is announced."""
     sessions = room.sessions(max_sessions=3)
     for n in range(5):
         await sessions.create(ANN, None, f"s{n}")
@@ -280,8 +286,9 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
+@pytest.mark.requirement("B13")
 async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Room) -> None:
-    """B13: those of other assistants stay, one that was used since stays longer, and each removal is announced."""
+    """Those of other assistants stay, one that was used since stays longer, and each removal is announced."""
     sessions = room.sessions()
     shop = replace(sessions.policy, max_sessions=3, on_missing=OnMissing.ADOPT)
     await sessions.create(BOB, None, "other")
@@ -333,8 +340,9 @@ class Intruded(FlatMemoryStore):
         await super().delete(scope, session_id)
 
 
+@pytest.mark.requirement("B13")
 async def test_a_backlog_goes_in_portions_and_never_within_a_turn() -> None:
-    """B13: a session whose turn runs, or that changed since it was listed, stays, and its turn is not lost."""
+    """A session whose turn runs, or that changed since it was listed, stays, and its turn is not lost."""
     clock = FakeClock()
     store = Intruded(clock)
     room = Room(store)
@@ -411,8 +419,9 @@ async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() ->
     assert (again.state, [message.text for message in again.user_messages]) == (TurnState.RESUMED, ["Hello"])
 
 
+@pytest.mark.requirement("B2", "B15")
 async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFixture) -> None:
-    """B2, B15: an info line and an event for each swept session."""
+    """An info line and an event for each swept session."""
     caplog.set_level("INFO")
     sessions = room.sessions()
     await sessions.create(ANN, None, "old")
@@ -500,11 +509,12 @@ class Damaged(FlatMemoryStore):
             raise SessionCorrupt(session_id)
 
 
+@pytest.mark.requirement("X6", "E8", "B12")
 @pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
 async def test_a_damaged_session_is_announced_and_starts_afresh(
     rule: OnMissing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """X6, E8, B12: the words are stored once, in a fresh session."""
+    """The words are stored once, in a fresh session."""
     clock = FakeClock()
     room = Room(Damaged(clock))
 
@@ -516,8 +526,9 @@ async def test_a_damaged_session_is_announced_and_starts_afresh(
     assert await texts(room.store, ANN, turn.session.id) == ["hello", "answer"]
 
 
+@pytest.mark.requirement("B14")
 async def test_attributes_of_an_absent_session_are_nothing(sessions: Sessions) -> None:
-    """B14: setting does nothing, getting gives nothing."""
+    """Setting does nothing, getting gives nothing."""
     await sessions.create(ANN, None, "s")
 
     assert await sessions.set_attribute(ANN, "s", "colour", "red")
@@ -608,15 +619,17 @@ def test_fresh_ids_sort_by_time_and_are_version_7() -> None:
     assert [item[:13] for item in ids] == sorted(item[:13] for item in ids)
 
 
+@pytest.mark.requirement("D6")
 def test_derived_ids_are_stable_and_keep_facts_apart() -> None:
-    """D6: 12 bytes of a hash over tenant, app and chat."""
+    """12 bytes of a hash over tenant, app and chat."""
     assert derived_id("lark-", "t", "app", "chat") == derived_id("lark-", "t", "app", "chat")
     assert derived_id("lark-", "t", "app", "chat") != derived_id("lark-", "t", "appchat", "")
     assert len(derived_id("lark-", "t")) == len("lark-") + 24
 
 
+@pytest.mark.requirement("T20")
 async def test_a_preset_brings_its_own_rules_to_a_turn(room: Room) -> None:
-    """T20: per-request overrides change behaviour."""
+    """Per-request overrides change behaviour."""
     sessions = room.sessions(on_missing=OnMissing.ERROR)
     npc = preset("npc").sessions
 
@@ -641,8 +654,9 @@ def test_a_batch_cannot_be_guarded_twice() -> None:
         AppendBatch(id="b", idempotency_key=IdempotencyKey(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))
 
 
+@pytest.mark.requirement("E25")
 async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next_turn() -> None:
-    """E25: by rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
+    """By rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
     room = Room()
     sessions = room.sessions(inactive_after=timedelta(minutes=30))
     ids = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Usage: counted without waiting, and stored once whatever the store does meanwhile (C14)."""
+"""Usage: counted without waiting, and stored once whatever the store does meanwhile."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.outages import Fate, Wire
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, EVE
+
+pytestmark = pytest.mark.requirement("C14")
+
 
 ONE = UsageCounts(turns=1, input_tokens=10, output_tokens=2, cost_nanos=5)
 

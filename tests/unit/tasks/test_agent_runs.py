@@ -94,8 +94,9 @@ def typed_agent(seen: list[Any]) -> Agent[AgentContext, Finding]:
     return agent
 
 
+@pytest.mark.requirement("E4", "E11", "E12")
 async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
-    """E4, E11, E12: it gets prompt, conversation and goal; its typed output, usage, calls and messages are kept."""
+    """It gets prompt, conversation and goal; its typed output, usage, calls and messages are kept."""
     seen: list[Any] = []
     plan = plan_of({"id": "read", "agent": "reader"})
     async with tenuto.open("memory://") as app:
@@ -131,8 +132,9 @@ async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
     assert shown == msgspec.structs.replace(own, tool_calls=tuple(hidden), messages=(), output=None)
 
 
+@pytest.mark.requirement("E4")
 async def test_an_assistant_works_on_a_step_and_no_session_is_stored() -> None:
-    """E4: it answers the goal, and its run has what it used."""
+    """It answers the goal, and its run has what it used."""
     steps = [{"id": name, "agent": f"assistant:{name}", "required": False} for name in ("npc", "absent")]
     plan = plan_of(*steps)
     async with tenuto.open("memory://") as app:
@@ -169,8 +171,9 @@ def test_agents_of_pydantic_ai_are_named_in_a_program_and_in_a_folder(tmp_path: 
         tenuto.agent("assistant:mine")(found["reader"])
 
 
+@pytest.mark.requirement("E4", "E21")
 async def test_runs_add_up_over_attempts_and_their_private_parts_go_with_the_task() -> None:
-    """E4, E21: what failed attempts used counts too; messages and arguments are the agent's, as long as it works."""
+    """What failed attempts used counts too; messages and arguments are the agent's, as long as it works."""
 
     async def work(ctx: AgentContext) -> str:
         ctx.run.add_usage(input_tokens=100, output_tokens=10, cost_nanos=13_800_138_000)
@@ -239,8 +242,9 @@ async def test_private_parts_of_a_run_stay_within_the_size_of_a_value() -> None:
     assert run.tool_calls[0] == RunToolCall(name="search", arguments=100)
 
 
+@pytest.mark.requirement("T16")
 async def test_a_worker_that_lost_its_step_records_nothing() -> None:
-    """T16: the run of a worker that was taken for dead is not written over that of its successor."""
+    """The run of a worker that was taken for dead is not written over that of its successor."""
     plan = plan_of({"id": "a", "agent": "worker"})
 
     async def work(ctx: AgentContext) -> None:
@@ -260,8 +264,9 @@ async def test_a_worker_that_lost_its_step_records_nothing() -> None:
     assert run.messages == ()
 
 
+@pytest.mark.requirement("E11", "E12", "E24")
 async def test_an_agents_prompt_and_profile_are_those_of_its_user() -> None:
-    """E11, E12, E24: others' values without its own, and the style of a profile that no session holds."""
+    """Others' values without its own, and the style of a profile that no session holds."""
     prompts: list[str] = []
 
     async def work(ctx: AgentContext) -> str:
@@ -286,8 +291,9 @@ async def test_an_agents_prompt_and_profile_are_those_of_its_user() -> None:
     ]
 
 
+@pytest.mark.requirement("E18")
 async def test_log_lines_of_a_step_name_it_and_later_ones_do_not(caplog: pytest.LogCaptureFixture) -> None:
-    """E18: tenant, conversation, task, step and agent, of the agent's own lines and of ours."""
+    """Tenant, conversation, task, step and agent, of the agent's own lines and of ours."""
     lines: list[dict[str, str]] = []
 
     class Collector(logging.Handler):

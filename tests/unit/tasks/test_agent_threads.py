@@ -111,8 +111,9 @@ def context(agent: str) -> AgentContext:
     return cast("AgentContext", SimpleNamespace(agent=agent, step="a"))
 
 
+@pytest.mark.requirement("E15", "E18", "E24")
 async def test_an_agent_that_blocks_fails_alone_and_other_tasks_go_on(office: Office) -> None:
-    """E15, E18, E24: its limit of time holds, and an agent that was running beside it is called again."""
+    """Its limit of time holds, and an agent that was running beside it is called again."""
     store = MemoryStore(clock=utc_now)
     tasks = tasks_over(store, utc_now)
     loaded = {"blocker": office.block, "dozer": office.doze, "reader": office.read}

@@ -180,9 +180,10 @@ async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> No
     assert progress.task.status is TaskStatus.COMPLETED
 
 
+@pytest.mark.requirement("E23")
 @pytest.mark.parametrize("retries", [1, 2])
 async def test_the_last_failure_of_a_remote_step_wakes_its_run(house: House, retries: int) -> None:
-    """E23: the run that each failure has woken sleeps again when the next one is reported."""
+    """The run that each failure has woken sleeps again when the next one is reported."""
 
     def rounds() -> int:
         with closing(sqlite3.connect(house.url.removeprefix("sqlite:///"))) as runs:
@@ -215,8 +216,9 @@ async def test_an_answer_wakes_a_run_on_postgres_that_does_nothing_but_wait(
     assert progress.task.status is TaskStatus.COMPLETED
 
 
+@pytest.mark.requirement("E14", "E24")
 async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person_do_not_count(house: House) -> None:
-    """E14, E24: what it leaves in the queue is for others, and its time does not run."""
+    """What it leaves in the queue is for others, and its time does not run."""
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine(replace(QUICK, agents_at_once=4)) as engine:
         waiting = [await engine.submit(ANN, TASK, plan_of(step("ask", human_input="Well?"))) for _ in range(3)]
@@ -234,8 +236,9 @@ async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person
     assert house.office.most_at_once <= 4
 
 
+@pytest.mark.requirement("E14")
 async def test_an_assistant_that_waits_for_a_task_of_its_own_needs_no_second_slot(house: House) -> None:
-    """E14: as `assistant:legal` does; all slots are taken by such steps."""
+    """As `assistant:legal` does; all slots are taken by such steps."""
 
     async def consult(_: Any, ctx: AgentContext) -> Any:
         inner = await engine.submit(ANN, TASK, plan_of(step("inner")))

@@ -67,8 +67,9 @@ async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay
     assert [run.attempts for run in progress.steps] == [1, 2, 1]
 
 
+@pytest.mark.requirement("E17", "T16")
 async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_living_ones(house: House) -> None:
-    """E17, T16: a worker that beats is alive, however long its step takes."""
+    """A worker that beats is alive, however long its step takes."""
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine(worker=False) as one, house.engine(worker=False) as other:
         async with house.engine() as engine:
@@ -86,8 +87,9 @@ async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_liv
     assert (progress.task.status, progress.steps[0].attempts) == (TaskStatus.COMPLETED, 2)
 
 
+@pytest.mark.requirement("E17")
 async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(house: House) -> None:
-    """E17: none pending means completed, and no agent is called again."""
+    """None pending means completed, and no agent is called again."""
     house.office.gates = {"b": asyncio.Event()}
     plan = plan_of(step("a"), step("b", "a"))
     async with house.engine() as engine:
@@ -214,8 +216,9 @@ async def test_a_task_that_no_run_goes_on_with_is_resumed(house: House) -> None:
         assert (await wait_for_end(house.tasks, ANN, left.id)).task.status is TaskStatus.COMPLETED
 
 
+@pytest.mark.requirement("T16")
 async def test_a_copied_task_goes_on_at_its_new_store(house: House, tmp_path: Path) -> None:
-    """The engine there knows no run of it: resumed, it does not repeat the steps that have ended (T16)."""
+    """The engine there knows no run of it: resumed, it does not repeat the steps that have ended."""
     plan = plan_of(step("a"), step("ask", "a", human_input="Well?"), step("b", "ask"))
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan)

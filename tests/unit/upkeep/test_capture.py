@@ -1,4 +1,4 @@
-"""Capture: what is remembered after a turn, once, of the user's own words; and of a stale session (D9 to D13, T15)."""
+"""Capture: what is remembered after a turn, once, of the user's own words; and of a stale session."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tenuto.recall.service import Memories
 from tenuto.upkeep.capture import Capturer, junk_reason, parse_notes, quotable_sentences
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
+
+pytestmark = pytest.mark.requirement("D9", "D10", "D11", "D12", "D13", "T15")
+
 
 BOLOGNA = "I live in Bologna with my two cats."
 GARDEN = "I also have a small garden."
@@ -244,8 +247,9 @@ async def test_what_a_dead_process_left_is_captured_and_what_was_forgotten_is_no
     assert {one.mentions for one in found} == {1}
 
 
+@pytest.mark.requirement("D13")
 async def test_what_is_captured_again_later_is_the_same_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D13: a process died before it noted how far it had read; the session has changed since then."""
+    """A process died before it noted how far it had read; the session has changed since then."""
     store = f"sqlite:///{tmp_path}/chat.db"
     found = list[Memory]()
     for number, text in enumerate((BOLOGNA, GARDEN)):
@@ -348,10 +352,11 @@ async def test_a_stale_session_is_captured_once_by_concurrent_requests() -> None
     assert episode.expires_at is not None
 
 
+@pytest.mark.requirement("D10")
 async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D10: whatever the session's version is by then."""
+    """Whatever the session's version is by then."""
     once = Capturer.capture_stale
 
     async def twice(capturer: Capturer, ended: TurnEnded) -> None:

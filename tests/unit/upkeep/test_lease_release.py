@@ -57,8 +57,9 @@ def _followed(*scripts: str, **policy: Any) -> tuple[Talk, Filling, Upkeep]:
     return t, store, made[0]
 
 
+@pytest.mark.requirement("C13")
 async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
-    """C13: no call waits for the lease of a turn that is known to have ended."""
+    """No call waits for the lease of a turn that is known to have ended."""
     t, store, upkeep = _followed("Lost.", "Here.")
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))
@@ -86,8 +87,8 @@ async def test_a_store_without_room_for_a_trace_is_given_the_bare_lease_back() -
     await upkeep.drain()
 
 
+@pytest.mark.requirement("X5")
 async def test_an_answer_given_without_its_store_does_not_hold_the_session() -> None:
-    """X5."""
     t, store, upkeep = _followed("Once.", "Twice.", on_store_down=OnStoreDown.STATELESS)
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s"))).degraded == ("store",)
 

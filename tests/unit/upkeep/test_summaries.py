@@ -49,8 +49,8 @@ async def follow(house: House, session: Session, **rest: Any) -> None:
     await house.upkeep.drain()
 
 
+@pytest.mark.requirement("E13", "X7")
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
-    """E13, X7."""
     house, session = await talked()
 
     summary = await compress(house, session)
@@ -60,8 +60,9 @@ async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -
     assert len(await house.log(session)) == 33
 
 
+@pytest.mark.requirement("T12")
 async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_again() -> None:
-    """T12: incremental; the model sees the previous summary and the new messages alone, each that it covers."""
+    """Incremental; the model sees the previous summary and the new messages alone, each that it covers."""
     house, session = await talked(model := Model(RETOLD))
     first = await compress(house, session)
     await house.talk(8, session.id)
@@ -78,11 +79,12 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
     assert len(await house.entries(session)) == 2
 
 
+@pytest.mark.requirement("T12")
 @pytest.mark.parametrize("asked", [0, 3])
 async def test_each_covered_message_is_read_by_the_model_or_extracted(
     asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T12: of a long talk the model reads the last portions; what precedes them, or all without it, is extracted."""
+    """Of a long talk the model reads the last portions; what precedes them, or all without it, is extracted."""
     extracted = list[str]()
 
     def spy(messages: Sequence[Message], *rest: Any, **named: Any) -> str:
@@ -128,6 +130,7 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     assert len(runs) == 3
 
 
+@pytest.mark.requirement("D15", "E13")
 @pytest.mark.parametrize(
     ("turn", "wanted"),
     [
@@ -136,7 +139,6 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     ],
 )
 async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, str], wanted: tuple[str, ...]) -> None:
-    """D15, E13."""
     house = House(model := Model(RETOLD))
     session = await house.turn(None, *turn, follow=False)
     for _ in range(15):
@@ -148,6 +150,7 @@ async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, 
     assert [words for words in wanted if words not in system] == []
 
 
+@pytest.mark.requirement("T12")
 @pytest.mark.parametrize(
     "said",
     [
@@ -163,7 +166,7 @@ async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, 
     ],
 )
 async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
-    """T12: a failing summariser loses nothing."""
+    """A failing summariser loses nothing."""
     house, session = await talked(Model(said))
 
     summary = await compress(house, session)
@@ -175,6 +178,7 @@ ENGLISH = ("Which hotel near the station do you recommend?", "The Grand is close
 CHINESE = ("车站附近哪家酒店比较好？", "我们推荐安静的大饭店。")
 
 
+@pytest.mark.requirement("E13")
 @pytest.mark.parametrize(
     ("turns", "last", "heading"),
     [
@@ -189,7 +193,7 @@ CHINESE = ("车站附近哪家酒店比较好？", "我们推荐安静的大饭�
 async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
     turns: list[tuple[str, str]], last: Language, heading: str
 ) -> None:
-    """E13: whatever the last question was asked in."""
+    """Whatever the last question was asked in."""
     model = Model(ModelFailed("small"))
     for house in (House(), House(model)):
         session = await house.turn(None, *turns[0], follow=False)
@@ -225,8 +229,8 @@ async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
     assert summary.text.endswith(".")
 
 
+@pytest.mark.requirement("T12")
 async def test_nothing_is_made_anew_while_nothing_changes() -> None:
-    """T12."""
     house, session = await talked(model := Model(RETOLD))
 
     for _ in range(3):
@@ -437,8 +441,9 @@ async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCa
     assert "Japan" not in caplog.text
 
 
+@pytest.mark.requirement("S9")
 def test_a_request_for_a_summary_holds_no_text_that_was_not_redacted() -> None:
-    """S9: words of both, and outputs of tools, whatever the policy for models keeps."""
+    """Words of both, and outputs of tools, whatever the policy for models keeps."""
     talk = [
         stored(1, "We go to Japan"),
         stored(2, role=Role.ASSISTANT, parts=(text_part("Japan, then"), tool_result("c", {"place": "Japan"}))),

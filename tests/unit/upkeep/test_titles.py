@@ -24,8 +24,9 @@ async def follow(house: House, session: Session) -> str:
     return (await house.title(session))[0]
 
 
+@pytest.mark.requirement("A15")
 async def test_a_model_gives_the_title() -> None:
-    """A15: and the rules are enforced on what it says."""
+    """And the rules are enforced on what it says."""
     house = House(Model('"Two-Week Trip to Japan!" 🗾'))
 
     session = await house.turn()
@@ -34,6 +35,7 @@ async def test_a_model_gives_the_title() -> None:
     assert await house.title(session) == ("Two-Week Trip to Japan", "model")
 
 
+@pytest.mark.requirement("A15", "A18")
 @pytest.mark.parametrize(
     ("answers", "title", "calls"),
     [
@@ -49,7 +51,7 @@ async def test_a_model_gives_the_title() -> None:
 async def test_a_title_against_the_rules_is_asked_for_once_more_then_cut(
     answers: tuple[str | Exception, ...], title: str, calls: int
 ) -> None:
-    """A15, A18; what is private is taken out before the cut, which would leave a part of it."""
+    """What is private is taken out before the cut, which would leave a part of it."""
     model = Model(*answers)
     house = House(model)
     house.upkeep = house.another(redaction=Discreet(**{"4111 1111 1111 1111": "[REDACTED_CC]"}))
@@ -61,8 +63,8 @@ async def test_a_title_against_the_rules_is_asked_for_once_more_then_cut(
     assert len(model.asked) == calls
 
 
+@pytest.mark.requirement("A17")
 async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None:
-    """A17."""
     house = House()
     session = await house.turn()
     await house.upkeep.drain()
@@ -78,11 +80,11 @@ async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None
     assert await house.title(session) == ("Spring Trip to Japan", "model")
 
 
+@pytest.mark.requirement("A17", "U3")
 @pytest.mark.parametrize(
     "said", [ModelFailed("small"), "Trip", "  "], ids=["fails", "breaks the rules", "says nothing"]
 )
 async def test_the_fallback_stays_when_the_model_fails_and_is_tried_again_after_a_minute(said: str | Exception) -> None:
-    """A17, U3."""
     model = Model(said, "Two-Week Trip to Japan")
     house = House(model)
     session = await house.turn()
@@ -101,8 +103,8 @@ async def test_the_fallback_stays_when_the_model_fails_and_is_tried_again_after_
     assert await house.title(session) == ("Two-Week Trip to Japan", "model")
 
 
+@pytest.mark.requirement("A16", "A29")
 async def test_a_title_that_is_there_costs_no_call() -> None:
-    """A16, A29."""
     model = Model("Two-Week Trip to Japan")
     house = House(model)
     session = await house.turn()
@@ -115,8 +117,8 @@ async def test_a_title_that_is_there_costs_no_call() -> None:
     assert len(model.asked) == 1
 
 
+@pytest.mark.requirement("T13")
 async def test_a_hundred_first_requests_cost_one_call() -> None:
-    """T13."""
     model = Model("Two-Week Trip to Japan")
     house = House(model)
     made, _ = await house.sessions.create(ANN)
@@ -128,13 +130,13 @@ async def test_a_hundred_first_requests_cost_one_call() -> None:
     assert (await house.title(made))[0] == "Two-Week Trip to Japan"
 
 
+@pytest.mark.requirement("T13", "U3")
 @pytest.mark.parametrize(
     ("meanwhile", "title"),
     [(Changes(title="Our holiday"), "Our holiday"), (Changes(context={"colour": "blue"}), "Two-Week Trip to Japan")],
     ids=["a rename", "another change"],
 )
 async def test_a_rename_while_the_model_thinks_wins_and_other_changes_do_not(meanwhile: Changes, title: str) -> None:
-    """T13, U3."""
     model = Model("Two-Week Trip to Japan")
     house = House(model)
     session = await house.turn(follow=False)

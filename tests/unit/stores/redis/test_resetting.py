@@ -67,8 +67,9 @@ async def test_a_redis_connection_with_an_unanswered_call_is_reset() -> None:
             assert answer.exception() is not None
 
 
+@pytest.mark.requirement("P8")
 def test_a_connection_that_uvloop_has_closed_is_no_fault() -> None:
-    """Promise 8: what is told of the outage is the outage, not that its connection cannot be reset any more."""
+    """What is told of the outage is the outage, not that its connection cannot be reset any more."""
 
     async def reset_when_gone() -> None:
         with closing(_listening()) as listener:

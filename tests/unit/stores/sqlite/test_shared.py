@@ -62,8 +62,9 @@ async def test_what_another_process_stored_is_gone_on_from(first: Engine, second
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
 
 
+@pytest.mark.requirement("T4")
 async def test_what_another_process_deleted_stays_deleted(first: Engine, second: Engine) -> None:
-    """T4: a record in the cache revives nothing."""
+    """A record in the cache revives nothing."""
     turn = await begin(first, ANN, "s", "one")
     await second.sessions.delete(ANN, "s")
 
