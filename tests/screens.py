@@ -6,7 +6,7 @@ from base64 import b64encode
 
 from tenuto.model.privacy import PrivacyPolicy
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.crypto.keyring import load_key_ring
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys, load_key_ring
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redacting_store import RedactingStore
@@ -34,3 +34,6 @@ def screened(policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> t
     """A store in memory, and the same store behind a policy."""
     store = MemoryStore()
     return store, RedactingStore(store=store, screen=screen_over(store, policy, **tenants))
+
+
+OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import Running, running
 from tests.patience import LONG
 from tests.servers.openai_server import stalling, start_model_server
 from tests.shared_stores import SHARED, SharedStore

@@ -17,7 +17,7 @@ import pytest
 
 from tests.chaos.surfaces import outage_told, rpc
 from tests.journeys.door import ANN, BOB, Door, at, bearer, code, says, served
-from tests.journeys.test_http_isolation import ASKING, Ask
+from tests.journeys.session_requests import ASKING, Ask
 from tests.patience import LONG, until
 from tests.servers import PostgresServer, RedisServer
 

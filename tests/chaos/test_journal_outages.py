@@ -23,7 +23,7 @@ from tenuto.stores.engine.journal_folder import JournalCounts
 from tenuto.stores.factory import open_records
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords
 from tests.journeys.door import bearer
-from tests.journeys.test_http_process import WAIT, Running, running
+from tests.journeys.server_process import WAIT, Running, running
 from tests.patience import LONG
 from tests.samples import begin, closing, talk, texts
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis

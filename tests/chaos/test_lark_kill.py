@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import Running, running
 from tests.lark_platform import Chat, Event, LarkPlatform, start_lark_platform
 from tests.shared_stores import SHARED, SharedStore
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("dbos")
 
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import Running, running
 from tests.patience import LONG
 from tests.servers.process import wait_until
 

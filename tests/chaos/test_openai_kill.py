@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import Running, running
 from tests.servers.openai_server import stalling, start_model_server
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann"}

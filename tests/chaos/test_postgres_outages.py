@@ -23,8 +23,8 @@ from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._errors import InDoubt
 from tests.backends import engine_over, postgres_engine
 from tests.clock import FakeClock
-from tests.contract.test_records import change, messages
 from tests.patience import LONG, until
+from tests.record_changes import change, messages
 from tests.samples import ANN, batch, begin, closing, fresh, once, texts
 from tests.servers import PostgresServer, start_postgres
 from tests.shared_stores import until_it_answers

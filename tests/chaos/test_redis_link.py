@@ -12,7 +12,7 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._resp import CallFailed, CallTimeout, ConnectionLost
 from tests.patience import LONG
 from tests.servers import RedisServer, start_redis, start_sentinel
-from tests.unit.stores.redis.test_link import linked
+from tests.unit.stores.redis.links import linked
 
 # For calls that are to end without an answer. What must be answered goes over another link.
 QUICK = ConnectionPolicy(connect_timeout=1, call_timeout=1)

@@ -24,8 +24,8 @@ from tests.backends import engine_over, records_behind, redis_engine
 from tests.patience import until
 from tests.samples import ACME, ANN, batch, begin, closing, listed, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
+from tests.servers.slot_moves import begin_move, end_move, move_keys
 from tests.shared_stores import until_it_answers
-from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
 
 _KILLS = 3
 _BEFORE_A_KILL = 60

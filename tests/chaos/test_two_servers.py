@@ -24,7 +24,7 @@ import pytest
 
 from tests.chaos.acknowledged import Turn, Verdict, check_all
 from tests.journeys.door import bearer
-from tests.journeys.test_http_process import WAIT, Running, running
+from tests.journeys.server_process import WAIT, Running, running
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
 SECRET = "a secret of at least thirty-two bytes"

@@ -16,7 +16,7 @@ from tenuto.ports import Store
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import Backend, engine_over
 from tests.clock import FakeClock
-from tests.contract.test_traces import trace_of
+from tests.contract.full_traces import trace_of
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, once, talk, texts, value_of
 
 IN_A_CHAT = Scope(tenant="acme", user="ann", channel="lark", chat="team")

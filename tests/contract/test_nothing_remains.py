@@ -52,7 +52,7 @@ from tenuto.stores.redis import RedisRecords
 from tenuto.upkeep.memory_erasure import erase_chat_memories
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place, engine_over, records_behind
 from tests.clock import FakeClock
-from tests.contract.test_traces import trace_of
+from tests.contract.full_traces import trace_of
 from tests.peek import sqlite_writer
 from tests.remembering import Letters, memories_over, texts
 from tests.samples import batch, begin, closing, fresh, says

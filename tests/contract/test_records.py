@@ -16,7 +16,6 @@ from tenuto.model.stored import (
     AsideRecords,
     Drop,
     Entry,
-    IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
@@ -28,11 +27,9 @@ from tenuto.model.stored import (
     ValuePlace,
 )
 from tenuto.ports import RecordStore
+from tests.record_changes import A, B, C, change, columns, messages
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ACME, ANN, BOB, EVE
-
-# They begin alike, as keys of one commit do.
-A, B, C = (bytes(4) + bytes([n]) * 12 for n in (1, 2, 3))
 
 
 @pytest.fixture(params=RECORD_STORES, ids=lambda backend: backend.name)
@@ -40,21 +37,6 @@ async def records(request: pytest.FixtureRequest) -> AsyncIterator[RecordStore]:
     backend: RecordBackend = request.param
     async with backend.open(request.getfixturevalue) as opened:
         yield opened
-
-
-def columns(scope: Scope = ANN, name: str = "s", **fields: Any) -> IndexColumns:
-    given = {"space": site_key(scope), "owner": owner_key(scope), "scope": scope, "name": name}
-    return IndexColumns(**{**given, **fields})
-
-
-def messages(*numbers: int, text: str = "m") -> tuple[Entry, ...]:
-    return tuple(Entry(part=Part.MESSAGES, number=number, body=f"{text}{number}".encode()) for number in numbers)
-
-
-def change(key: bytes, at: int, to: int, **fields: Any) -> RecordChange:
-    """A change from one revision to the next; of a new record with its columns."""
-    given = {"head": f"head {to}".encode(), **({"index": columns()} if at == 0 else {}), **fields}
-    return RecordChange(key=key, if_revision=at, revision=to, **given)
 
 
 def numbers(entries: tuple[Entry, ...]) -> list[int]:

@@ -27,7 +27,7 @@ from tenuto.model import (
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
-from tests.contract.test_traces import told, trace_of
+from tests.contract.full_traces import told, trace_of
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, once, talk, texts
 
 

@@ -3,80 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation
-from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
-from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace, TraceSpan
+from tenuto.model import ForkRequest, IdempotencyKey, NewSession, Retention, Truncation
+from tenuto.model.turn import TRACES_KEPT, FinishTurn
 from tenuto.ports import Store
-from tests import samples
 from tests.clock import FakeClock
+from tests.contract.full_traces import told, trace_of
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening, talk
 
 pytestmark = pytest.mark.requirement("C9")
-
-
-MANIFEST = Manifest(
-    entries=(
-        ManifestEntry(kind=Kind.SYSTEM, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=40),
-        ManifestEntry(
-            kind=Kind.MESSAGE, disposition=Disposition.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9
-        ),
-    ),
-    total=40,
-    prompt_limit=100,
-    budget=120,
-    reply_tokens=20,
-    encoding="o200k_base",
-    exact=True,
-    margin=1.0,
-    layout=LayoutName.CHAT,
-)
-
-
-def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
-    """What is told of a turn, with something in every field."""
-    given: dict[str, Any] = {
-        "assistant": "npc",
-        "persona": "老祖",
-        "request": "家训是什么? 🎎",
-        "answer": "孝悌为本",
-        "model": "offline",
-        "offline": True,
-        "manifest": MANIFEST,
-        "tools": (
-            ToolRun(
-                name="retrieve_evidence",
-                arguments={"query": "家训"},
-                output=[{"id": "E1"}],
-                milliseconds=1.5,
-                start=2.25,
-            ),
-            ToolRun(name="broken", error="tool_failed"),
-        ),
-        "steps": {"begin": 1.25, "model": 20.0},
-        "spans": (
-            TraceSpan(name="begin", start=0.0, milliseconds=1.25),
-            TraceSpan(name="model", start=1.5, milliseconds=20.0, input_tokens=40, output_tokens=7, cost_nanos=12_345),
-        ),
-        "input_tokens": 40,
-        "output_tokens": 7,
-        "cost_nanos": 12_345,
-        "degraded": ("recall",),
-        "data": {"policy_mode": "normal", "deep": [1, {"x": None}]},
-        **fields,
-    }
-    return samples.trace_of(turn, **given)
-
-
-async def told(store: Store, session_id: str, *words: str) -> OpenTurn:
-    """One whole turn with a trace."""
-    turn = await begin(store, ANN, session_id, *(words or ("hello",)))
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
-    return turn
 
 
 async def test_a_trace_comes_back_as_it_was_written(store: Store) -> None:

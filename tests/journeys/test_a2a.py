@@ -33,7 +33,7 @@ from tenuto.errors import StoreUnavailable
 from tenuto.llm import Call, Hang, Say, ScriptedModel
 from tenuto.tasks import Tasks
 from tests.journeys.door import ANN, BASE, Door, code, playing, served
-from tests.journeys.test_http_process import running
+from tests.journeys.server_process import running
 from tests.servers.openai_server import stalling, start_model_server
 from tests.talking import patient
 

@@ -40,7 +40,7 @@ from tenuto.ports import utc_now
 from tenuto.sessions import AppendRequest, TurnRequest
 from tenuto.sessions.transfer import parse_export
 from tests.journeys.door import BASE, playing, served
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import Running, running
 from tests.servers.loopback import serving
 from tests.talking import patient
 

@@ -15,7 +15,7 @@ import pytest
 from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tests.journeys.door import ANN, BOB, EVE, Door, code, served
-from tests.journeys.test_http_process import WAIT, Running, running
+from tests.journeys.server_process import WAIT, Running, running
 
 pytestmark = pytest.mark.requirement("A11", "A19", "C13", "D14")
 

@@ -6,12 +6,11 @@ import asyncio
 import base64
 import json
 import signal
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
-import jwt
 import pytest
 
 import tenuto
@@ -21,14 +20,14 @@ from tenuto.model.message import is_summary
 from tenuto.model.privacy import VAULT, Mode
 from tenuto.privacy.compliance.receipts import parse_receipt, verify_receipt
 from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
-from tests.journeys.test_http_process import running
+from tests.journeys.json_web_tokens import SECRET, token
+from tests.journeys.server_process import running
 from tests.samples import CARD, shows_card
-from tests.unit.privacy.test_external_detector import analyzer, entities, entity, http
+from tests.servers.analyzer import analyzer, entities, entity, http
 
 MAIL = "ann.lee@example.com"
 SAID = f"My mail is {MAIL}, my card is {CARD}."
 KEY = base64.b64encode(b"k" * 32).decode()
-SECRET = "a secret that is long enough for HS256, at least"
 PSEUDONYMS: dict[str, Any] = {"privacy_message": Mode.PSEUDONYM, "privacy_key": KEY}
 
 
@@ -346,11 +345,6 @@ async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:
 
     assert statuses == [403, 200, 403, 200]
     assert [note["by"] for note in audit["entries"]] == ["token ann", "token root"]
-
-
-def token(user: str, **claims: Any) -> dict[str, str]:
-    claims = {"tenant_id": "acme", "sub": user, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
-    return bearer(jwt.encode(claims, SECRET, "HS256"))
 
 
 async def test_an_open_server_reveals_nothing_and_says_what_it_takes() -> None:

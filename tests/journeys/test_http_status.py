@@ -31,7 +31,7 @@ from tenuto.model.turn import Trace
 from tenuto.server import web_console
 from tenuto.server.metrics import Metrics
 from tests.journeys.door import ANN, Door, bearer, code, playing, served
-from tests.journeys.test_http_privacy import SECRET, token
+from tests.journeys.json_web_tokens import SECRET, token
 from tests.samples import SENT_AT
 
 

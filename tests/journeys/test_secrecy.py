@@ -20,7 +20,7 @@ import pytest
 
 from tenuto.server.logs import KeyValueFormatter
 from tests.journeys.door import ANN
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import Running, running
 from tests.servers.openai_server import (
     A_PAGE,
     GARBAGE,

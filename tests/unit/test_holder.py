@@ -19,7 +19,7 @@ from tenuto.model import AppendResult, FinishTurn, OpenTurn
 from tests.doubles import FlatMemoryStore
 from tests.patience import LONG
 from tests.samples import ANN
-from tests.unit.sessions.test_sessions import Room, wish
+from tests.unit.sessions.memory_sessions import Room, wish
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere leases only expire, by design")
 

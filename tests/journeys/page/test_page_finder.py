@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.journeys.page.test_page_looks import NAMELESS
+from tests.journeys.page.page_checks import NAMELESS
 from tests.journeys.page.visit import offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.journeys.door import served
-from tests.journeys.page.test_page_looks import CONSOLE
+from tests.journeys.page.page_checks import AXE, CONSOLE, WIDE
 from tests.journeys.page.visit import DESK, PHONE, Visit, offline, visiting
 from tests.npm_clients import install_clients
 from tests.servers.loopback import serving
@@ -35,14 +35,6 @@ ROUTE_CHANGE = """
   document.querySelector(`[data-page=${name}]`).click();
   look();
 })
-"""
-AXE = """
-([part, rules]) => axe.run(part, rules).then(({ violations }) => violations
-  .flatMap((one) => one.nodes.map((node) => `${one.id} at ${node.target.join(" ")}: ${node.html}`)))
-"""
-WIDE = """
-() => [...document.querySelectorAll("html, main, .scroll, .transcript")]
-  .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.className || one.tagName)
 """
 
 

@@ -11,23 +11,17 @@ from playwright.async_api import Browser, expect
 from tenuto.model.plan import StepStatus
 from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.model.task import TaskEventType, TaskStatus
-from tenuto.server import web_console
 from tests.journeys.door import Door
+from tests.journeys.page.page_checks import CONSOLE, NAMELESS
 from tests.journeys.page.visit import PHONE, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-CONSOLE = Path(web_console.__file__).parent / "console"
 BOOKS = """
 async (names) => {
   const books = await Promise.all(names.map((name) => import(`/console/words/${name}.js`)));
   return ["en", "zh"].map((language) => Object.assign({}, ...books.map((book) => book[language])));
 }
-"""
-NAMELESS = """
-() => [...document.querySelectorAll("button, input, textarea, select, a")]
-  .filter((one) => !one.ariaLabel && !one.textContent.trim() && !(one.labels?.length > 0))
-  .map((one) => one.outerHTML)
 """
 
 

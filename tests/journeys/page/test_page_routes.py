@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.journeys.page.test_page_frame import AXE, WIDE
+from tests.journeys.page.page_checks import AXE, WIDE
 from tests.journeys.page.visit import PHONE, offline
 from tests.npm_clients import install_clients
 

@@ -11,8 +11,7 @@ from playwright.async_api import Browser, Locator, Page, Request, expect
 from tenuto.model import AppendBatch, NewSession, Scope, Usage
 from tenuto.sessions.events import EventKind, SessionEvent
 from tests.journeys.door import Door, says
-from tests.journeys.page.test_page_sessions import Held, drawn
-from tests.journeys.page.visit import PATIENCE, PHONE, Visit, offline
+from tests.journeys.page.visit import PATIENCE, PHONE, Held, Visit, drawn, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

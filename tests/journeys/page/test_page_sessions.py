@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, expect
 
 from tenuto.llm import Hang, Say, ScriptedModel
 from tests.journeys.door import bearer, playing, served
-from tests.journeys.page.visit import PATIENCE, Visit, listening, offline, scripted, visiting
+from tests.journeys.page.visit import Held, Visit, drawn, listening, offline, scripted, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -171,27 +168,6 @@ async def test_saying_again_who_one_is_stops_no_answer(chromium: Browser) -> Non
 
         await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
         assert model.cancelled == 0
-
-
-@dataclass
-class Held:
-    """Requests that a test lets through when it wants to."""
-
-    waiting: asyncio.Queue[Route] = field(default_factory=asyncio.Queue)
-
-    async def __call__(self, route: Route) -> None:
-        await self.waiting.put(route)
-
-    async def next(self) -> Route:
-        """The next request, which has to come soon."""
-        async with asyncio.timeout(PATIENCE / 1000):
-            return await self.waiting.get()
-
-
-async def drawn(page: Page) -> None:
-    """Once the page has taken in, and shown, what had arrived before."""
-    await page.evaluate("fetch('healthz').then((said) => said.json())")
-    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
 
 
 async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: Browser) -> None:

@@ -13,7 +13,7 @@ from playwright.async_api import APIResponse, Browser, Locator, Route, expect
 from tenuto.errors import ModelKeyRefused
 from tenuto.llm import Call, Echo, Fail, Hang, Say
 from tests.journeys.page.visit import offline, scripted, stored, visiting
-from tests.journeys.test_http_process import running
+from tests.journeys.server_process import running
 from tests.servers.process import free_port
 from tests.talking import Adder
 

@@ -15,10 +15,9 @@ from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.tasks.agents import AgentContext
 from tests.journeys.door import Door, served
-from tests.journeys.page.test_page_looks import NAMELESS
+from tests.journeys.page.page_checks import NAMELESS
 from tests.journeys.page.visit import PHONE, Visit, listening, offline, visiting
-from tests.journeys.terminal import Desk
-from tests.journeys.test_task_processes import line_of, started
+from tests.journeys.terminal import Desk, line_of, started
 from tests.patience import until
 
 pytest.importorskip("dbos")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
+from playwright.async_api import Browser, Locator, Page, Route, ViewportSize, expect
 
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
@@ -130,3 +131,24 @@ async def stored(door: Door) -> list[tuple[str, str]]:
     [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
     page = (await door.http.get(f"/v1/sessions/{session['id']}/messages")).json()["messages"]
     return [(message["role"], message["text"]) for message in page]
+
+
+@dataclass
+class Held:
+    """Requests that a test lets through when it wants to."""
+
+    waiting: asyncio.Queue[Route] = field(default_factory=asyncio.Queue)
+
+    async def __call__(self, route: Route) -> None:
+        await self.waiting.put(route)
+
+    async def next(self) -> Route:
+        """The next request, which has to come soon."""
+        async with asyncio.timeout(PATIENCE / 1000):
+            return await self.waiting.get()
+
+
+async def drawn(page: Page) -> None:
+    """Once the page has taken in, and shown, what had arrived before."""
+    await page.evaluate("fetch('healthz').then((said) => said.json())")
+    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")

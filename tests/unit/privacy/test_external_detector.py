@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import EntryPoint
@@ -21,7 +21,6 @@ from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.model import AppendBatch, NewSession, tool_call
 from tenuto.model.privacy import CustomPattern, Mode, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.model.scope import Scope
-from tenuto.ports import Detector
 from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy, language_of
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.detection.presidio import PresidioDetector
@@ -31,46 +30,11 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tests.clock import Ticks
 from tests.doubles import MemoryStore
 from tests.samples import ANN, says
+from tests.servers.analyzer import Answering, analyzer, entities, entity, http
+from tests.unit.privacy.scripted_detector import Scripted, beside
 
 TEXT = "😀 Ann Lee moved to Lisbon"
 SECRET_WORDS = "Wilhelmina Quux"
-Answering = Callable[[bytes], Awaitable[bytes]]
-
-
-def http(body: bytes, status: str = "200 OK", length: int | None = None) -> bytes:
-    size = len(body) if length is None else length
-    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n".encode() + body
-
-
-def entity(kind: str, start: int, end: int, score: float = 0.85) -> dict[str, object]:
-    return {"analysis_explanation": None, "entity_type": kind, "start": start, "end": end, "score": score}
-
-
-def entities(*found: dict[str, object]) -> bytes:
-    return http(json.dumps(found).encode())
-
-
-@asynccontextmanager
-async def analyzer(answering: Answering) -> AsyncIterator[str]:
-    """A server on loopback whose answers to `POST /analyze` are what `answering` makes of the body."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            assert head.startswith("post /analyze ")
-            body = await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
-            writer.write(await answering(body))
-            await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client closed the connection, as some tests want
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
 
 
 @asynccontextmanager
@@ -187,47 +151,6 @@ def test_types_and_scores_that_are_none_are_refused() -> None:
 
 
 # Beside our own rules.
-
-
-class Scripted:
-    """A detector that finds given words as persons, records its requests, and fails on demand."""
-
-    def __init__(self, *words: str, kind: str = "PERSON") -> None:
-        self._words, self._kind = words, kind
-        self.shown: list[tuple[str, str]] = []
-        self.fails: Exception | None = None
-        self.gate: asyncio.Event | None = None
-        self.entered = asyncio.Event()
-        self.inside = self.most_inside = 0
-
-    async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
-        self.shown.append((text, language))
-        self.inside += 1
-        self.most_inside = max(self.most_inside, self.inside)
-        try:
-            # Let the other requests begin, as far as they may.
-            await asyncio.sleep(0)
-            if self.gate is not None:
-                self.entered.set()
-                await self.gate.wait()
-            if self.fails is not None:
-                raise self.fails
-        finally:
-            self.inside -= 1
-        return [
-            PiiMatch(start=at, end=at + len(word), type=self._kind, rule="SCRIPTED", name=self._kind)
-            for word in self._words
-            for at in range(len(text))
-            if text.startswith(word, at)
-        ]
-
-
-PATIENT = timedelta(seconds=30)
-
-
-def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> ExternalDetector:
-    chosen = ExternalDetectorPolicy(**{"timeout": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
-    return ExternalDetector(detector, policy=chosen, clock=clock or Ticks())
 
 
 async def redacted(outside: ExternalDetector, text: str, policy: PrivacyPolicy | None = None) -> str:

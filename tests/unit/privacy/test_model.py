@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tenuto
 from tenuto.app import Tenuto
-from tenuto.assistants import Assistant
 from tenuto.chat import ChatRequest, ReplyFinished
 from tenuto.errors import ModelFailed, PrivateData
-from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
 from tenuto.model.generation import TextDelta, ToolContext, ToolOutput, ToolSpec
-from tenuto.model.policy import preset
-from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject
-from tenuto.ports import Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, answers
-from tests.screens import KEY
-
-MAIL = "ann@example.com"
+from tests.unit.privacy.redacting_app import MAIL, house, prompt
 
 
 class Post:
@@ -50,35 +40,6 @@ async def left(app: Tenuto, session_id: str) -> list[JsonObject]:
     """The tool state, answer by answer."""
     page = await app.sessions.messages(ANN, session_id)
     return [m.metadata["state"]["helper"] for m in page.messages if "state" in m.metadata]
-
-
-@asynccontextmanager
-async def house(
-    *scripts: Script, tool: Tool | None = None, **settings: Any
-) -> AsyncIterator[tuple[Tenuto, ScriptedModel]]:
-    model = ScriptedModel(*scripts, name="scripted")
-    helper = Assistant(
-        name="helper",
-        system={Language.ENGLISH: "You help."},
-        policies=preset("platform"),
-        tools=(tool,) if tool is not None else (),
-    )
-    async with tenuto.open(
-        "memory://",
-        models={"scripted": model},
-        assistants=[helper],
-        model="scripted",
-        assistant="helper",
-        privacy_key=KEY,
-        **{"summarizer_model": "offline", **settings},
-    ) as app:
-        yield app, model
-
-
-def prompt(model: ScriptedModel, place: int = -1) -> str:
-    """The requests for turns, without those for titles."""
-    turns = [asking for asking in model.requests if asking.tool_context is not None]
-    return "\n".join(str(message.parts) for message in turns[place].messages)
 
 
 async def stored(app: Tenuto, session_id: str) -> list[str]:

@@ -17,7 +17,8 @@ from tenuto.model import Scope
 from tenuto.privacy.detection.external import ExternalDetector
 from tests.clock import Ticks
 from tests.samples import ANN, BOB
-from tests.unit.privacy.test_external_detector import Scripted, analyzer, beside, entities
+from tests.servers.analyzer import analyzer, entities
+from tests.unit.privacy.scripted_detector import Scripted, beside
 
 WORDS = "Plan my trip to Lisbon"
 

@@ -23,7 +23,7 @@ from tenuto.privacy.redactor import Redactor, TenantPolicies, slots
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
-from tests.unit.privacy.test_model import MAIL, house, prompt
+from tests.unit.privacy.redacting_app import MAIL, house, prompt
 
 CARD = "4242 4242 4242 4242"
 # Nearly all of it is values, so that every cut goes through one.

@@ -55,33 +55,9 @@ from tenuto.sessions import (
 )
 from tenuto.sessions.transfer import ExportedSession
 from tests.clock import FakeClock
-from tests.doubles import FlatMemoryStore, MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, EVE, closing, says, texts
-
-
-class Room:
-    """A sessions room over memory, with everything it announced."""
-
-    def __init__(self, store: MemoryStore | FlatMemoryStore | None = None) -> None:
-        self.clock = FakeClock()
-        self.store = store or MemoryStore(clock=self.clock)
-        self.heard: list[SessionEvent] = []
-
-    def sessions(self, **policy: object) -> Sessions:
-        given = {"busy_wait": timedelta(0), **policy}
-        return Sessions(
-            store=self.store.sessions,
-            upkeep=self.store.upkeep,
-            clock=self.clock,
-            policy=replace(SessionPolicy(), **given),
-            announcer=EventEmitter(clock=self.clock, listeners=[self._hear]),
-        )
-
-    async def _hear(self, event: SessionEvent) -> None:
-        self.heard.append(event)
-
-    def kinds(self) -> list[EventKind]:
-        return [event.kind for event in self.heard]
+from tests.unit.sessions.memory_sessions import Room, wish
 
 
 @pytest.fixture
@@ -92,10 +68,6 @@ def room() -> Room:
 @pytest.fixture
 def sessions(room: Room) -> Sessions:
     return room.sessions()
-
-
-def wish(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
-    return replace(TurnRequest(user_messages=(says(text),), session_id=session_id), **fields)
 
 
 async def whole_turn(sessions: Sessions, scope: Scope, request: TurnRequest) -> OpenTurn:

@@ -14,8 +14,8 @@ from tenuto.model import Scope
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._batches import MOST, MOST_BYTES, Batches
 from tenuto.stores.postgres._errors import STORE, InDoubt, Unsent, fault, telling
-from tests.contract.test_records import A, change, columns, messages
 from tests.patience import LONG
+from tests.record_changes import A, change, columns, messages
 from tests.servers import PostgresDatabase
 
 Pair = tuple[PostgresRecords, PostgresRecords]

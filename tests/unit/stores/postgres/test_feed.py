@@ -12,9 +12,9 @@ from tenuto.model.stored import Action, Drop, Part, RecordChange
 from tenuto.stores.postgres import PostgresRecords, _feed
 from tenuto.stores.postgres._feed import PostgresFeed, parse_notification
 from tests.backends import engine_over
-from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
 from tests.peek import ping_postgres
+from tests.record_changes import A, B, change, columns, messages
 from tests.samples import ANN, batch
 
 Pair = tuple[PostgresRecords, PostgresRecords]

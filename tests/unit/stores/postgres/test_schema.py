@@ -10,8 +10,8 @@ import pytest
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._schema import migrations
-from tests.contract.test_records import A, change
 from tests.peek import postgres_rows
+from tests.record_changes import A, change
 from tests.servers import PostgresDatabase, PostgresServer
 from tests.servers.postgres import APP_ROLE
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.stores.postgres import PostgresRecords, _turns
-from tests.contract.test_records import A, change, messages
 from tests.patience import LONG
+from tests.record_changes import A, change, messages
 
 Pair = tuple[PostgresRecords, PostgresRecords]
 

@@ -12,7 +12,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import IndexOrder, IndexQuery
 from tenuto.stores.postgres import PostgresRecords
-from tests.contract.test_records import A, B, C, change, columns, messages
+from tests.record_changes import A, B, C, change, columns, messages
 from tests.samples import ANN, ANN_ELSEWHERE, EVE
 from tests.servers import PostgresDatabase
 

@@ -14,8 +14,9 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._scripts import Script
 from tests.samples import ANN
-from tests.servers import RedisCluster, RedisServer, start_cluster
-from tests.unit.stores.redis.test_link import run
+from tests.servers import RedisCluster, start_cluster
+from tests.servers.slot_moves import begin_move, end_move, move_keys
+from tests.unit.stores.redis.links import run
 
 COUNT = Script("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])")
 
@@ -33,36 +34,6 @@ async def link(cluster: RedisCluster) -> AsyncIterator[Link]:
     opened = Link(cluster.url)
     yield opened
     await opened.aclose()
-
-
-def node_id(server: RedisServer) -> str:
-    return str(server.call("CLUSTER", "MYID"))
-
-
-def holder_of(cluster: RedisCluster, slot: int) -> RedisServer:
-    """Who holds a slot now: tests may have moved it before."""
-    for first, last, (_, port, *_), *_ in cluster.nodes[0].call("CLUSTER", "SLOTS"):
-        if first <= slot <= last:
-            return next(node for node in cluster.nodes if node.port == port)
-    raise AssertionError(f"nobody holds slot {slot}")
-
-
-def begin_move(cluster: RedisCluster, slot: int) -> tuple[RedisServer, RedisServer]:
-    source = holder_of(cluster, slot)
-    target = next(node for node in cluster.nodes if node is not source)
-    target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", node_id(source))
-    source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", node_id(target))
-    return source, target
-
-
-def move_keys(source: RedisServer, target: RedisServer, slot: int, count: int) -> None:
-    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, count)
-    source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
-
-
-def end_move(cluster: RedisCluster, slot: int, target: RedisServer) -> None:
-    for node in (target, *(node for node in cluster.nodes if node is not target)):
-        node.call("CLUSTER", "SETSLOT", slot, "NODE", node_id(target))
 
 
 async def test_every_key_reaches_its_server(link: Link) -> None:

@@ -33,8 +33,8 @@ from tenuto.stores.redis._resp import CallFailed, ConnectionLost, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
-from tests.contract.test_records import A, B, change, columns, messages
 from tests.patience import until
+from tests.record_changes import A, B, change, columns, messages
 from tests.samples import ANN, BOB, fresh, talk
 from tests.servers import RedisCluster, RedisServer
 

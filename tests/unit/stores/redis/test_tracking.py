@@ -20,7 +20,7 @@ from tenuto.stores.redis._tracking import ClientTracking
 from tests.patience import LONG, until
 from tests.peek import last_heard, redis_listeners
 from tests.servers import RedisCluster, RedisServer, start_redis
-from tests.unit.stores.redis.test_link import certificate, tls_front
+from tests.unit.stores.redis.tls_proxy import certificate, tls_front
 
 PREFIX = b"track:"
 
