@@ -17,10 +17,10 @@ from tenuto.model import Page
 from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
 from tenuto.stores.sealed_state import mark_sealed
-from tests.patience import LONG, until
-from tests.peek import hears_news
+from tests.internals import hears_news
 from tests.samples import ANN
 from tests.servers import PostgresServer, RedisServer
+from tests.timeouts import LONG, wait_until
 
 pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 
@@ -53,7 +53,7 @@ async def _until_it_hears(app: Tenuto) -> None:
     """What is seen before the store's news can be heard is not trusted."""
     journal = app.stores.journal
     assert journal is not None
-    await until(lambda: hears_news(journal))
+    await wait_until(lambda: hears_news(journal))
 
 
 async def _until_all_is_there(app: Tenuto) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tenuto.ports import utc_now
 from tests.backends import sqlite_engine
-from tests.copies import compare_stores, copy_store
 from tests.samples import ANN, batch
+from tests.store_copies import compare_stores, copy_store
 from tests.warm_start import open_program
 
 pytestmark = pytest.mark.requirement("T19")

@@ -21,10 +21,10 @@ from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._client import Link
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords
 from tests.clock import Ticks
-from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.servers import PostgresServer, RedisServer
 from tests.shared_stores import until_it_answers
+from tests.timeouts import LONG
 
 # For calls that are to end without an answer.
 SHORT = 0.5

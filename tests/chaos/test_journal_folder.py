@@ -20,9 +20,9 @@ from subprocess import PIPE
 from typing import Any
 
 from tenuto.stores.engine.journal_files import count_journal
-from tests.patience import LONG
 from tests.samples import fresh
 from tests.servers import RedisServer, start_redis
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 TURNS = int(os.environ.get("CHAOS_TURNS", "120"))

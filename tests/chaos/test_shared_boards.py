@@ -10,8 +10,8 @@ import pytest
 import tenuto
 from tenuto.model import Scope
 from tenuto.model.task import NewTask
-from tests.patience import LONG
 from tests.second_board import TIMES, work
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 pytestmark = pytest.mark.requirement("E10", "E19", "S8", "T17")

@@ -16,16 +16,16 @@ import pytest
 from tenuto.errors import Unavailable
 from tests.chaos.surfaces import ROUTES, Surface, open_surfaces
 from tests.integrations.conversations import ADAPTERS
-from tests.journeys.door import served
-from tests.patience import LONG
+from tests.journeys.http_service import http_service
 from tests.servers import PostgresServer, RedisServer
 from tests.shared_stores import until_it_answers
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 WRITER: Final = """
 import asyncio, sys
 from tests.chaos.surfaces import open_surfaces
-from tests.journeys.door import served
+from tests.journeys.http_service import served
 
 async def write(name, surface, number):
     await surface.add(str(number))
@@ -72,8 +72,8 @@ async def test_what_was_acknowledged_outlives_a_killed_process(tmp_path: Path) -
     url = f"sqlite:///{tmp_path / 'chat.db'}"
     heard = await asyncio.to_thread(write_until_killed, url)
 
-    async with served(store=url) as door:
-        for name, surface in (await open_surfaces(door)).items():
+    async with http_service(store=url) as service:
+        for name, surface in (await open_surfaces(service)).items():
             last = heard[name]
             if name in ROUTES:
                 await surface.add(str(last))
@@ -97,8 +97,8 @@ async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(
     journals = isinstance(server, RedisServer)
     url = server.url if isinstance(server, RedisServer) else server.app_url
     policy: dict[str, Any] = {"journal": str(tmp_path)} if journals else {"on_store_down": "raise"}
-    async with served(store=url, breaker_reset=timedelta(milliseconds=20), **policy) as door:
-        surfaces = await open_surfaces(door)
+    async with http_service(store=url, breaker_reset=timedelta(milliseconds=20), **policy) as service:
+        surfaces = await open_surfaces(service)
         for surface in surfaces.values():
             await surface.add("before")
         server.kill()
@@ -106,11 +106,11 @@ async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(
         server.start()
 
         assert taken == (JOURNALED if journals else set())
-        await until_it_answers(door.tenuto.store)
+        await until_it_answers(service.tenuto.store)
         async with asyncio.timeout(LONG):
             for name, surface in surfaces.items():
                 while not await takes(surface, "after"):
-                    await until_it_answers(door.tenuto.store)
+                    await until_it_answers(service.tenuto.store)
                 assert await surface.texts() == ["before", *["during"] * (name in taken), "after"], name
 
 

@@ -21,7 +21,7 @@ from tenuto.chat import ChatRequest
 from tenuto.errors import Conflict
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role
-from tests.patience import LONG
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 WORKERS, TURNS = 4, 15

@@ -12,7 +12,7 @@ import pytest
 
 import tenuto
 from tenuto.model.analytics import UsageCounts
-from tests.patience import LONG
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 pytestmark = pytest.mark.requirement("C14")
@@ -28,7 +28,7 @@ from tenuto.model.analytics import UsageCounts
 from tenuto.ports import utc_now
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
-from tests.patience import be_patient
+from tests.timeouts import be_patient
 
 async def main():
     async with open_app(Settings(store=sys.argv[1], l1=False), run_upkeep=False) as app:

@@ -29,7 +29,7 @@ MANIFEST = Manifest(
 )
 
 
-def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
+def full_trace_of(turn: OpenTurn, **fields: Any) -> Trace:
     """What is told of a turn, with something in every field."""
     given: dict[str, Any] = {
         "assistant": "npc",
@@ -64,8 +64,8 @@ def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
     return samples.trace_of(turn, **given)
 
 
-async def told(store: Store, session_id: str, *words: str) -> OpenTurn:
+async def traced_turn(store: Store, session_id: str, *words: str) -> OpenTurn:
     """One whole turn with a trace."""
     turn = await begin(store, ANN, session_id, *(words or ("hello",)))
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=full_trace_of(turn)))
     return turn

@@ -24,9 +24,9 @@ from tenuto.stores.engine.state import EngineState
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import RING
 from tests.clock import FakeClock
-from tests.copies import check_goes_on, compare_stores, copy_store, fill
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ANN, batch, begin, listed, talk, texts
+from tests.store_copies import check_goes_on, compare_stores, copy_store, fill
 
 COPIED = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
 

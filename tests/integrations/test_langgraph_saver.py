@@ -29,8 +29,8 @@ from tenuto.app import Tenuto
 from tenuto.integrations.langgraph import TenutoSaver, cache, fold
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
-from tests.patience import LONG
 from tests.shared_stores import SHARED
+from tests.timeouts import LONG
 
 EVERY_CAPABILITY = {
     "put": 17,

@@ -7,11 +7,11 @@ from typing import Any
 
 import jwt
 
-from tests.journeys.door import bearer
+from tests.journeys.http_service import bearer
 
-SECRET = "a secret that is long enough for HS256, at least"
+JWT_SECRET = "a secret that is long enough for HS256, at least"
 
 
-def token(user: str, **claims: Any) -> dict[str, str]:
+def jwt_header(user: str, **claims: Any) -> dict[str, str]:
     claims = {"tenant_id": "acme", "sub": user, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
-    return bearer(jwt.encode(claims, SECRET, "HS256"))
+    return bearer(jwt.encode(claims, JWT_SECRET, "HS256"))

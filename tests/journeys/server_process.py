@@ -20,7 +20,7 @@ from tests.warm_start import open_program
 WAIT = 90
 
 
-class Running:
+class ServerProcess:
     """A server process. It tells its address in its log, so that no port has to be guessed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -66,10 +66,10 @@ def _start(store: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def running(store: Path, *options: str, **environ: str) -> Iterator[Running]:
+def running_server(store: Path, *options: str, **environ: str) -> Iterator[ServerProcess]:
     """A server on this database, until the block ends."""
     with _start(store, *options, **environ) as process:
-        server = Running(process)
+        server = ServerProcess(process)
         try:
             with server.http:
                 yield server

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 
-from tests.journeys.door import says
+from tests.journeys.http_service import says
 
-Ask = Callable[[httpx.AsyncClient, str, dict[str, str]], Awaitable[httpx.Response]]
+SessionRequest = Callable[[httpx.AsyncClient, str, dict[str, str]], Awaitable[httpx.Response]]
 
 
-ASKING: dict[str, Ask] = {
+SESSION_REQUESTS: dict[str, SessionRequest] = {
     "get": lambda http, path, who: http.get(path, headers=who),
     "patch": lambda http, path, who: http.patch(path, headers=who, json={"title": "mine"}),
     "delete": lambda http, path, who: http.delete(path, headers=who),

@@ -146,7 +146,7 @@ def own_settings(**given: str) -> dict[str, str]:
     return {**kept, "TENUTO_EMBEDDER": "none", **given}
 
 
-class Desk:
+class Shell:
     """A folder with nothing in it, and `tenuto` to type, of whose settings none come from this process."""
 
     def __init__(self, folder: Path) -> None:
@@ -191,16 +191,16 @@ class Desk:
 
 
 @contextmanager
-def started(desk: Desk, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+def running_command(shell: Shell, *args: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is killed at the end, if it still runs."""
-    with desk.start(*args) as process:
+    with shell.start(*args) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def line_of(process: subprocess.Popen[bytes], pattern: str) -> str:
+def await_log_line(process: subprocess.Popen[bytes], pattern: str) -> str:
     """The first line of a process's log that fits."""
     assert process.stderr is not None
     seen = []

@@ -27,7 +27,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 from tenuto.sessions import AppendRequest, TurnRequest, fresh_id
 from tests.clock import FakeClock
-from tests.journeys.door import ANN, at, code, says, served
+from tests.journeys.http_service import ANN, at, code, http_service, says
 from tests.samples import SENT_AT
 
 pytestmark = pytest.mark.requirement("A34", "D9")
@@ -73,13 +73,13 @@ async def test_stale_words_do_not_come_back_with_a_turn() -> None:
 
 async def test_stale_words_do_not_come_back_over_http() -> None:
     clock = FakeClock()
-    async with served(clock=clock, preset="channel") as door:
+    async with http_service(clock=clock, preset="channel") as service:
 
         async def turn(text: str) -> list[str]:
-            begun = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says(text)})).json()
-            renewed = (await door.http.post(f"/v1/turns/{begun['turn_id']}/renew", headers=ANN)).json()
+            begun = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says(text)})).json()
+            renewed = (await service.http.post(f"/v1/turns/{begun['turn_id']}/renew", headers=ANN)).json()
             body: Any = {"message": says("A.", "assistant"), "changes": {"title": text}}
-            await door.http.post(f"/v1/turns/{renewed['turn_id']}/finish", headers=ANN, json=body)
+            await service.http.post(f"/v1/turns/{renewed['turn_id']}/finish", headers=ANN, json=body)
             return [message["text"] for message in begun["window"]]
 
         assert await turn("Old") == ["Old"]
@@ -90,12 +90,12 @@ async def test_stale_words_do_not_come_back_over_http() -> None:
 
 
 async def test_a_clients_clock_makes_nothing_stale() -> None:
-    async with served(preset="channel") as door:
-        old = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Old")})).json()
-        await door.http.post(f"/v1/turns/{old['turn_id']}/finish", headers=ANN, json={})
+    async with http_service(preset="channel") as service:
+        old = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Old")})).json()
+        await service.http.post(f"/v1/turns/{old['turn_id']}/finish", headers=ANN, json={})
 
         new: Any = {**says("New"), "sent_at": "2099-01-01T00:00:00Z"}
-        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": new})).json()
+        turn = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": new})).json()
 
         assert [message["text"] for message in turn["window"]] == ["Old", "New"]
 
@@ -279,8 +279,8 @@ async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> 
         {"role": "assistant", "parts": [tool_call("c1", "rows", {})]},
         {"role": "tool", "parts": [tool_result("c1", rows)]},
     ]
-    async with served(prompt_tokens=1200, reply_tokens=200) as door:
-        turn = (await door.http.post("/v1/turns", headers=ANN, json={"messages": parts})).json()
+    async with http_service(prompt_tokens=1200, reply_tokens=200) as service:
+        turn = (await service.http.post("/v1/turns", headers=ANN, json={"messages": parts})).json()
 
     shown = [tuple(message["parts"]) for message in turn["window"]]
     assert sum(map(TokenCounter().count_parts, shown)) <= 1000
@@ -295,19 +295,19 @@ async def test_a_spent_budget_refuses_a_turn_of_the_callers_model_like_a_chat() 
     """What such turns report counts, for session and tenant; a retry of an answered one is free."""
     budgets: tuple[dict[str, Any], ...] = ({"tenant_daily_tokens": 100}, {"session_budget_tokens": 100})
     for budget in budgets:
-        async with served(on_missing=OnMissing.ADOPT, **budget) as door:
+        async with http_service(on_missing=OnMissing.ADOPT, **budget) as service:
 
             async def begin(key: str, **body: object) -> httpx.Response:
                 headers = {**ANN, "Idempotency-Key": key}
-                return await door.http.post("/v1/turns", headers=headers, json={"message": says("Hi"), **body})
+                return await service.http.post("/v1/turns", headers=headers, json={"message": says("Hi"), **body})
 
             first = await begin("1", session_id="s")
             done: Any = {"message": says("A.", "assistant"), "usage": {"tokens": 120}}
             for _ in range(2):
-                await door.http.post(f"/v1/turns/{first.json()['turn_id']}/finish", headers=ANN, json=done)
+                await service.http.post(f"/v1/turns/{first.json()['turn_id']}/finish", headers=ANN, json=done)
             keyed, again = await begin("2", session_id="s"), await begin("1", session_id="s")
-            plain = await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Hi")})
-            chat = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "session_id": "s"})
+            plain = await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Hi")})
+            chat = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "session_id": "s"})
 
         assert [code(each) for each in (keyed, plain, chat)] == [(429, "budget_exhausted")] * 3
         assert (again.status_code, again.json()["state"]) == (200, "finished")
@@ -387,12 +387,12 @@ async def test_only_texts_are_cut_each_in_its_own_message() -> None:
 
 async def test_what_only_the_callers_model_can_read_stays_in_the_window() -> None:
     picture = {"type": "image", "url": "https://example.org/a.png"}
-    async with served(preset="channel") as door:
+    async with http_service(preset="channel") as service:
         parts = [{"type": "text", "text": "Look."}, picture]
         for message in ({"role": "user", "parts": parts}, {"role": "item", "parts": [picture]}):
-            begun = await door.http.post(at("s", "turns"), headers=ANN, json={"message": message})
-            await door.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", headers=ANN, json={})
+            begun = await service.http.post(at("s", "turns"), headers=ANN, json={"message": message})
+            await service.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", headers=ANN, json={})
 
-        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Well?")})).json()
+        turn = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Well?")})).json()
 
         assert [message["parts"] for message in turn["window"][:2]] == [parts, [picture]]

@@ -39,14 +39,14 @@ from tenuto.model.task import NewTask
 from tenuto.ports import utc_now
 from tenuto.sessions import AppendRequest, TurnRequest
 from tenuto.sessions.transfer import parse_export
-from tests.journeys.door import BASE, playing, served
-from tests.journeys.server_process import Running, running
+from tests.chats import patient
+from tests.journeys.http_service import BASE, http_service, playing
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.loopback import serving
-from tests.talking import patient
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str, str]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, str, str]]:
     """A server process, a key of the tenant acme, and one of its agent `reader`."""
     store = tmp_path_factory.mktemp("client") / "sessions.db"
 
@@ -58,12 +58,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
     # In a thread: this one may have an event loop already.
     with ThreadPoolExecutor(1) as pool:
         keys = pool.submit(lambda: asyncio.run(make_keys())).result()
-    with running(store, TENUTO_BUSY_WAIT="0.05", TENUTO_MAX_MESSAGE_BYTES="20000") as server:
+    with running_server(store, TENUTO_BUSY_WAIT="0.05", TENUTO_MAX_MESSAGE_BYTES="20000") as server:
         yield server, *keys
 
 
 @pytest.fixture
-async def client(server: tuple[Running, str, str]) -> AsyncIterator[TenutoClient]:
+async def client(server: tuple[ServerProcess, str, str]) -> AsyncIterator[TenutoClient]:
     running_server, key, _ = server
     async with tenuto.connect(str(running_server.http.base_url), key) as client:
         yield client
@@ -190,7 +190,7 @@ def anew(draft: Draft) -> Draft:
 
 
 async def test_assistants_memories_and_tasks_answer_over_http(
-    client: TenutoClient, server: tuple[Running, str, str]
+    client: TenutoClient, server: tuple[ServerProcess, str, str]
 ) -> None:
     """Replies and their events, memories, boards and notes are the library's own values; notes are the agent's."""
     ann = client.scope(user="ann")
@@ -270,8 +270,8 @@ class CutBody(httpx.AsyncByteStream):
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> None:
     """A retry carries the same idempotency key; what has no key is not sent again once it may have arrived."""
-    async with served() as door:
-        way = Faults(httpx.ASGITransport(app=door.app))
+    async with http_service() as service:
+        way = Faults(httpx.ASGITransport(app=service.app))
         quick = ClientPolicy(first_pause=ClientPolicy().first_pause / 100, retries=2)
         async with tenuto.connect(BASE, policy=quick, transport=way) as client:
             ann = client.scope(user="ann")
@@ -345,8 +345,8 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
     model = ScriptedModel([Say("One\u2028", "two\x85 "), hang, Say("three.")], [Say("Four "), forever])
     quick = ClientPolicy(first_pause=timedelta(milliseconds=1))
     async with (
-        served(**playing(model, policies=patient())) as door,
-        serving(door.app) as url,
+        http_service(**playing(model, policies=patient())) as service,
+        serving(service.app) as url,
         tenuto.connect(url, policy=quick, transport=CutOnce(hang)) as client,
     ):
         chat, ann = await client.chat(), client.scope(user="ann")
@@ -365,7 +365,9 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
         assert await chat.stop(ann, done.reply.session_id) is None
 
 
-async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server: tuple[Running, str, str]) -> None:
+async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(
+    server: tuple[ServerProcess, str, str],
+) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text()
     [shown] = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     given: list[tuple[str, int]] = []
@@ -383,7 +385,7 @@ async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server
 
 
 @pytest.mark.requirement("T1")
-async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str, str]) -> None:
+async def test_a_key_decides_for_whom_a_client_acts(server: tuple[ServerProcess, str, str]) -> None:
     """The scope is the key's; another tenant is refused, and so is no key."""
     url, (_, key, _) = str(server[0].http.base_url), server
     async with tenuto.connect(url, key) as client:

@@ -26,7 +26,7 @@ from tenuto.model import Message, Page, Role, Status
 from tenuto.sessions.importers import ImportReport, Skipped, import_records, read_source
 from tenuto.sessions.importers.files import iter_items
 from tenuto.sessions.items import item_from_message
-from tests.journeys.terminal import Desk
+from tests.journeys.terminal import Shell
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "Weather in Rome?"},
@@ -331,25 +331,25 @@ def test_malformed_exports_are_skipped_or_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("T1")
-def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> None:
+def test_a_session_of_another_user_keeps_its_id(shell: Shell, tmp_path: Path) -> None:
     """An id that is taken elsewhere is not told as taken, and the import goes under another one."""
     write_zep(tmp_path / "zep.json")
-    first = desk.ask("import", "zep", "zep.json", "--user", "bob")
-    second = desk.ask("import", "zep", "zep.json", "--user", "eve")
-    third = desk.ask("import", "zep", "zep.json", "--user", "eve")
+    first = shell.ask("import", "zep", "zep.json", "--user", "bob")
+    second = shell.ask("import", "zep", "zep.json", "--user", "eve")
+    third = shell.ask("import", "zep", "zep.json", "--user", "eve")
 
     assert (first["sessions"], second["sessions"], third["sessions"], third["existing"]) == (1, 1, 0, 2)
-    assert len(desk.ask("sessions", "list")["sessions"]) == 2
+    assert len(shell.ask("sessions", "list")["sessions"]) == 2
     dry = ("import", "zep", "zep.json", "--tenant", "other", "--dry-run")
-    told = desk.run(*dry).stdout.splitlines()
-    assert desk.run(*dry, "--store", "sqlite:///new/dry.db").stdout.splitlines() == told
+    told = shell.run(*dry).stdout.splitlines()
+    assert shell.run(*dry, "--store", "sqlite:///new/dry.db").stdout.splitlines() == told
     assert not (tmp_path / "new").exists()
     assert told == [
         "1 session with 2 messages and 1 memory would be imported.",
         "skipped 1 × message: empty",
         "skipped 1 × session: not an object with messages and an id",
     ]
-    assert desk.run("import", "elsewhere", "zep.json").returncode == 2
+    assert shell.run("import", "elsewhere", "zep.json").returncode == 2
 
 
 def test_items_of_a_large_file_are_read_one_by_one() -> None:

@@ -17,7 +17,7 @@ from tenuto.llm import Echo, Hang, Say, ScriptedModel
 from tenuto.model.message import Role
 from tests.clock import FakeClock
 from tests.journeys.conftest import GROUNDS
-from tests.journeys.door import Door, playing, served
+from tests.journeys.http_service import HttpService, http_service, playing
 from tests.lark_platform import Chat, Event, Forgery, LarkPlatform, start_lark_platform
 from tests.servers.loopback import serving
 
@@ -36,7 +36,7 @@ class Bot:
 
     platform: LarkPlatform
     address: str
-    door: Door
+    service: HttpService
 
     async def hear(self, *events: Event) -> None:
         """Take events in this order, acknowledging each."""
@@ -69,8 +69,8 @@ async def bot(platform: LarkPlatform, model: ScriptedModel, **given: Any) -> Asy
         "lark_domain": platform.url,
         "lark_assistant": "helper",
     }
-    async with served(**playing(model), **settings, **given) as door, serving(door.app) as url:
-        yield Bot(platform, f"{url}/lark/events", door)
+    async with http_service(**playing(model), **settings, **given) as service, serving(service.app) as url:
+        yield Bot(platform, f"{url}/lark/events", service)
 
 
 def history(model: ScriptedModel) -> list[str]:
@@ -277,5 +277,5 @@ async def test_a_chat_begins_anew_after_two_days(hours: int, remembered: bool, s
     assert history(model) == (["The code is green.", "ok."] if remembered else []) + ["Which code?"]
 
 
-async def test_without_an_app_there_is_no_route(door: Door) -> None:
-    assert (await door.http.post("/lark/events", content=b"{}")).status_code == 404
+async def test_without_an_app_there_is_no_route(service: HttpService) -> None:
+    assert (await service.http.post("/lark/events", content=b"{}")).status_code == 404

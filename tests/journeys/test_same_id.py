@@ -12,7 +12,7 @@ import pytest
 
 from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
-from tests.journeys.door import ANN, BOB, at, code, playing, served
+from tests.journeys.http_service import ANN, BOB, at, code, http_service, playing
 
 
 def _ai_sdk(name: str, text: str) -> tuple[str, Any]:
@@ -63,10 +63,10 @@ async def test_the_second_user_of_an_id_has_one_conversation(tmp_path: Path, sub
     hangs = [Hang() for _ in DOORS]
     scripts: list[Script] = [each for hang in hangs for each in ("One.", "Two.", "Three.", (Say("Half "), hang))]
     model = ScriptedModel(*scripts)
-    async with served(**playing(model), store=f"sqlite:///{tmp_path}/store.db") as door:
-        http = door.http
+    async with http_service(**playing(model), store=f"sqlite:///{tmp_path}/store.db") as service:
+        http = service.http
         for (name, asking), hang in zip(DOORS.items(), hangs, strict=True):
-            with subtests.test(door=name):
+            with subtests.test(service=name):
                 for who, text in ((ANN, "I am Ann"), (BOB, "I am Bob"), (BOB, "I am Bob"), (BOB, "Who am I?")):
                     await post(http, who, name, *asking(name, text))
                 assert code(await http.get(at(name), headers=BOB)) == (404, "session_not_found")
@@ -97,9 +97,9 @@ async def test_the_second_user_of_an_id_has_one_session_by_mcp(tmp_path: Path) -
 
     async def call(who: Mapping[str, str], tool: str, **arguments: Any) -> Any:
         asked = _rpc("tools/call", {"name": tool, "arguments": arguments})
-        return (await post(door.http, who, "mcp", "/mcp", asked)).json()["result"]
+        return (await post(service.http, who, "mcp", "/mcp", asked)).json()["result"]
 
-    async with served(store=f"sqlite:///{tmp_path}/store.db") as door:
+    async with http_service(store=f"sqlite:///{tmp_path}/store.db") as service:
         for who, text in ((ANN, "I am Ann"), (BOB, "I am Bob"), (BOB, "Who am I?")):
             await call(who, "create_session", id="mcp")
             await call(who, "append_message", session_id="mcp", text=text)

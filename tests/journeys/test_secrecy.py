@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from tenuto.server.logs import KeyValueFormatter
-from tests.journeys.door import ANN
-from tests.journeys.server_process import Running, running
+from tests.journeys.http_service import ANN
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.openai_server import (
     A_PAGE,
     GARBAGE,
@@ -59,7 +59,7 @@ def provider() -> Iterator[ModelServer]:
 
 
 @contextmanager
-def serving(folder: Path, provider: ModelServer, **environ: str) -> Iterator[Running]:
+def serving(folder: Path, provider: ModelServer, **environ: str) -> Iterator[ServerProcess]:
     """A server whose assistant has tools that quote what they are asked, and which logs everything it can."""
     assistants = folder / "assistants"
     assistants.mkdir()
@@ -74,17 +74,17 @@ def serving(folder: Path, provider: ModelServer, **environ: str) -> Iterator[Run
         "TENUTO_MODEL_API_KEY": "sk-amaranth-not-a-real-key",
         "PYTHONASYNCIODEBUG": "1",
     }
-    with running(folder / "sessions.db", **{**settings, **environ}) as server:
+    with running_server(folder / "sessions.db", **{**settings, **environ}) as server:
         yield server
 
 
-def ask(server: Running, session: str | None = None, **body: object) -> httpx.Response:
+def ask(server: ServerProcess, session: str | None = None, **body: object) -> httpx.Response:
     fields = {"message": f"Tell me of {SECRET}", "session_id": session, **body}
     given = {name: value for name, value in fields.items() if value is not None}
     return server.http.post("/v1/chat", headers=ANN, json=given)
 
 
-def failed_in_every_way(server: Running, provider: ModelServer, session: str) -> list[str]:
+def failed_in_every_way(server: ServerProcess, provider: ModelServer, session: str) -> list[str]:
     """What the server says when the model fails, whole and streamed."""
     told = []
     for reply in FAILURES.values():
@@ -96,7 +96,7 @@ def failed_in_every_way(server: Running, provider: ModelServer, session: str) ->
     return told
 
 
-def misused(server: Running, session: str) -> list[str]:
+def misused(server: ServerProcess, session: str) -> list[str]:
     """What the server says to requests that make no sense."""
     return [
         ask(server, session, assistant=SECRET).text,
@@ -111,7 +111,7 @@ def misused(server: Running, session: str) -> list[str]:
     ]
 
 
-def nowhere(server: Running, *told: str) -> None:
+def nowhere(server: ServerProcess, *told: str) -> None:
     """Make sure that neither what was told nor the log holds the secret."""
     log = "".join(server.log)
     for place in (*told, log):

@@ -19,7 +19,7 @@ from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
 from tenuto.privacy.rules.chunking import LIMIT, Chunker
 from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, KNOWN_CHUNKS, SILENT_FAMILIES, find, select_families
 from tenuto.privacy.rules.folding import FoldedText, Work
-from tests.labelled import COMMON_SETS, sentences
+from tests.labelled_sentences import COMMON_SETS, sentences
 from tests.samples import odd_texts
 
 pytestmark = pytest.mark.requirement("T9")

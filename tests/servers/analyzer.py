@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 Answering = Callable[[bytes], Awaitable[bytes]]
 
 
-def http(body: bytes, status: str = "200 OK", length: int | None = None) -> bytes:
+def http_response(body: bytes, status: str = "200 OK", length: int | None = None) -> bytes:
     size = len(body) if length is None else length
     return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n".encode() + body
 
@@ -19,8 +19,8 @@ def entity(kind: str, start: int, end: int, score: float = 0.85) -> dict[str, ob
     return {"analysis_explanation": None, "entity_type": kind, "start": start, "end": end, "score": score}
 
 
-def entities(*found: dict[str, object]) -> bytes:
-    return http(json.dumps(found).encode())
+def entities_response(*found: dict[str, object]) -> bytes:
+    return http_response(json.dumps(found).encode())
 
 
 @asynccontextmanager

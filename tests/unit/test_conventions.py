@@ -26,3 +26,24 @@ def test_requirements_of_tests_are_marks_and_not_docstrings() -> None:
     ]
 
     assert coded == []
+
+
+def test_no_test_module_is_imported() -> None:
+    """What tests share stands in a module that is named after what it returns."""
+    imports = [
+        f"{path}: {module}"
+        for path, tree in trees(TESTS)
+        for node in ast.walk(tree)
+        for module in imported_modules(node)
+        if module.startswith("tests.") and module.rpartition(".")[2].startswith("test_")
+    ]
+
+    assert imports == []
+
+
+def imported_modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names if alias.name.islower())]
+    return []

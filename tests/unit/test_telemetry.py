@@ -20,9 +20,9 @@ from tenuto.app import Tenuto
 from tenuto.errors import InvalidSetting, ModelFailed
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.telemetry import Spans, open_spans
+from tests.chats import Adder, ask, helper, talk
 from tests.engines import plan_of, wait_for_end
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, talk
 from tests.warm_start import open_program
 
 SECRET = "heliotrope"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tenuto.channels.lark import LarkApp
 from tenuto.channels.lark.long_connection import LongConnection
 from tests.lark_platform import start_lark_platform
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 
 @pytest.mark.requirement("T14")

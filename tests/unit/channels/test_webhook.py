@@ -35,8 +35,8 @@ from tenuto.wiring.channels import webhook_apps
 from tenuto.wiring.gateway import open_gateways
 from tests.clock import START, FakeClock
 from tests.group_chat import message
-from tests.patience import LONG
 from tests.servers.loopback import serving
+from tests.timeouts import LONG
 
 pytestmark = pytest.mark.requirement("D1", "D3", "D7", "D20", "D26", "T14")
 

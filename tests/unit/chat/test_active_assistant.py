@@ -14,10 +14,10 @@ from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.ports import Store
 from tenuto.sessions import TurnRequest
+from tests.chats import Talk, ask, helper, patient, talk
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN, BOB, says
-from tests.talking import Talk, ask, helper, patient, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 PERSONAS = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
 DIFFERS = {Language.ENGLISH: "You differ."}
@@ -73,7 +73,7 @@ async def test_a_turn_goes_to_the_assistant_that_was_read() -> None:
     reply = await t.chat.take_turn(ANN, ask("Again", "s"))
 
     assert (reply.assistant, told(t)) == ("other", "You differ.")
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_partner_that_another_process_has_changed_gets_the_words_and_gets_them_once() -> None:
@@ -84,7 +84,7 @@ async def test_a_partner_that_another_process_has_changed_gets_the_words_and_get
     repeated = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
 
     assert (told(t), reply.assistant, repeated.replayed) == ("You help.", "helper", True)
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> None:
@@ -97,7 +97,7 @@ async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> Non
     await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k", fingerprint="f"))
 
     assert told(t) == "You help."
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 @pytest.mark.requirement("C13")
@@ -126,7 +126,7 @@ async def test_a_session_that_was_reset_goes_on_with_its_assistant() -> None:
 
     assert reset.metadata == {"assistant": "other"}
     assert (told(t), told(elsewhere)) == ("You differ.", "You differ.")
-    assert [text for _, text in await log_of(t, "s")] == ["Again", "Hi."] * 2
+    assert [text for _, text in await stored_messages(t, "s")] == ["Again", "Hi."] * 2
 
 
 async def test_a_session_that_was_reset_goes_on_with_its_character() -> None:
@@ -161,7 +161,7 @@ async def test_one_who_remembers_nothing_is_no_session_s_partner() -> None:
     reply = await t.chat.take_turn(ANN, ask("Again", "s"))
 
     assert reply.assistant == "helper"
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_stays() -> None:
@@ -173,7 +173,7 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
     with pytest.raises(AssistantNotFound):
         await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
 
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi."]
     assert (await t.chat.take_turn(ANN, ask("Again", "s"))).assistant == "helper"
 
 

@@ -18,9 +18,9 @@ from tenuto.model.prompt import LayoutName, PromptPolicy
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest, fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
+from tests.chats import SMALL, Adder, Talk, ask, helper, patient, talk
 from tests.clock import START
 from tests.samples import ANN, stored
-from tests.talking import SMALL, Adder, Talk, ask, helper, patient, talk
 
 WEATHER = ToolSpec(name="weather", description="The weather of a city.", parameters={"type": "object"})
 ASKED = ToolCall(id="c1", name="weather", arguments={"city": "Oslo"})

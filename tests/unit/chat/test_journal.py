@@ -15,10 +15,10 @@ from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.engine import Engine
-from tests.machines import Machine, be_quick
+from tests.chats import Talk, ask, helper, patient, talk, under_way
+from tests.machine import Machine, be_quick
+from tests.redactors import redactor_over
 from tests.samples import ANN, texts
-from tests.screens import screen_over
-from tests.talking import Talk, ask, helper, patient, talk, under_way
 
 
 class House:
@@ -141,7 +141,7 @@ async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
 @pytest.mark.parametrize("policy", [PrivacyPolicy(message=Mode.PSEUDONYM), PrivacyPolicy(model=Mode.PSEUDONYM)])
 async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: House, policy: PrivacyPolicy) -> None:
     """The vault is in the store. Sent once more without a key, the words stand there once."""
-    t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=screen_over(here.store, policy)))
+    t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=redactor_over(here.store, policy)))
     words = "write to ann@example.com"
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()

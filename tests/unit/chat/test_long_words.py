@@ -18,8 +18,8 @@ from tenuto.model.turn import Trace
 from tenuto.ports import Facts
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
+from tests.chats import SMALL, Adder, ask, helper, patient, talk
 from tests.samples import ANN
-from tests.talking import SMALL, Adder, ask, helper, patient, talk
 
 LONG = "long words " * 1000
 

@@ -11,11 +11,11 @@ from tenuto.errors import Unavailable
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.prompt import Disposition, Kind, Language
 from tenuto.recall.service import Memories
+from tests.chats import SMALL, Talk, ask, helper, talk
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.remembering import Letters, memories_over
+from tests.letter_memories import LetterEmbedder, memories_over
 from tests.samples import ANN, BOB
-from tests.talking import SMALL, Talk, ask, helper, talk
 
 pytestmark = pytest.mark.requirement("C1", "T11", "A27")
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.requirement("C1", "T11", "A27")
 BOLOGNA = "I live in Bologna with my two cats."
 
 
-def chatting(embedder: Letters | None = None, **assistant: object) -> tuple[Talk, Memories, FakeClock]:
+def chatting(embedder: LetterEmbedder | None = None, **assistant: object) -> tuple[Talk, Memories, FakeClock]:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     memories = memories_over(store, clock, embedder)
@@ -150,7 +150,7 @@ async def test_a_failing_recall_means_no_memories_and_degraded() -> None:
 async def test_without_its_embedder_words_alone_recall_and_the_reply_says_so_of_vectors(
     embedded: bool, degraded: tuple[str, ...]
 ) -> None:
-    letters = Letters(away=not embedded)
+    letters = LetterEmbedder(away=not embedded)
     t, memories, _ = chatting(letters)
     await memories.add(ANN, BOLOGNA)
     letters.away = True

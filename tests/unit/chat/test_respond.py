@@ -18,8 +18,8 @@ from tenuto.model.prompt import Language
 from tenuto.model.session import Budgets
 from tenuto.model.values import Value
 from tenuto.task_errors import TaskFailed
+from tests.chats import ask, helper, talk
 from tests.samples import ANN
-from tests.talking import ask, helper, talk
 
 pytestmark = pytest.mark.requirement("E14")
 

@@ -20,9 +20,9 @@ from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.transfer import ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import MessageView
+from tests.chats import Adder, Talk, ask, helper, patient, talk
 from tests.clock import START
 from tests.samples import ANN, answers, fresh, says
-from tests.talking import Adder, Talk, ask, helper, patient, talk
 
 ANEW = ChatRequest(session_id="s", regenerate=True)
 

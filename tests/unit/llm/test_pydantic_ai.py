@@ -22,6 +22,7 @@ from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel
+from tests.chats import events_of, events_until_failure
 from tests.servers.openai_server import (
     A_PAGE,
     GARBAGE,
@@ -35,7 +36,6 @@ from tests.servers.openai_server import (
     start_model_server,
     words,
 )
-from tests.talking import events_of, events_until_failure
 
 SECRET = "my password is hunter2"
 SOON = timedelta(seconds=30)

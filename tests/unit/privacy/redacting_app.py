@@ -14,13 +14,13 @@ from tenuto.llm.scripted import Script
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import Tool
-from tests.screens import KEY
+from tests.redactors import MASTER_KEY
 
 MAIL = "ann@example.com"
 
 
 @asynccontextmanager
-async def house(
+async def redacting_app(
     *scripts: Script, tool: Tool | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Tenuto, ScriptedModel]]:
     model = ScriptedModel(*scripts, name="scripted")
@@ -36,13 +36,13 @@ async def house(
         assistants=[helper],
         model="scripted",
         assistant="helper",
-        privacy_key=KEY,
+        privacy_key=MASTER_KEY,
         **{"summarizer_model": "offline", **settings},
     ) as app:
         yield app, model
 
 
-def prompt(model: ScriptedModel, place: int = -1) -> str:
+def prompt_of(model: ScriptedModel, place: int = -1) -> str:
     """The requests for turns, without those for titles."""
     turns = [asking for asking in model.requests if asking.tool_context is not None]
     return "\n".join(str(message.parts) for message in turns[place].messages)

@@ -13,7 +13,7 @@ from tenuto.privacy.detection.external import ExternalDetector, ExternalDetector
 from tests.clock import Ticks
 
 
-class Scripted:
+class ScriptedDetector:
     """A detector that finds given words as persons, records its requests, and fails on demand."""
 
     def __init__(self, *words: str, kind: str = "PERSON") -> None:
@@ -46,9 +46,9 @@ class Scripted:
         ]
 
 
-PATIENT = timedelta(seconds=30)
+LONG_TIMEOUT = timedelta(seconds=30)
 
 
-def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> ExternalDetector:
-    chosen = ExternalDetectorPolicy(**{"timeout": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
+def external_detector(detector: Detector, clock: Ticks | None = None, **policy: object) -> ExternalDetector:
+    chosen = ExternalDetectorPolicy(**{"timeout": LONG_TIMEOUT, **policy})  # type: ignore[arg-type]  # the settings of one test
     return ExternalDetector(detector, policy=chosen, clock=clock or Ticks())

@@ -15,7 +15,7 @@ from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH
 from tenuto.privacy.detection.finder import PiiFinder, merge_matches
 from tenuto.privacy.rules.chunking import LIMIT
 from tenuto.privacy.rules.folding import Work
-from tests.labelled import sentences
+from tests.labelled_sentences import sentences
 from tests.samples import odd_texts
 
 pytestmark = pytest.mark.requirement("T9")

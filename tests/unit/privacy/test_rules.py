@@ -13,7 +13,7 @@ from tenuto.privacy import PiiRule, PiiType, RedactionStream, Span, detect, reda
 from tenuto.privacy.rules.cards import passes_luhn
 from tenuto.privacy.rules.identity_numbers import is_resident_id
 from tenuto.privacy.rules.span import TYPE_OF
-from tests.labelled import Sentence, sentences
+from tests.labelled_sentences import Sentence, sentences
 
 pytestmark = pytest.mark.requirement("A12", "A13", "A14", "S1", "S2", "S3", "T9")
 

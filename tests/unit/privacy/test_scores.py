@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tenuto.privacy import PiiRule, PiiType, Span, detect
-from tests.labelled import COMMON_SETS, CORE, Sentence, Truth, fits, parsed, score, sentences
+from tests.labelled_sentences import COMMON_SETS, CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
 
 pytestmark = pytest.mark.requirement("A32", "T9")

@@ -22,7 +22,7 @@ from tenuto.stores.engine import Engine
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.peek import hot_ciphertexts, look_up_key
+from tests.internals import hot_ciphertexts, look_up_key
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 OLD = MasterKey(name="old", secret=bytes(range(32)))

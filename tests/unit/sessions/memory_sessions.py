@@ -13,7 +13,7 @@ from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import says
 
 
-class Room:
+class MemorySessions:
     """A sessions room over memory, with everything it announced."""
 
     def __init__(self, store: MemoryStore | FlatMemoryStore | None = None) -> None:
@@ -38,5 +38,5 @@ class Room:
         return [event.kind for event in self.heard]
 
 
-def wish(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
+def turn_request(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
     return replace(TurnRequest(user_messages=(says(text),), session_id=session_id), **fields)

@@ -15,8 +15,8 @@ from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
 from tests.clock import FakeClock
+from tests.cut_wires import Wire
 from tests.doubles import MemoryStore
-from tests.outages import Wire
 from tests.samples import ANN, BOB, EVE
 
 pytestmark = pytest.mark.requirement("A6")

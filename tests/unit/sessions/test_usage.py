@@ -11,8 +11,8 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.sessions.usage import UsageLedger
 from tests.clock import FakeClock
+from tests.cut_wires import Fate, Wire
 from tests.doubles import MemoryStore
-from tests.outages import Fate, Wire
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, EVE
 
 pytestmark = pytest.mark.requirement("C14")

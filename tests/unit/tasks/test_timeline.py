@@ -16,9 +16,9 @@ from tenuto.task_errors import TaskNotFound
 from tenuto.tasks import Tasks, timeline
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.patience import LONG
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
+from tests.timeouts import LONG
 
 pytestmark = pytest.mark.requirement("E3", "E14", "E22")
 

@@ -16,11 +16,11 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep import Upkeep
+from tests.chats import Talk, ask, helper, hurried, talk
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, begin
-from tests.talking import Talk, ask, helper, hurried, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 HOUR = timedelta(hours=1)
 
@@ -70,7 +70,7 @@ async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
     await asyncio.wait_for(store.given_up.wait(), 60)
 
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))).text == "Here."
-    assert await log_of(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
+    assert await stored_messages(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
     await upkeep.drain()
 
 

@@ -20,7 +20,7 @@ from tenuto.server import run
 from tenuto.sessions import EventKind, SessionEvent
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
-from tests.journeys.door import BASE
+from tests.journeys.http_service import BASE
 from tests.samples import fresh
 from tests.servers import RedisServer, start_redis
 

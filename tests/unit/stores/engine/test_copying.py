@@ -16,9 +16,9 @@ from tenuto.stores.copy_reports import CopyReport
 from tenuto.stores.engine import Engine
 from tests.backends import RING, SQLITE, Place
 from tests.clock import FakeClock
-from tests.copies import compare_stores, copy_store
 from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, BOB, batch, listed, talk, value_of
+from tests.store_copies import compare_stores, copy_store
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tenuto.stores.redis._scripts import Script
 
 
 @asynccontextmanager
-async def linked(url: str, policy: ConnectionPolicy | None = None) -> AsyncIterator[Link]:
+async def open_link(url: str, policy: ConnectionPolicy | None = None) -> AsyncIterator[Link]:
     link = Link(url, policy)
     try:
         yield link
@@ -21,7 +21,7 @@ async def linked(url: str, policy: ConnectionPolicy | None = None) -> AsyncItera
         await link.aclose()
 
 
-def run(link: Link, script: Script, keys: Sequence[bytes], words: Sequence[Part]) -> asyncio.Future[Reply]:
+def run_script(link: Link, script: Script, keys: Sequence[bytes], words: Sequence[Part]) -> asyncio.Future[Reply]:
     """What a script answers."""
     answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
     packed = pack(("EVALSHA", script.sha, len(keys), *keys, *words))

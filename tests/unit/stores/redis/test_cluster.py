@@ -16,7 +16,7 @@ from tenuto.stores.redis._scripts import Script
 from tests.samples import ANN
 from tests.servers import RedisCluster, start_cluster
 from tests.servers.slot_moves import begin_move, end_move, move_keys
-from tests.unit.stores.redis.links import run
+from tests.unit.stores.redis.links import run_script
 
 COUNT = Script("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])")
 
@@ -51,12 +51,12 @@ async def test_a_call_without_a_key_is_answered_by_somebody(link: Link) -> None:
 async def test_a_moved_slot_is_followed(cluster: RedisCluster, link: Link) -> None:
     key = b"{moved}:count"
     slot = key_slot(key)
-    await run(link, COUNT, [key, b"{moved}:other"], [])
+    await run_script(link, COUNT, [key, b"{moved}:other"], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 10)
     end_move(cluster, slot, target)
 
-    counts = await asyncio.gather(*(run(link, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
+    counts = await asyncio.gather(*(run_script(link, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
 
     assert sorted(counts) == list(range(2, 22))
     assert source is not target
@@ -71,7 +71,7 @@ async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluste
 
     # `new` is not at the source, so the importing server takes it; it does not know the script yet
     target.call("SCRIPT", "FLUSH")
-    assert await run(link, COUNT, [new, new], []) == 2
+    assert await run_script(link, COUNT, [new, new], []) == 2
     assert await link.call("GET", old, key=old) == b"1"
 
     move_keys(source, target, slot, 10)
@@ -84,11 +84,11 @@ async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluste
     """TRYAGAIN: a script on two keys, one of which has moved already."""
     first, second = b"{torn}:1", b"{torn}:2"
     slot = key_slot(first)
-    await run(link, COUNT, [first, second], [])
+    await run_script(link, COUNT, [first, second], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 1)
 
-    waiting = asyncio.ensure_future(run(link, COUNT, [first, second], []))
+    waiting = asyncio.ensure_future(run_script(link, COUNT, [first, second], []))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     move_keys(source, target, slot, 1)

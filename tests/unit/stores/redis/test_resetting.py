@@ -11,7 +11,7 @@ import uvloop
 
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.sockets import reset_on_close
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 MUCH = b"x" * 1_000_000
 

@@ -47,7 +47,7 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
 
 
 @asynccontextmanager
-async def tls_front(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+async def tls_proxy(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
     """A TLS door before a server that speaks plainly: the wheel's server is built without TLS."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

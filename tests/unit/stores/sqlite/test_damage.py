@@ -16,7 +16,7 @@ from tenuto.model import IdempotencyKey, Page, Rewrite, Scope, Truncation
 from tenuto.stores.engine import Engine
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
-from tests.peek import sqlite_db, sqlite_rows
+from tests.internals import sqlite_db, sqlite_rows
 from tests.samples import ACME, ANN, EVE, batch, begin, closing, listed, talk, texts, trace_of
 
 pytestmark = pytest.mark.requirement("X6")

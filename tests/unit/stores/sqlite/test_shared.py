@@ -16,7 +16,7 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.sqlite import SqliteRecords, _threads
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tests.backends import sqlite_engine
-from tests.peek import set_patience, sqlite_db, sqlite_writer
+from tests.internals import set_patience, sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as ending
 

@@ -16,8 +16,8 @@ from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _threads
 from tenuto.stores.sqlite._file import open_file
 from tenuto.stores.sqlite._threads import Transaction, WriterThread
-from tests.patience import LONG
-from tests.peek import is_writing, set_patience
+from tests.internals import is_writing, set_patience
+from tests.timeouts import LONG
 
 PATIENT = timedelta(seconds=LONG)
 
