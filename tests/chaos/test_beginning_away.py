@@ -64,7 +64,7 @@ async def _until_all_is_there(app: Tenuto) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.requirement("T7", "P1")
+@pytest.mark.requirement("T7")
 async def test_a_talk_goes_on_in_a_process_that_begins_during_the_outage(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:

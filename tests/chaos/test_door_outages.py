@@ -94,7 +94,7 @@ async def _asked(service: HttpService, headers: dict[str, str]) -> list[httpx.Re
     return answers
 
 
-@pytest.mark.requirement("C13", "P8")
+@pytest.mark.requirement("C13")
 async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
     server: RedisServer | PostgresServer,
 ) -> None:
@@ -131,7 +131,7 @@ async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: Re
         assert code(nobody) == (401, "invalid_credential")
 
 
-@pytest.mark.requirement("P8", "A21", "T7")
+@pytest.mark.requirement("A21", "T7")
 async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
     """Ready for turns with a journal, and saying so; what needs the store waits for nothing."""
     settings: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "memories_without_user": True}
@@ -261,7 +261,6 @@ async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | Pos
         assert code(turn)[0] == 503
 
 
-@pytest.mark.requirement("P8")
 @pytest.mark.parametrize("locked", [False, True], ids=["open", "keys"])
 async def test_a_server_that_begins_in_an_outage_is_not_ready_while_it_lets_nobody_in(
     server: RedisServer | PostgresServer, tmp_path: Path, locked: bool

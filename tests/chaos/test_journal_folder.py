@@ -19,6 +19,8 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+import pytest
+
 from tenuto.stores.engine.journal_files import count_journal
 from tests.samples import fresh
 from tests.servers import RedisServer, start_redis
@@ -141,6 +143,7 @@ async def talks(path: Path) -> AsyncIterator[Talks]:
             await opened.close()
 
 
+@pytest.mark.requirement("T7")
 async def test_two_processes_outlive_their_store_and_one_of_them(tmp_path: Path) -> None:
     async with talks(tmp_path) as all_talks:
         await asyncio.gather(all_talks.start_worker(), all_talks.start_worker())

@@ -28,7 +28,7 @@ from tests.samples import begin, closing, talk, texts
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 from tests.timeouts import LONG
 
-pytestmark = pytest.mark.requirement("P1", "T7")
+pytestmark = pytest.mark.requirement("T7")
 
 
 ANN = Scope(tenant="acme", user="ann")
@@ -83,7 +83,7 @@ async def _elsewhere(server: RedisServer | PostgresServer, session: str, questio
     await engine.close()
 
 
-@pytest.mark.requirement("P1", "T7", "S6")
+@pytest.mark.requirement("T7", "S6")
 async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
     """In order, once, after what others wrote, with the older talk in sight all the time."""
     journal = tmp_path / "journal"
@@ -136,7 +136,6 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
     assert [count_journal(path.parent) for path in journal.rglob("journal.db")] == [JournalCounts()]
 
 
-@pytest.mark.requirement("P1")
 async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_path: Path) -> None:
     """A call that was given up arrives all the same, once the server goes on."""
     with start_redis(fsync="no") as server:

@@ -249,6 +249,7 @@ class _ImpatientForLocks(Link):
         return connection
 
 
+@pytest.mark.requirement("D17")
 async def test_a_lock_that_is_not_released_delays_no_other_session(server: PostgresServer) -> None:
     """A call that waits for it is refused in time and once, for good: others go on in its batch and behind it."""
     link = _ImpatientForLocks(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)

@@ -20,7 +20,7 @@ from tests.backends import sqlite_engine
 from tests.samples import ACME, ANN, batch, texts
 from tests.warm_start import open_program
 
-pytestmark = pytest.mark.requirement("P1")
+pytestmark = pytest.mark.requirement()
 
 
 SESSIONS = 6

@@ -85,7 +85,7 @@ async def test_what_was_acknowledged_outlives_a_killed_process(tmp_path: Path) -
             assert await surface.texts() == [*said, "back"], name
 
 
-@pytest.mark.requirement("T7", "P1")
+@pytest.mark.requirement("T7")
 @pytest.mark.usefixtures("tried_again_at_once", "trustful")
 async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(
     server: RedisServer | PostgresServer, tmp_path: Path

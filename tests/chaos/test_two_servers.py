@@ -164,7 +164,6 @@ async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.requirement("P1")
 async def test_turns_at_two_servers_survive_their_store_in_order(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:

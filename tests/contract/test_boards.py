@@ -106,7 +106,7 @@ async def test_a_deleted_key_counts_on(board: Board) -> None:
         await board.write("a", 3, agent="x", if_version=before.version)
 
 
-@pytest.mark.requirement("T17", "E19", "S8")
+@pytest.mark.requirement("E9", "E19", "S8", "T17")
 async def test_parallel_writes_of_different_keys_all_survive_a_later_change_of_the_task(tasks: Tasks) -> None:
     task = await opened(tasks, ANN)
     board = tasks.board(ANN, task.id)
@@ -349,7 +349,7 @@ async def test_an_agent_called_like_a_person_is_still_itself(board: Board) -> No
     assert entry.previous_writer is None
 
 
-@pytest.mark.requirement("T18")
+@pytest.mark.requirement("E7", "T18")
 async def test_odd_names_stay_inside(tasks: Tasks) -> None:
     """Keys, agents and types, however odd, meet no others."""
     beside = await opened(tasks, ANN)

@@ -112,6 +112,7 @@ async def test_listing_finds_titles_in_any_case_and_script(store: Store) -> None
     assert await listed(store, ANN, title="%%") == []
 
 
+@pytest.mark.requirement("E2")
 async def test_listing_filters_by_status(store: Store) -> None:
     await store.sessions.append(ANN, "a", batch("hello"))
     await store.sessions.append(ANN, "b", batch("hello"))
@@ -178,7 +179,7 @@ async def test_a_reset_keeps_producers_marks(store: Store) -> None:
     assert again.duplicate
 
 
-@pytest.mark.requirement("S9")
+@pytest.mark.requirement("D20", "S9")
 async def test_a_reset_during_a_turn_wins(store: Store) -> None:
     """The running turn cannot bring the old talk back."""
     turn = await begin(store, ANN, "s", "one")

@@ -19,7 +19,7 @@ def kept(**fields: object) -> NewSession:
     return NewSession(retention=Retention(**fields))  # type: ignore[arg-type]  # each caller names real fields
 
 
-@pytest.mark.requirement("T5")
+@pytest.mark.requirement("A5", "T5")
 async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> None:
     """Written at 29 days, alive at 58."""
     await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
@@ -30,7 +30,7 @@ async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> Non
     assert await texts(store, ANN, "s") == ["one", "two"]
 
 
-@pytest.mark.requirement("T5")
+@pytest.mark.requirement("B4", "T5")
 async def test_a_read_moves_the_deadline_where_reads_touch(store: Store, clock: FakeClock) -> None:
     """Read at 29 days, alive at 58."""
     await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.READ)))

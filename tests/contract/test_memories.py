@@ -33,7 +33,7 @@ async def scanned(office: PrivacyService, scope: Scope = ACME, *, fix: bool = Fa
     return [report async for report in office.scan(scope, fix=fix, by="otto")][-1]
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A11", "A13")
 async def test_what_is_remembered_is_stored_without_private_data(store: Store) -> None:
     """By default, on whatever store; reading, versions and compare-and-set are the store's own."""
     screened = RedactingStore(store=store, screen=redactor_over(store))

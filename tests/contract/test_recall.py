@@ -56,6 +56,7 @@ async def test_forgotten_and_erased_memories_leave_every_process(store: Store, c
     assert await memory_texts(other, ANN) == {"A new life", "begins", "today"}
 
 
+@pytest.mark.requirement("D10")
 async def test_two_processes_that_capture_the_same_turn_make_one_memory(store: Store) -> None:
     several = [memories_over(store) for _ in range(3)]
     captured = Memory(id="turn-1", kind=MemoryKind.FACT, text=BOLOGNA, said_at=SENT_AT, session_id="s", seqs=(1,))

@@ -312,7 +312,7 @@ async def test_messages_and_traces_together_are_one_change(store: Store) -> None
     assert trace.request == "-"
 
 
-@pytest.mark.requirement("A7")
+@pytest.mark.requirement("A7", "A25")
 async def test_outside_its_scope_a_session_is_not_rewritten(store: Store) -> None:
     """For rewriting: strangers, other sites and other tenants find nothing; the tenant itself reaches it."""
     await store.sessions.append(ANN, "s", batch("a"))

@@ -43,6 +43,7 @@ async def test_foreign_items_come_back_as_they_went_in(store: Store) -> None:
     assert [message.role for message in page.messages] == [Role.ITEM] * 3
 
 
+@pytest.mark.requirement("A4")
 async def test_every_field_of_a_message_comes_back(store: Store) -> None:
     draft = Draft(
         id="m:1/*",

@@ -32,7 +32,7 @@ ACTS: dict[str, Act] = {
 STRANGERS = {"user": BOB, "tenant": EVE, "site": ANN_ELSEWHERE}
 
 
-@pytest.mark.requirement("T1", "A7")
+@pytest.mark.requirement("A7", "A25", "T1")
 async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: pytest.Subtests) -> None:
     """Hot or cold, the stranger gets the answer of a session that never was."""
     for (kind, stranger), (name, act) in product(STRANGERS.items(), ACTS.items()):
@@ -85,7 +85,7 @@ async def test_a_deleted_or_expired_session_is_not_found(
                 await act(store, ANN, name)
 
 
-@pytest.mark.requirement("X6")
+@pytest.mark.requirement("E8", "X6")
 async def test_a_corrupt_session_is_not_found_and_set_aside(
     store: Store, backend: Backend, subtests: pytest.Subtests
 ) -> None:
@@ -163,7 +163,7 @@ async def test_what_the_tenant_made_itself_is_no_users(store: Store) -> None:
         await store.sessions.get(ANN, "s")
 
 
-@pytest.mark.requirement("A30")
+@pytest.mark.requirement("A30", "B3")
 async def test_a_visitor_reaches_what_visitors_opened_and_nothing_else(store: Store, subtests: pytest.Subtests) -> None:
     """A visitor is neither a user, nor a chat, nor the tenant itself."""
     visitor, chat = Scope(tenant="acme", visitor=True), Scope(tenant="acme", channel="lark", chat="oc_1")

@@ -37,6 +37,7 @@ async def test_absent_is_none(store: Store) -> None:
     assert await store.state.delete_state(ANN, "prefs", "nothing") is False
 
 
+@pytest.mark.requirement("A25", "E7")
 async def test_state_does_not_cross_scopes_or_namespaces(store: Store) -> None:
     await store.state.write_state(ANN, "prefs", "k", "ann's")
 

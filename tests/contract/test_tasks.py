@@ -105,7 +105,7 @@ async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
     await tasks.delete(ANN, task.id, if_version=ended.version)
 
 
-@pytest.mark.requirement("A7", "T1")
+@pytest.mark.requirement("A7", "A25", "T1")
 async def test_a_task_exists_for_its_owner_alone(tasks: Tasks) -> None:
     """Another user's, and one that never was, get the same answer."""
     task = await opened(tasks, ANN)
@@ -273,7 +273,7 @@ async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, st
 # Notes
 
 
-@pytest.mark.requirement("E4", "T17")
+@pytest.mark.requirement("E4", "E16", "T17")
 async def test_notes_are_read_by_their_agent_alone(tasks: Tasks, clock: FakeClock) -> None:
     task = await opened(tasks, ANN)
     mine, other = tasks.notes(ANN, task.id, "x"), tasks.notes(ANN, task.id, "y")

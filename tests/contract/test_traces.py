@@ -89,7 +89,7 @@ async def test_a_number_that_no_turn_has_is_no_trace(store: Store) -> None:
     assert await store.traces.traces(ANN, "s", before=0) == await store.traces.traces(ANN, "s", limit=-1) == ()
 
 
-@pytest.mark.requirement("T1")
+@pytest.mark.requirement("A25", "T1")
 async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, clock: FakeClock) -> None:
     """For traces: foreign, absent, expired and deleted are one answer."""
     turn = await traced_turn(store, "s")

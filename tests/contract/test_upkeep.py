@@ -19,7 +19,7 @@ DAY = NewSession(retention=Retention(idle=timedelta(days=1)))
 WEEK = NewSession(retention=Retention(idle=timedelta(days=7)))
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2", "B4")
 async def test_a_sweep_removes_what_expired_in_all_tenants_and_tells(store: Store, clock: FakeClock) -> None:
     """Swept by age, with one line for each."""
     await store.sessions.append(ANN, "a", batch("hello", create=DAY))
@@ -44,6 +44,7 @@ async def test_a_sweep_takes_no_more_than_its_limit(store: Store, clock: FakeClo
     assert counts == [2, 2, 1, 0]
 
 
+@pytest.mark.requirement("B1")
 async def test_a_sweep_leaves_what_was_touched_in_time(store: Store, clock: FakeClock) -> None:
     read = NewSession(retention=Retention(idle=timedelta(days=1), touch=Touch.READ))
     await store.sessions.append(ANN, "s", batch("hello", create=read))

@@ -511,7 +511,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.requirement("P1")
 async def test_an_interrupted_graph_resumes_after_sigkill(tmp_path: Path) -> None:
     """What was acknowledged is there; finished nodes are not run again."""
     url, names = f"sqlite:///{tmp_path}/lg.db", dict[str, Any]()

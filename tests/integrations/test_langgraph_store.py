@@ -109,7 +109,6 @@ async def test_items_expire_unless_they_are_read(app: Tenuto, fake_clock: FakeCl
     assert await store.alist_namespaces() == [("n",)]
 
 
-@pytest.mark.requirement("P1")
 async def test_searches_and_sweeps_spare_what_was_put_meanwhile(
     app: Tenuto, fake_clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,7 +138,7 @@ async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
         assert long.cut == (long.window[-1].id,)
 
 
-@pytest.mark.requirement("P3", "A34")
+@pytest.mark.requirement("A34")
 @pytest.mark.parametrize("reply_tokens", [1024, 400])
 async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_on(
     store_url: str, reply_tokens: int
@@ -158,7 +158,6 @@ async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_
     assert last.summarized_through > 60
 
 
-@pytest.mark.requirement("P3")
 async def test_many_short_messages_come_raw_with_a_turn_and_the_cap_evicts_none_uncovered() -> None:
     """More of them than a turn loads at first, and more than the cap stores."""
     async with tenuto.open("memory://", on_missing="adopt", max_messages=60) as t:
@@ -188,7 +187,6 @@ async def test_summaries_of_these_turns_are_the_models_where_there_is_one() -> N
     assert model.requests
 
 
-@pytest.mark.requirement("P3")
 async def test_a_summary_under_way_is_the_models_when_the_program_closes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -270,7 +268,7 @@ async def test_a_turn_after_which_nothing_is_due_reads_nothing_more(monkeypatch:
     assert reads == []
 
 
-@pytest.mark.requirement("A34", "P4")
+@pytest.mark.requirement("A34")
 async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:
     """Calls and results count like words, in the first turn as in later ones."""
     rows = [{"id": number, "name": f"row {number}", "price": 3 * number} for number in range(4000)]

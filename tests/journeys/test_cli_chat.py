@@ -93,6 +93,7 @@ def test_a_session_that_was_reset_goes_on_with_its_assistant(shell: Shell) -> No
     assert shell.ask("sessions", "show", shop, "--user", "ann")["session"]["metadata"]["assistant"] == "goods"
 
 
+@pytest.mark.requirement("D20")
 def test_new_and_reset_begin_again(shell: Shell) -> None:
     with shell.sit_down("--user", "ann") as screen:
         screen.say("My name is Ann.", "Noted")

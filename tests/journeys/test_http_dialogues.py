@@ -158,7 +158,7 @@ async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, quest
     assert told["goods"] == []
 
 
-@pytest.mark.requirement("A35")
+@pytest.mark.requirement("A30", "A35")
 @pytest.mark.parametrize(
     ("questions", "state"),
     [
@@ -183,7 +183,7 @@ async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     assert "C1" not in other["answer"]
 
 
-@pytest.mark.requirement("B16", "B5", "B6")
+@pytest.mark.requirement("A30", "B5", "B6", "B16")
 @pytest.mark.parametrize(
     "questions",
     [

@@ -99,6 +99,7 @@ async def test_creating_on_a_foreign_id_gives_another_and_warns(
     assert "user:bob" in caplog.text
 
 
+@pytest.mark.requirement("A1")
 async def test_the_same_id_in_two_tenants_is_two_sessions(service: HttpService) -> None:
     for who, title in ((ANN, "acme's"), (EVE, "evil's")):
         made = await service.http.post("/v1/sessions", headers=who, json={"id": "s", "title": title})
@@ -138,7 +139,7 @@ async def test_an_odd_tenant_keeps_to_itself(service: HttpService, subtests: pyt
             assert code(await service.http.get(at("s"), headers=ANN)) == (404, "session_not_found")
 
 
-@pytest.mark.requirement("D16")
+@pytest.mark.requirement("D16", "D18")
 async def test_a_chat_belongs_to_all_in_it(service: HttpService) -> None:
     """Who speaks is said by the request, whose session it is by the chat."""
     room = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}

@@ -138,6 +138,7 @@ async def test_embeddings_end_with_their_client() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.requirement("B11")
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

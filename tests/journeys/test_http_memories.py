@@ -64,7 +64,7 @@ def recalled_ids(reply: dict[str, Any]) -> list[str]:
     return [entry["id"] for entry in reply["context"]["entries"] if entry["kind"] == "memory"]
 
 
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C13", "D11")
 def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path: Path) -> None:
     """By the next process, in another session, with a manifest that names it; and never for another user."""
     store = tmp_path / "chat.db"
@@ -156,6 +156,7 @@ async def test_preferences_are_set_as_a_whole(service: HttpService) -> None:
     assert await listed(service, kind="preference", who=BOB) == []
 
 
+@pytest.mark.requirement("D19")
 async def test_memories_are_forgotten_by_id_by_session_and_all(service: HttpService) -> None:
     talk = (await service.http.post("/v1/chat", headers=ANN, json={"message": HOME})).json()
     await service.tenuto.upkeep.drain()
@@ -179,6 +180,7 @@ async def test_memories_are_forgotten_by_id_by_session_and_all(service: HttpServ
     assert await listed(service, who=BOB) == ["I am Bob, and I play the flute."]
 
 
+@pytest.mark.requirement("D12")
 async def test_nobody_elses_memories_exist(service: HttpService) -> None:
     """Another user, another tenant, and a chat."""
     memory = await add(service, HOME)
@@ -389,6 +391,7 @@ async def test_nothing_is_added_where_memories_are_off() -> None:
         assert (await listed(service), forgotten.json()["forgotten"]) == ([], 0)
 
 
+@pytest.mark.requirement("A27")
 async def test_many_add_the_same_at_once_and_it_is_remembered_once(service: HttpService) -> None:
     async def once() -> httpx.Response:
         return await service.http.post(MEMORIES, headers=ANN, json={"text": HOME})

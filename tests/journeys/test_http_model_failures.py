@@ -89,7 +89,7 @@ async def test_what_a_tool_raised_is_in_the_trace_under_the_privacy_policy() -> 
 
     [run] = trace.json()["tools"]
     assert run["error"] == "tool_failed"
-    assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (talking.py:")
+    assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (chats.py:")
     assert "no order" not in reply.text
 
 

@@ -109,6 +109,7 @@ async def test_a_talk_is_cleared(service: HttpService) -> None:
     assert code(await service.http.delete(PATH, headers=MUSEUM)) == (404, "session_not_found")
 
 
+@pytest.mark.requirement("C2")
 @pytest.mark.parametrize("stranger", [{"X-Tenant-ID": "yantian"}, {**MUSEUM, "X-Tenant-ID": "other"}, {}])
 async def test_another_site_or_tenant_has_no_such_talk(service: HttpService, stranger: dict[str, str]) -> None:
     assert code(await service.http.get(PATH, headers=stranger)) == (404, "session_not_found")

@@ -230,6 +230,7 @@ async def test_a_server_without_an_outside_detector_has_no_meters_of_it(service:
 # Exports
 
 
+@pytest.mark.requirement("T10")
 @pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
 async def test_an_export_holds_nothing_private(written: str) -> None:
     """Head and messages: title, context, attributes, metadata, tool arguments and fields of the sender's own."""

@@ -20,7 +20,7 @@ async def service(fake_clock: FakeClock, store_url: str) -> AsyncIterator[HttpSe
         yield service
 
 
-@pytest.mark.requirement("A3", "E2")
+@pytest.mark.requirement("A3", "B3", "E2")
 async def test_a_session_is_made_and_found_again(service: HttpService) -> None:
     made = await service.http.post(
         "/v1/sessions",
@@ -132,7 +132,7 @@ async def test_a_patch_of_an_old_version_is_refused(service: HttpService, way: s
     assert (wrong.json()["expected"], wrong.json()["actual"]) == (1, 2)
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B3", "B14")
 async def test_attributes_are_set_read_and_removed_one_by_one(service: HttpService) -> None:
     await service.http.post("/v1/sessions", headers=ANN, json={"id": "s", "attributes": {"kept": 1}})
     odd = at("s", "attributes", "a%2Fb%20%E4%BD%A0")

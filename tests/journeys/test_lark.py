@@ -97,7 +97,7 @@ async def test_a_private_chat_is_remembered_over_restarts(platform: LarkPlatform
     assert platform.requests["list"] == 0
 
 
-@pytest.mark.requirement("D8", "D16", "D18", "D27")
+@pytest.mark.requirement("D2", "D8", "D16", "D18", "D27")
 @on_sqlite_and_redis
 async def test_a_group_is_answered_when_it_mentions_the_bot(platform: LarkPlatform, store_url: str) -> None:
     """A shared session, other people's words from the platform, and who asks from the event."""

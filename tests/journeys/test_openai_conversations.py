@@ -33,6 +33,7 @@ async def openai_service() -> AsyncIterator[OpenAIService]:
         yield opened
 
 
+@pytest.mark.requirement("T19")
 async def test_items_come_back_whole_and_can_be_sent_again(openai_service: OpenAIService) -> None:
     """Unknown types and fields are kept; what is read back is accepted as input."""
     ann = openai_service.ann

@@ -70,7 +70,7 @@ async def test_the_assistants_own_texts_are_not_for_its_users() -> None:
     assert seen[1:] == [([("stored", "Be brief.")], "stored", True)] * 2
 
 
-@pytest.mark.requirement("A25")
+@pytest.mark.requirement("A25", "T10")
 async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) -> None:
     """Every part of the prompt with its text, as the model saw it; later changes and removals are told."""
     model = ScriptedModel("Hello Ann.", "Noted.", "Halcyon.", "Good.", "So be it.")

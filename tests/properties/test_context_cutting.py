@@ -36,6 +36,7 @@ def test_a_cut_text_keeps_its_limit(text: str, limit: int, measure: object) -> N
     assert shorter == text or measure(text) > limit
 
 
+@pytest.mark.requirement("A24")
 @given(texts, st.integers(0, 120))
 def test_a_cut_never_splits_a_grapheme(text: str, limit: int) -> None:
     shorter = truncate_text(text, limit, COUNTER.count)

@@ -15,7 +15,7 @@ from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
 from tests.samples import stored
 
-pytestmark = pytest.mark.requirement("P4")
+pytestmark = pytest.mark.requirement()
 
 
 COUNTER = TokenCounter()

@@ -144,6 +144,7 @@ def test_a_mail_is_found_whatever_stands_around_it(around: str, glue: str) -> No
     assert "ann.lee@example.com" in [text[span.start : span.end] for span in detect(text)]
 
 
+@pytest.mark.requirement("A32")
 @given(st.integers(0, 10**15 - 1), st.sampled_from(["", " ", "-"]))
 def test_every_visa_number_is_found_in_every_grouping(number: int, gap: str) -> None:
     digits = f"4{number:014}"[:15]

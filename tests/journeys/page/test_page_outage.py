@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 BANNER = "The store is unavailable at the moment."
 
 
-@pytest.mark.requirement("T7", "P8")
+@pytest.mark.requirement("T7")
 async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chromium: Browser, tmp_path: Path) -> None:
     with start_redis(fsync="no") as server:
         async with (

@@ -352,7 +352,6 @@ async def test_news_from_before_an_answer_do_not_take_it_off_the_screen(chromium
         await expect(visit.answers.locator(".prose")).to_have_text(["One.", "Two."])
 
 
-@pytest.mark.requirement("P8")
 async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:
     """Degraded is visible."""
     broken = Adder(fault=RuntimeError("no"))

@@ -56,6 +56,7 @@ TABLE: list[tuple[str, Shown, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.requirement("B8")
 @pytest.mark.parametrize(("question", "shown", "topic", "fields"), TABLE)
 def test_the_table_gives_topic_and_intent(question: str, shown: Shown, topic: str, fields: dict[str, Any]) -> None:
     assert interpret(question, shown) == (topic, QueryIntent(**fields))

@@ -14,6 +14,7 @@ from tests.samples import ANN
 from tests.unit.stored_talks import stored_messages, stored_trace
 
 
+@pytest.mark.requirement("D4")
 async def test_a_turn_stores_words_and_answer_and_tells_how_it_went() -> None:
     t = talk("Hello Ann.")
 
@@ -34,6 +35,7 @@ async def test_a_turn_stores_words_and_answer_and_tells_how_it_went() -> None:
     assert [ended.session.id for ended in t.ended] == [reply.session_id]
 
 
+@pytest.mark.requirement("D4")
 async def test_the_model_sees_what_was_said_before() -> None:
     t = talk("First.", "Second.")
     first = await t.chat.take_turn(ANN, ask("One?"))
@@ -87,7 +89,7 @@ def test_an_empty_question_is_refused(text: str) -> None:
         ask(text)
 
 
-@pytest.mark.requirement("E12")
+@pytest.mark.requirement("E2", "E12")
 async def test_a_profile_and_style_reach_the_prompt_and_are_kept() -> None:
     t = talk("Hi.")
     reply = await t.chat.take_turn(ANN, ask("Hi", profile={"name": "Ann", "response_style": "brief"}))

@@ -52,7 +52,7 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await machine.close()
 
 
-@pytest.mark.requirement("P8", "X5")
+@pytest.mark.requirement("A22", "X5")
 async def test_a_reply_says_that_a_journal_keeps_it(here: House) -> None:
     """In the reply, in its trace, and in what is stored of it; older talk is in the prompt."""
     t = here.talk("First.", "Second.", "Third.")
@@ -117,7 +117,6 @@ async def test_other_policies_do_what_they_did(here: House) -> None:
     assert here.waiting == 0
 
 
-@pytest.mark.requirement("P1")
 @pytest.mark.parametrize(
     "request_", [ChatRequest(session_id="s", regenerate=True), ask("rather", "s", edit=3)], ids=["anew", "edit"]
 )
@@ -137,7 +136,7 @@ async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
     assert await here.log() == ["one", "First.", "two", "Second."]
 
 
-@pytest.mark.requirement("P1", "T10")
+@pytest.mark.requirement("T10")
 @pytest.mark.parametrize("policy", [PrivacyPolicy(message=Mode.PSEUDONYM), PrivacyPolicy(model=Mode.PSEUDONYM)])
 async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: House, policy: PrivacyPolicy) -> None:
     """The vault is in the store. Sent once more without a key, the words stand there once."""
@@ -156,7 +155,6 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: Hou
     assert len(await here.log()) == 4
 
 
-@pytest.mark.requirement("P1")
 async def test_words_that_were_edited_away_are_refused_under_their_old_key(here: House) -> None:
     """While the store is away as otherwise, and nothing of it waits."""
     t = here.talk("First.", "Second.")
@@ -170,7 +168,6 @@ async def test_words_that_were_edited_away_are_refused_under_their_old_key(here:
     assert here.waiting == 0
 
 
-@pytest.mark.requirement("P1")
 async def test_words_that_were_edited_away_elsewhere_meanwhile_are_quarantined_with_their_answer(here: House) -> None:
     """The same request reached the store by another machine."""
     t = here.talk("First.", "Second.", "Third.")

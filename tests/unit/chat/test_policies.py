@@ -103,7 +103,7 @@ async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answe
     assert "helper" not in (await t.sessions.get(ANN, "s")).context
 
 
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C13", "C14")
 async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_summary() -> None:
     """Each has its own, and is shown neither another's nor one that a client wrote into the log."""
     personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}

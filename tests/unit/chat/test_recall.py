@@ -65,6 +65,7 @@ async def test_an_instruction_in_a_memory_stays_a_quotation_on_one_line() -> Non
     assert shown(t).count("[End of memories]") == 1
 
 
+@pytest.mark.requirement("D19")
 async def test_what_the_window_shows_is_not_recalled_again_and_what_is_unrelated_is_not_at_all() -> None:
     t, memories, _ = chatting()
     first = await t.chat.take_turn(ANN, ask(BOLOGNA, "s"))
@@ -132,6 +133,7 @@ async def test_memories_keep_to_their_budget() -> None:
     assert Disposition.DROPPED in entries
 
 
+@pytest.mark.requirement("C13")
 async def test_a_failing_recall_means_no_memories_and_degraded() -> None:
     t, memories, _ = chatting()
     await memories.add(ANN, BOLOGNA)

@@ -111,11 +111,11 @@ async def test_a_failed_tool_is_logged_with_its_places_and_without_its_text(capl
     reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert "ValueError at talking.py:" in line
+    assert "ValueError at chats.py:" in line
     assert "words" not in caplog.text
     # The trace has them, behind the privacy policy; the model has them not.
     [run] = (await stored_trace(t, reply)).tools
-    assert re.fullmatch(r"ValueError: the user's words \(talking\.py:\d+ in run < tenuto\)", run.exception)
+    assert re.fullmatch(r"ValueError: the user's words \(chats\.py:\d+ in run < tenuto\)", run.exception)
     assert "words" not in str(t.model.requests[-1].messages)
 
 

@@ -70,6 +70,7 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
     assert sorted(path.name for path in Path().iterdir() if not path.name.startswith("other.db")) == ["data"]
 
 
+@pytest.mark.requirement("T19")
 def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtests: pytest.Subtests) -> None:
     with closing(sqlite3.connect("old.db")) as db:
         db.executescript(f"CREATE TABLE session (id); PRAGMA application_id = {0x746E7574}; PRAGMA user_version = 6")

@@ -186,7 +186,6 @@ def test_what_the_summary_covers_is_summarised_and_not_shown() -> None:
     assert [entry.first for entry in messages[1:]] == [7, 8, 9, 10]
 
 
-@pytest.mark.requirement("P3")
 def test_without_its_summary_nothing_counts_as_covered() -> None:
     """A message is raw or told by a summary."""
     found = entries(PromptInputs(question="?", summarized_through=6, history=talk(10)), PromptPolicy())

@@ -146,7 +146,6 @@ def test_each_preset_compresses_by_the_rule_of_its_document(name: str, by_count:
         assert found(talk(1, fitting - fitting % 2 + 4, text), alone) is not None
 
 
-@pytest.mark.requirement("P3")
 def test_what_a_turn_would_not_load_is_covered_however_short_it_is() -> None:
     """Without a stored cap, uncovered messages stay within what a turn loads."""
     work = found(talk(1, 420), PRESETS["platform"].context, replace(HEAD, retention=Retention(max_messages=None)))

@@ -60,7 +60,7 @@ def last_prompt(model: ScriptedModel) -> str:
     return "\n".join(one.text for one in [one for one in model.requests if one.tool_context is not None][-1].messages)
 
 
-@pytest.mark.requirement("D4", "D5", "D23")
+@pytest.mark.requirement("D1", "D4", "D5", "D23")
 async def test_a_chat_is_remembered_over_messages_and_restarts(tmp_path: Path) -> None:
     """Stored after each turn, loaded before the next, in one session whose id is 12 bytes of a hash."""
     channel, model, store = RoomChannel(), ScriptedModel("ok."), f"sqlite:///{tmp_path}/t.db"
@@ -175,7 +175,7 @@ async def test_commands_answer_in_the_language_of_the_chat() -> None:
         assert (await channel.wait_for(picture))[0].startswith("已收到")
 
 
-@pytest.mark.requirement("D8", "D16", "D18", "D27")
+@pytest.mark.requirement("D2", "D8", "D16", "D18", "D27")
 async def test_a_group_shares_a_session_and_answers_when_addressed() -> None:
     """Who speaks is said, others' words are marked as theirs, "my" is the sender's."""
     channel, model = RoomChannel(), ScriptedModel("ok.")
@@ -273,7 +273,7 @@ async def test_what_could_not_be_stored_is_delivered_again_and_answered_once(mon
     assert channel.replies == [(one.id, "ok.")]
 
 
-@pytest.mark.requirement("D6", "D7", "D16")
+@pytest.mark.requirement("D6", "D7", "D16", "D22")
 def test_sessions_are_told_apart_by_what_the_policy_says() -> None:
     ann = message("x", chat="oc_team", group=True, thread="t1")
     others = {
@@ -298,7 +298,7 @@ def test_sessions_are_told_apart_by_what_the_policy_says() -> None:
     assert address_of(elsewhere, ann, ChannelPolicy()) != address_of(RoomChannel(), ann, ChannelPolicy())
 
 
-@pytest.mark.requirement("D26")
+@pytest.mark.requirement("D22", "D26")
 async def test_only_listed_members_reset_a_group_where_that_is_set() -> None:
     channel, hang = RoomChannel(), Hang()
     model = ScriptedModel(hang, "ok.")

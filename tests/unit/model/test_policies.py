@@ -26,6 +26,7 @@ from tenuto.settings import Settings, convert_setting, parse_duration, read_sett
 pytestmark = pytest.mark.requirement("T20")
 
 
+@pytest.mark.requirement("A9", "B2", "D14", "E6")
 def test_the_presets_carry_the_numbers_of_the_documents() -> None:
     def row(name: str) -> tuple[object, ...]:
         sessions, context = PRESETS[name].sessions, PRESETS[name].context
@@ -94,6 +95,7 @@ def test_a_contradiction_is_refused_and_named(setting: str, make: object) -> Non
     assert str(refused.value).startswith(f"{setting}: ")
 
 
+@pytest.mark.requirement("D14")
 def test_settings_come_from_the_environment() -> None:
     settings = read_settings(
         {

@@ -74,6 +74,7 @@ async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False)
     return [report async for report in scanner.scan(scope, fix=fix)][-1]
 
 
+@pytest.mark.requirement("A14")
 @pytest.mark.parametrize(
     ("past", "messages", "violations"),
     [

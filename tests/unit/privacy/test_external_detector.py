@@ -159,6 +159,7 @@ async def redacted(outside: ExternalDetector, text: str, policy: PrivacyPolicy |
     return replace_matches(text, found)
 
 
+@pytest.mark.requirement("A14")
 async def test_what_is_found_outside_joins_what_is_found_inside() -> None:
     outside = external_detector(ScriptedDetector("Ann Lee"))
 

@@ -90,6 +90,7 @@ async def test_tools_get_the_values_behind_the_marks_a_model_calls_them_with() -
         assert reply.text == f"Sent to {MAIL}."
 
 
+@pytest.mark.requirement("T10")
 async def test_a_model_may_be_shown_redactions() -> None:
     async with redacting_app("I cannot see it.", privacy_model="redact") as (app, model):
         reply = await app.ask(ANN, f"Write to {MAIL}.")

@@ -45,7 +45,7 @@ def test_the_documents_table_comes_out_in_a_sentence_too() -> None:
     )
 
 
-@pytest.mark.requirement("A12", "A32", "S1", "S2", "S3", "T9")
+@pytest.mark.requirement("A12", "A26", "A32", "S1", "S2", "S3", "T9")
 @pytest.mark.parametrize("sentence", sentences("exact_spans"), ids=lambda sentence: sentence.text)
 def test_exactly_the_labelled_values_are_found(sentence: Sentence) -> None:
     """Each span to the character; a sentence without labels comes out as it is."""
@@ -119,6 +119,7 @@ def test_every_type_and_name_in_marks_is_in_the_docs_and_in_the_words_of_the_con
     assert [rule for rule in PiiRule if f'"mark.{Span(0, 0, TYPE_OF[rule], rule).name}"' not in words] == []
 
 
+@pytest.mark.requirement("A32")
 def test_check_digits_decide() -> None:
     assert passes_luhn("4242424242424242")
     assert not passes_luhn("4242424242424241")

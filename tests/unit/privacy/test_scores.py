@@ -24,6 +24,7 @@ SHARED: Final = {
 }
 
 
+@pytest.mark.requirement("A26")
 def test_our_own_set_has_every_type_and_enough_of_everything() -> None:
     texts = sentences(*SETS)
     types = [truth.type for text in texts for truth in text.truths]
@@ -40,6 +41,7 @@ def test_our_own_set_is_found_and_nothing_else(name: str) -> None:
     assert result.wrongs == []
 
 
+@pytest.mark.requirement("A14")
 def test_most_of_what_is_hidden_on_purpose_is_found() -> None:
     result = score(sentences("spelled_out"), detect)
 

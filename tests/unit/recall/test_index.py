@@ -223,6 +223,7 @@ def test_a_follow_up_is_understood_by_the_conversation() -> None:
     assert found(index, "favourite tea?", talk=("How do I get to Bologna?",))[0] == "tea"
 
 
+@pytest.mark.requirement("A20")
 def test_restatements_appear_once() -> None:
     said = "We moved from Hamburg to Porto in the spring of last year"
     index = MemoryIndex(

@@ -112,7 +112,7 @@ async def test_not_found_takes_an_even_time(room: MemorySessions) -> None:
             assert now() - began >= 0.004
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6", "B12")
 async def test_on_missing_new_id_starts_elsewhere(room: MemorySessions) -> None:
     """An unknown or expired id gives a new session, new id, no history, never an error."""
     sessions = room.sessions(on_missing=OnMissing.NEW_ID)
@@ -227,6 +227,7 @@ async def test_a_key_with_other_words_is_refused(sessions: Sessions) -> None:
         await sessions.begin(ANN, turn_request("something else", idempotency_key="k"))
 
 
+@pytest.mark.requirement("D17")
 async def test_a_busy_session_is_waited_for(room: MemorySessions) -> None:
     sessions = room.sessions(busy_wait=timedelta(seconds=20))
     first = await sessions.begin(ANN, turn_request("one"))
@@ -247,7 +248,7 @@ async def test_waiting_for_a_busy_session_ends(room: MemorySessions) -> None:
         await sessions.begin(ANN, turn_request("two", first.session.id))
 
 
-@pytest.mark.requirement("B13")
+@pytest.mark.requirement("B12", "B13")
 async def test_the_oldest_sessions_make_room(room: MemorySessions) -> None:
     """Above the maximum the oldest go, and it is announced."""
     sessions = room.sessions(max_sessions=3)
@@ -419,6 +420,7 @@ async def test_expiry_found_by_a_turn_is_announced_too(room: MemorySessions) -> 
     assert room.kinds() == [EventKind.EXPIRED, EventKind.CREATED, EventKind.UPDATED]
 
 
+@pytest.mark.requirement("B15", "B18")
 async def test_every_change_and_a_deletion_are_announced(room: MemorySessions, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
     await sessions.patch(ANN, "s", Changes(title="T"))
@@ -586,6 +588,7 @@ async def test_an_append_is_stored_once_under_its_key(sessions: Sessions) -> Non
         await sessions.append(ANN, "s", AppendRequest(messages=(says("y"),), idempotency_key="k"))
 
 
+@pytest.mark.requirement("A23")
 def test_fresh_ids_sort_by_time_and_are_version_7() -> None:
     ids = [fresh_id() for _ in range(1000)]
 

@@ -59,7 +59,7 @@ def test_failures_that_are_not_in_a_row_never_open_it() -> None:
     assert breaker.state is CLOSED
 
 
-@pytest.mark.requirement("T8", "S5")
+@pytest.mark.requirement("A21", "S5", "T8")
 def test_one_call_at_a_time_is_the_probe() -> None:
     """Everybody else is turned away for as long as it takes."""
     breaker, ticks = _opened()

@@ -39,6 +39,7 @@ def house(tmp_path: Path) -> EngineWorkbench:
     return EngineWorkbench(tmp_path)
 
 
+@pytest.mark.requirement("E14")
 async def test_steps_run_in_order_and_side_by_side_and_share_the_board(house: EngineWorkbench) -> None:
     plan = plan_of(step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c", output_key="answer"))
 
@@ -89,6 +90,7 @@ async def test_an_agent_sees_the_goal_the_conversation_and_its_own_memory(house:
     assert [message.text for message in context.history] == ["How long is my notice period?"]
 
 
+@pytest.mark.requirement("E15")
 async def test_a_failed_optional_step_lets_the_task_go_on_and_a_required_one_ends_it(house: EngineWorkbench) -> None:
     house.office.failures = {"b": 1, "c": 1}
     plan = plan_of(step("a"), step("b", "a", required=False), step("c", "b"), step("d", "c"))
@@ -101,7 +103,7 @@ async def test_a_failed_optional_step_lets_the_task_go_on_and_a_required_one_end
     assert progress.task.error is not None
     assert (progress.task.error.code, progress.task.error.step) == ("agent_failed", "c")
     assert re.fullmatch(
-        r"ValueError: the secret of a user \(house\.py:\d+ in work < \d+ frames of tenuto\)",
+        r"ValueError: the secret of a user \(engine_workbench\.py:\d+ in work < \d+ frames of tenuto\)",
         progress.task.error.message,
     )
 
@@ -116,6 +118,7 @@ async def test_a_failed_step_is_repeated_after_pauses(house: EngineWorkbench) ->
     assert (progress.steps[0].attempts, progress.steps[0].error) == (3, None)
 
 
+@pytest.mark.requirement("E24")
 async def test_limits_of_time_hold_also_for_agents_that_ignore_them(house: EngineWorkbench) -> None:
     plan = plan_of(step("a", agent="stubborn", timeout=0.05, required=False), step("b", "a"))
     late = plan_of(step("c", agent="stubborn", required=False), timeout=0.05)

@@ -52,6 +52,7 @@ async def test_a_person_answers_after_a_restart(house: EngineWorkbench) -> None:
     assert (entry.value, entry.writer, entry.version) == ("yes", "human", 1)
 
 
+@pytest.mark.requirement("E22")
 async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay(house: EngineWorkbench) -> None:
     house.office.gates = {"b": asyncio.Event()}
     async with house.engine() as engine:

@@ -165,6 +165,7 @@ def test_a_note_says_whose_it_is_whatever_the_model_errs(
     assert [(note.kind, note.text, note.subject) for note in notes] == ([kept] if kept else [])
 
 
+@pytest.mark.requirement("A11")
 async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> None:
     async with opened() as (app, _):
         reply = await app.ask(ANN, f"{BOLOGNA} My address is {MAIL}, write to me.")
@@ -178,6 +179,7 @@ async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> N
     assert nobody == []
 
 
+@pytest.mark.requirement("A27")
 async def test_an_answer_is_not_captured_and_a_repeated_statement_counts() -> None:
     """What was recalled comes back in answers; only the user's own words are remembered."""
     async with opened() as (app, _):
@@ -372,6 +374,7 @@ async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
     assert [one.mentions for one in found] == [1]
 
 
+@pytest.mark.requirement("D19")
 async def test_a_failed_capture_still_clears_the_context() -> None:
     async with gone_stale() as app:
         memories = await app.memories()
@@ -387,6 +390,7 @@ async def test_a_failed_capture_still_clears_the_context() -> None:
     assert "3 March" not in again.text
 
 
+@pytest.mark.requirement("D14")
 async def test_staleness_of_zero_is_off() -> None:
     async with gone_stale(stale_after=timedelta(0)) as app:
         reply = await app.ask(ANN, "When does the roofer come?", session_id="s")

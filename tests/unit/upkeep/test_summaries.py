@@ -55,7 +55,7 @@ async def follow(house: SessionsWithUpkeep, session: Session, **rest: Any) -> No
     await house.upkeep.drain()
 
 
-@pytest.mark.requirement("E13", "X7")
+@pytest.mark.requirement("A1", "E13", "E20", "X7")
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
     house, session = await talked()
 
@@ -433,6 +433,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
     assert "Japan" not in caplog.text
 
 
+@pytest.mark.requirement("A11")
 async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCaptureFixture) -> None:
     model = ScriptedSummarizer("Garbage about Japan in prose that nobody asked for whatsoever")
     house = SessionsWithUpkeep(model)

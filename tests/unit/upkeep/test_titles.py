@@ -124,7 +124,7 @@ async def test_a_title_that_is_there_costs_no_call() -> None:
     assert len(model.asked) == 1
 
 
-@pytest.mark.requirement("T13")
+@pytest.mark.requirement("A29", "T13")
 async def test_a_hundred_first_requests_cost_one_call() -> None:
     model = ScriptedSummarizer("Two-Week Trip to Japan")
     house = SessionsWithUpkeep(model)

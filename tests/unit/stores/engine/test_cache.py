@@ -69,6 +69,7 @@ CHANGES: list[Callable[[Engine], Awaitable[object]]] = [
 ]
 
 
+@pytest.mark.requirement("A2")
 async def test_what_was_read_or_written_is_answered_without_the_store(house: House) -> None:
     """Whatever the process did itself; and it is what another one reads."""
     here, there = await house.start("here"), await house.start("there")
@@ -87,7 +88,7 @@ async def test_what_was_read_or_written_is_answered_without_the_store(house: Hou
         )
 
 
-@pytest.mark.requirement("T6")
+@pytest.mark.requirement("A2", "T6")
 async def test_the_least_recently_used_goes_first(house: House) -> None:
     """Exactly the least recently used one, and never the newest."""
     here = await house.start("here", max_sessions=100)

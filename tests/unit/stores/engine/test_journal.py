@@ -51,6 +51,7 @@ async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     await machine.close()
 
 
+@pytest.mark.requirement("A22")
 async def test_any_process_goes_on_in_an_outage_and_the_store_has_it_once(machine: Machine) -> None:
     first, second = await machine.start("a"), await machine.start("b")
     await talk(first, ANN, "s", "one", "1", journaled=True)

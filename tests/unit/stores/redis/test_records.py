@@ -257,6 +257,7 @@ async def test_a_record_that_is_created_when_the_mark_has_ended_keeps_its_places
     assert await indexes(records) == before
 
 
+@pytest.mark.requirement("A5")
 async def test_a_record_is_due_by_its_deadline_whatever_it_was_before(records: RedisRecords) -> None:
     async def due(until: int) -> int:
         return len(await records.list(IndexQuery(order=IndexOrder.DEADLINE, due=until)))

@@ -67,7 +67,6 @@ async def test_a_redis_connection_with_an_unanswered_call_is_reset() -> None:
             assert answer.exception() is not None
 
 
-@pytest.mark.requirement("P8")
 def test_a_connection_that_uvloop_has_closed_is_no_fault() -> None:
     """What is told of the outage is the outage, not that its connection cannot be reset any more."""
 

@@ -113,7 +113,6 @@ async def test_a_watch_begins_when_the_server_is_listened_to(redis_server: Redis
     await link.aclose()
 
 
-@pytest.mark.requirement("P1")
 async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
     """A process that starts in the middle of a failover does not wait for the one that is gone."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

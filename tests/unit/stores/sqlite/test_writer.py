@@ -109,6 +109,7 @@ async def test_a_stored_step_is_answered_while_another_runs_alone(writer: Writer
     assert await alone
 
 
+@pytest.mark.requirement("B11")
 async def test_a_step_that_fails_is_rolled_back_alone(writer: WriterThread, path: Path) -> None:
     slow, go_on = await slow_step(writer)
     steps = (
