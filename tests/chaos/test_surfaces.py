@@ -25,15 +25,15 @@ from tests.warm_start import open_program
 WRITER: Final = """
 import asyncio, sys
 from tests.chaos.surfaces import open_surfaces
-from tests.journeys.http_service import served
+from tests.journeys.http_service import http_service
 
 async def write(name, surface, number):
     await surface.add(str(number))
     print(name, number, flush=True)
 
 async def main():
-    async with served(store=sys.argv[1]) as door:
-        surfaces = await open_surfaces(door)
+    async with http_service(store=sys.argv[1]) as service:
+        surfaces = await open_surfaces(service)
         for number in range(1000):
             await asyncio.gather(*(write(*one, number) for one in surfaces.items()))
 

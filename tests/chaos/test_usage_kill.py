@@ -28,7 +28,7 @@ from tenuto.model.analytics import UsageCounts
 from tenuto.ports import utc_now
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
-from tests.timeouts import be_patient
+from tests.timeouts import lengthen_store_timeouts
 
 async def main():
     async with open_app(Settings(store=sys.argv[1], l1=False), run_upkeep=False) as app:
@@ -41,7 +41,7 @@ async def main():
         print("gathered", flush=True)
         await asyncio.sleep(600)
 
-be_patient()
+lengthen_store_timeouts()
 asyncio.run(main())
 """
 

@@ -17,7 +17,7 @@ import pytest
 import tenuto
 from tenuto import Tenuto
 from tenuto.app import open_app
-from tenuto.cli import running
+from tenuto.cli import conversation, running
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.settings import Settings
 from tests.journeys.cli_runs import run_command, run_json
@@ -264,3 +264,12 @@ def test_what_a_chat_remembers_is_embedded_before_it_ends(monkeypatch: pytest.Mo
 
     # That of the second chat, which had no embedder.
     assert lacking.startswith("1 memory without a vector ranked by words alone: ")
+
+
+def test_a_chat_says_which_memories_it_left_without_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "_EMBED_WITHIN", timedelta(0))
+    monkeypatch.setenv("TENUTO_EMBEDDER", "local")
+
+    done = run_command("chat", HOME)
+
+    assert "(1 memory without a vector: a running server adds them)" in done.stderr
