@@ -270,6 +270,6 @@ def test_a_chat_says_which_memories_it_left_without_a_vector(monkeypatch: pytest
     monkeypatch.setattr(conversation, "_EMBED_WITHIN", timedelta(0))
     monkeypatch.setenv("TENUTO_EMBEDDER", "local")
 
-    done = typed("chat", HOME)
+    done = run_command("chat", HOME)
 
     assert "(1 memory without a vector: a running server adds them)" in done.stderr
