@@ -1,56 +1,28 @@
 /** The AI SDK's chat and AG-UI's agent, unmodified, as a page uses them. Prints what they hold in the end, as JSON. */
 
 import { HttpAgent } from "@ag-ui/client";
-import { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls } from "ai";
+import { DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls } from "ai";
+
+import { PageChat, textOf } from "./page_chat.mjs";
 
 const [base, user] = process.argv.slice(2);
 const headers = { "X-Tenant-ID": "acme", "X-User-ID": user };
 const api = `${base}/v1/ai-sdk/chat`;
 const look = { name: "look", description: "Look at the page.", parameters: { type: "object", properties: {} } };
 
-class State {
-  status = "ready";
-  error = undefined;
-  seen = () => {};
-  constructor(messages) {
-    this.messages = messages;
-  }
-  pushMessage = (message) => {
-    this.messages = [...this.messages, message];
-    this.seen();
-  };
-  popMessage = () => {
-    this.messages = this.messages.slice(0, -1);
-  };
-  replaceMessage = (index, message) => {
-    this.messages = this.messages.with(index, structuredClone(message));
-    this.seen();
-  };
-  snapshot = structuredClone;
-}
-
-class Chat extends AbstractChat {
+class Chat extends PageChat {
   constructor(id, messages = []) {
     const transport = new DefaultChatTransport({ api, headers, body: { tools: [look] } });
-    const state = new State(messages);
-    super({ id, state, transport, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls, onToolCall });
-    this.shown = state;
+    const sendAutomaticallyWhen = lastAssistantMessageIsCompleteWithToolCalls;
+    super({ id, messages, transport, sendAutomaticallyWhen, onToolCall });
     const self = this;
     function onToolCall({ toolCall }) {
       self.addToolOutput({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: { seen: "red" } });
     }
   }
-  /** When the last message says so. */
-  until = (text) =>
-    new Promise((resolve) => {
-      const look = () => says(this.messages.at(-1)) === text && resolve();
-      this.shown.seen = look;
-      look();
-    });
 }
 
-const says = (message) => message?.parts.filter((part) => part.type === "text").map((part) => part.text).join("");
-const told = (messages) => messages.map((message) => [message.role, says(message)]);
+const told = (messages) => messages.map((message) => [message.role, textOf(message)]);
 const post = (path) => fetch(`${base}${path}`, { method: "POST", headers });
 const get = async (path) => (await fetch(`${base}${path}`, { headers })).json();
 
