@@ -189,9 +189,11 @@ async def test_a_record_set_aside_frees_its_key_and_is_kept_for_its_owner(record
 
     assert await records.load(A, 9) is None
     assert await records.list(IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))) == ()
+    assert [(index.scope, index.name) for index in await records.list_aside()] == [(ANN, "s")]
     assert await records.forget_aside(owner_key(BOB)) == AsideRecords()
     assert await records.forget_aside(owner_key(ANN)) == AsideRecords(records=1, messages=2, traces=1)
     assert await records.forget_aside(owner_key(ANN)) == AsideRecords()
+    assert await records.list_aside() == ()
 
 
 async def test_records_are_found_in_order_by_their_columns(records: RecordStore) -> None:

@@ -12,7 +12,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import KEY_BYTES, site_scope
 from tenuto.model.stored import FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
 from tenuto.stores.columns import refuse_damaged
-from tenuto.stores.redis._index import Places
+from tenuto.stores.redis._index import Places, readable_columns
 from tenuto.stores.redis._keys import RecordKeys, behind_name
 from tenuto.stores.redis._servers import Servers
 from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost
@@ -35,7 +35,6 @@ class RecordListing:
 
     async def find(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
         """The records of a query: sessions of a site or an owner, what is due, or values by their place."""
-        assert not query.set_aside, "those are found by their owner alone"
         limit = max(0, query.limit)
         if query.order is IndexOrder.DEADLINE:
             return await self._due(query)
@@ -55,6 +54,13 @@ class RecordListing:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return refuse_damaged(await _first(self._all(after, max(0, limit)), max(0, limit)))
+
+    async def aside(self) -> tuple[IndexColumns, ...]:
+        """The columns of what was set aside."""
+        members = await self._servers.call("ZRANGE", self._keys.asides, 0, -1)
+        rows = await self._servers.fields([member[KEY_BYTES:] for member in members], ("n", "i"))
+        found = [readable_columns(columns) for numbers, columns in rows if numbers is not None]
+        return tuple([columns or IndexColumns(space=b"", owner=b"", kind=None, is_damaged=True) for columns in found])
 
     # Sessions
 
