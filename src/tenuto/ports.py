@@ -45,6 +45,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexQuery,
     Known,
     Part,
@@ -431,6 +432,10 @@ class RecordStore(Protocol):
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         """All records of all tenants in order of their keys, to copy a store; never for a request."""
+        ...
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        """The columns of all records of all tenants that were set aside as unreadable; never for a request."""
         ...
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:

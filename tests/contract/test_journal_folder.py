@@ -77,7 +77,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 def row(
     number: int, *, at: int = 0, turn: str = "t", users: tuple[str, ...] = ("ann",), body: bytes = b"row"
 ) -> StoredRow:
-    return StoredRow(number=number, turn=turn, at=at, users=users, body=body)
+    return StoredRow(number=number, session_id="s", turn=turn, at=at, users=users, body=body)
 
 
 def offer(key: bytes, base: StoredBase = BASE, site: Scope = SITE) -> Offer:
@@ -103,12 +103,13 @@ async def test_rows_are_added_in_turn_and_only_in_an_outage(machine: Machine) ->
         await first.append(KEY, SITE, BASE, row(4)),
         await first.append(KEY, SITE, LATER, row(3)),
     ]
-    shelf = await second.shelf(KEY)
+    shelf, newest = await second.shelf(KEY), await second.shelf(KEY, 2)
     await second.reopen()
 
     assert (early, added, refused) == (False, [True, True], [False, False, False])
     assert shelf is not None
-    assert (shelf.site, shelf.base, shelf.rows) == (SITE, BASE, (row(1), row(2)))
+    assert newest is not None
+    assert (shelf.site, shelf.base, shelf.rows, newest.rows) == (SITE, BASE, (row(1), row(2)), (row(2),))
     assert not await first.append(KEY, SITE, BASE, row(3))
     assert (first.is_down, first.may_have_rows, await first.fenced_keys()) == (False, True, (KEY,))
 
@@ -226,12 +227,13 @@ async def test_what_can_never_be_stored_is_set_aside_and_counted(machine: Machin
     for number in (2, 3):
         await folder.set_aside(KEY, number, "torn", 200)
     empty = await folder.shelf(KEY), await folder.fenced_keys()
+    users = await folder.users_aside()
     await folder.purge(150)
     await folder.reopen()
 
     assert shelf is not None
     assert (shelf.base, [one.number for one in shelf.rows], empty) == (BASE, [2, 3], (None, ()))
-    assert counts == JournalCounts(waiting=1, oldest=2, quarantined=1)
+    assert (counts, users) == (JournalCounts(waiting=1, oldest=2, quarantined=1), ((SITE, "ann"),))
     assert folder.counts == JournalCounts(quarantined=1)
 
 

@@ -181,9 +181,11 @@ async def test_a_record_set_aside_frees_its_key_and_is_kept_for_its_owner(record
 
     assert await records.load(A, 9) is None
     assert await records.list(IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))) == ()
+    assert [(index.scope, index.name) for index in await records.list_aside()] == [(ANN, "s")]
     assert await records.forget_aside(owner_key(BOB)) == AsideRecords()
     assert await records.forget_aside(owner_key(ANN)) == AsideRecords(records=1, messages=2, traces=1)
     assert await records.forget_aside(owner_key(ANN)) == AsideRecords()
+    assert await records.list_aside() == ()
 
 
 async def test_records_are_found_in_order_by_their_columns(records: RecordStore) -> None:
@@ -212,6 +214,21 @@ async def test_records_are_found_in_order_by_their_columns(records: RecordStore)
         Scope(tenant=scope.tenant) for scope in sorted((ANN, EVE), key=site_key)
     )
     assert [found.record.key for found in await records.scan(A, 2)] == [B, C]
+
+
+@pytest.mark.parametrize("order", [IndexOrder.NEWEST, IndexOrder.OLDEST])
+async def test_a_page_goes_on_behind_a_place_whoever_shares_its_time(records: RecordStore, order: IndexOrder) -> None:
+    keys = [bytes([number]) * 16 for number in (1, 40, 127, 128, 200, 255)]
+    for number, key in enumerate(keys):
+        await records.commit([change(key, 0, 1, index=columns(listed_at=min(9, 7 + number)))])
+    ordered = keys if order is IndexOrder.OLDEST else keys[::-1]
+    # Also where the record of the place is gone.
+    await records.commit([RecordChange(key=keys[3], if_revision=1, action=Action.REMOVE)])
+
+    for at, key in enumerate(ordered):
+        behind = (min(9, 7 + keys.index(key)), key)
+        page = await records.list(IndexQuery(order=order, space=site_key(ACME), behind=behind, limit=2))
+        assert [found.record.key for found in page] == [one for one in ordered[at + 1 :] if one != keys[3]][:2]
 
 
 async def test_values_are_found_by_their_place(records: RecordStore) -> None:

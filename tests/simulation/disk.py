@@ -133,9 +133,11 @@ class FolderView:
 
     # Rows and records
 
-    async def shelf(self, key: bytes) -> StoredShelf | None:
+    async def shelf(self, key: bytes, first: int = 0) -> StoredShelf | None:
         await asyncio.sleep(0)
         shelf = self._folder.shelves.get(key)
+        if shelf is not None and first:
+            shelf = replace(shelf, rows=tuple(row for row in shelf.rows if row.number >= first))
         if shelf is None or shelf.rows or self.is_current(key, shelf.base.revision, shelf.base.incarnation):
             return shelf
         return None
@@ -185,6 +187,10 @@ class FolderView:
         self._folder.aside.append(_Aside(shelf.site, gone[0], reason, now))
         self._folder.shelves[key] = replace(shelf, rows=tuple(row for row in shelf.rows if row is not gone[0]))
         self._folder.forget_order(key)
+
+    async def users_aside(self) -> tuple[tuple[Scope, str], ...]:
+        await asyncio.sleep(0)
+        return tuple(sorted({(one.site, user) for one in self._folder.aside for user in one.row.users}, key=repr))
 
     async def purge(self, before: int) -> None:
         await self._write()

@@ -131,8 +131,8 @@ def rows_of_others_stay(patch: pytest.MonkeyPatch) -> None:
             writers[id(view._folder), key] = view.name
         return await append(view, key, *args)
 
-    async def own_shelf(view: FolderView, key: bytes) -> Any:
-        return await shelf(view, key) if is_own(view, key) else None
+    async def own_shelf(view: FolderView, key: bytes, first: int = 0) -> Any:
+        return await shelf(view, key, first) if is_own(view, key) else None
 
     async def own_keys(view: FolderView) -> tuple[bytes, ...]:
         return tuple(key for key in await fenced_keys(view) if is_own(view, key))

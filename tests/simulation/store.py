@@ -20,6 +20,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexQuery,
     Known,
     Part,
@@ -148,6 +149,9 @@ class SimClient:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return await self._call("list", lambda: self.server.table.scan(after, limit))
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        return await self._call("list", self.server.table.list_aside)
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
         return await self._call("list", lambda: self.server.table.forget_aside(owner))

@@ -363,7 +363,7 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
         says = f"{says}; turns of a development version in {', '.join(unread)}"
         return fail("journal", says, "start the version that wrote them until the store has them, or delete the files")
     if held.quarantined:
-        return warn("journal", says, "the log says why the store can never accept them; they are deleted after 30 days")
+        return warn("journal", says, "`tenuto journal` lists those that the store can never accept, and says why")
     if held.waiting:
         return warn("journal", says, "a running server delivers them as soon as the store answers")
     return ok("journal", says)
@@ -371,7 +371,11 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
 
 def _check_other_journals(settings: Settings, folder: Path) -> list[Finding]:
     """Journals of other stores, in which turns wait: this one may have had another address once."""
-    advice = f"start a server with the store they belong to; if it only changed its address, move the files to {folder}"
+    own = count_journal(folder)
+    moving = f"stop its servers and move journal.db to {folder}"
+    if own.waiting or own.quarantined or own.unreadable:
+        moving = f"{moving}, not before the one there is empty (`tenuto journal`): it would be overwritten"
+    advice = f"start a server with the store they belong to; if it only changed its address, {moving}"
     held = [(other, count_journal(other).waiting) for other in settings.journals().glob("*/") if other != folder]
     return [
         warn("other journal", f"{other}: {pluralize(waiting, 'turn')} waiting for another store", advice)

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "keys": "keys",
     "privacy": "privacy",
     "doctor": "doctor",
+    "journal": "journal",
     "top": "top",
     "stats": "store",
     "usage": "analytics",

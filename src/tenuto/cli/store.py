@@ -88,7 +88,8 @@ def copy(
             _show_report(report, time.monotonic() - began, dry_run=dry_run)
         if compared is not None:
             _show_comparison(compared)
-    if (compared is not None and compared.different) or (report is not None and (report.left or report.unreadable)):
+    lacks = report is not None and (report.left or report.unreadable or report.quarantined)
+    if lacks or (compared is not None and compared.different):
         raise typer.Exit(1)
 
 
@@ -171,6 +172,9 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         _show_some(report.left)
     if report.unreadable:
         typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
+    if report.quarantined:
+        typer.echo(f"{pluralize(len(report.quarantined), 'record')} stayed behind in the source's quarantine, damaged:")
+        _show_some(report.quarantined)
     if report.changed:
         records = pluralize(report.changed, "record")
         typer.echo(f"Servers changed {records} of the source: stop them and run this again before you switch.")

@@ -280,7 +280,7 @@ def _store_findings(
         yield _error(
             "journal_quarantined",
             "The store refused turns of the journal.",
-            "Run `tenuto doctor` on this machine; it names the folder that keeps them.",
+            "Run `tenuto journal` on this machine: it lists them and says why.",
         )
     if journal is not None and journal.waiting:
         yield _warning(

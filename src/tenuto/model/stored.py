@@ -213,7 +213,6 @@ class IndexQuery(Value, frozen=True, kw_only=True):
     status: Status | None = None
     title: str | None = None
     named: bool = False
-    set_aside: bool = False
     due: int | None = None
     behind: tuple[int, bytes] | ValuePlace | None = None
     limit: int = 100

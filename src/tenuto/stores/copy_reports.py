@@ -36,7 +36,8 @@ class CopyPolicy(Value, frozen=True, kw_only=True):
 
 class CopyReport(msgspec.Struct, kw_only=True):
     """What a copy has done. `left` names the records that differ and were left, because no run of this copy wrote what
-    the target holds. `changed` counts the records of the source that others changed during the run."""
+    the target holds, `quarantined` those that the source has set aside as damaged: they stay there. `changed` counts
+    the records of the source that others changed during the run."""
 
     sessions: int = 0
     messages: int = 0
@@ -47,6 +48,7 @@ class CopyReport(msgspec.Struct, kw_only=True):
     unfinished_tasks: int = 0
     changed: int = 0
     left: list[str] = []
+    quarantined: list[str] = []
 
 
 class CopyMarker(Value, frozen=True, kw_only=True):

@@ -41,13 +41,13 @@ def from_micros(micros: int) -> datetime:
         raise Undecodable("an instant") from exc
 
 
-def encode_cursor(updated_micros: int, key: bytes) -> str:
-    """Where a listing goes on: behind this session."""
-    return base64.urlsafe_b64encode(updated_micros.to_bytes(8, "big", signed=True) + key).decode()
+def encode_cursor(updated_micros: int, key: bytes, rest: bytes = b"") -> str:
+    """Where a listing goes on: behind this session; the `rest` is its own."""
+    return base64.urlsafe_b64encode(updated_micros.to_bytes(8, "big", signed=True) + key + rest).decode()
 
 
-def decode_cursor(cursor: str) -> tuple[int, bytes]:
-    """The place a cursor stands for.
+def decode_cursor(cursor: str) -> tuple[int, bytes, bytes]:
+    """The place a cursor stands for, and the rest.
 
     Raises:
         InvalidCursor: no listing made it.
@@ -56,6 +56,7 @@ def decode_cursor(cursor: str) -> tuple[int, bytes]:
         raw = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as exc:
         raise InvalidCursor from exc
-    if len(raw) != 24:
+    place = 8 + KEY_BYTES
+    if len(raw) < place:
         raise InvalidCursor
-    return int.from_bytes(raw[:8], "big", signed=True), raw[8:]
+    return int.from_bytes(raw[:8], "big", signed=True), raw[8:place], raw[place:]

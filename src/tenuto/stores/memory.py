@@ -11,6 +11,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexQuery,
     Known,
     Part,
@@ -59,6 +60,9 @@ class InMemoryRecords:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return self.table.scan(after, limit)
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        return self.table.list_aside()
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
         return self.table.forget_aside(owner)

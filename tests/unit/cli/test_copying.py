@@ -86,19 +86,27 @@ def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtest
 
 @pytest.mark.requirement("T19")
 def test_records_that_cannot_be_read_stay_behind_and_count_as_different() -> None:
-    """The others are copied."""
+    """The others are copied; once a damaged session was met it is set aside, and still named."""
+    sessions = []
     for _ in range(2):
-        chat_session_id()
+        sessions.append(chat_session_id())
         run_json("keys", "create", "--tenant", "acme")
     with closing(sqlite3.connect("data/tenuto.db")) as db, db:
         for kind in ("session", "value"):
             key = "SELECT key FROM record WHERE kind = ? ORDER BY id DESC LIMIT 1"
-            assert db.execute(f"UPDATE head SET head = x'c1' WHERE key = ({key})", (kind,)).rowcount == 1
+            assert db.execute(f"UPDATE head SET head = x'01c1' WHERE key = ({key})", (kind,)).rowcount == 1
 
     for option, told in (("--verify", "copied"), ("--verify-only", "verified")):
         report = run_json("copy", SOURCE, "sqlite:///new.db", option, ends=1)
         assert (report[told]["unreadable"], report["verified"]["different"]) == (2, 2)
     assert len(run_json("sessions", "list", "--store", "sqlite:///new.db")["sessions"]) == 1
+    for session in sessions:
+        run_command("sessions", "rename", session, "met")
+    copied = run_command("copy", SOURCE, "sqlite:///new.db", "--no-verify")
+    assert (
+        copied.exit_code,
+        "1 record stayed behind in the source's quarantine, damaged:\n  session " in copied.stdout,
+    ) == (1, True)
 
 
 @pytest.mark.requirement("T19")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -72,6 +74,41 @@ async def test_turns_of_a_store_that_moved_are_found(tmp_path: Path) -> None:
     assert "0 turns waiting" in checks["journal"]["message"]
     assert checks["other journal"]["status"] == "warning"
     assert "1 turn waiting for another store" in checks["other journal"]["message"]
+    assert "it would be overwritten" not in checks["other journal"]["advice"]
+
+
+async def test_turns_of_this_store_are_not_to_be_overwritten_by_those_of_another(tmp_path: Path) -> None:
+    for store in (AWAY, "redis://before:6379/0"):
+        await _leave_a_turn(journal_folder(Settings(store=store, journal=str(tmp_path))))
+
+    checks = await asyncio.to_thread(_examined, tmp_path)
+
+    assert "not before the one there is empty (`tenuto journal`)" in checks["other journal"]["advice"]
+
+
+async def test_quarantined_turns_are_listed(tmp_path: Path) -> None:
+    """Without their text, and though the store is away."""
+    env = {"TENUTO_STORE": AWAY, "TENUTO_JOURNAL": str(tmp_path)}
+    path = journal_folder(Settings(store=AWAY, journal=str(tmp_path)))
+
+    async def run(*options: str) -> str:
+        command = ["journal", *options]
+        told = await asyncio.to_thread(CliRunner().invoke, program, command, env=env, catch_exceptions=False)
+        return told.stdout
+
+    empty = await run()
+    await _leave_a_turn(path)
+    with closing(sqlite3.connect(path / "journal.db")) as db, db:
+        db.execute("UPDATE row SET aside = 'session_replaced', aside_at = at")
+    listed = json.loads(await run("--json"))
+    shown = await run()
+
+    assert "0 turns waiting, 0 quarantined" in empty
+    (turn,) = listed["quarantined"]
+    assert (turn["tenant"], turn["session_id"], turn["reason"]) == ("acme", "s", "session_replaced")
+    assert {*turn} == {"tenant", "site", "session_id", "turn", "at", "quarantined_at", "reason"}
+    assert "1 quarantined" in shown
+    assert "session_replaced" in shown
 
 
 @pytest.mark.parametrize(("policy", "state"), [("journal", "error"), ("raise", "warning")])

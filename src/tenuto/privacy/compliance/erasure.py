@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _STEP: Final = 100
 _LIMITS: Final = (
     "in sessions of a group or the tenant, answers to other members, summaries and titles stay and may quote the user; "
+    "turns that wait or are quarantined in the journal of another machine go when that reaches the store; "
     "files of replicas, archives and backups are not covered"
 )
 _UNREADABLE: Final = "unreadable"

@@ -18,6 +18,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexQuery,
     Known,
     Part,
@@ -139,6 +140,9 @@ class BreakerRecords:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return await self._ask(lambda: self.inner.scan(after, limit))
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        return await self._ask(self.inner.list_aside)
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
         return await self._ask(lambda: self.inner.forget_aside(owner))

@@ -88,13 +88,13 @@ class RecordComparer:
         digests = [self._add(side, one) for side, one in enumerate((whole, other)) if isinstance(one, WholeRecord)]
         if here is None:
             if there is not None:
-                self._result.note(f"{describe(there)} is in the target alone")
+                self._result.note(f"{describe(there.index)} is in the target alone")
         elif there is None:
-            self._result.note(f"{describe(here)} is missing")
+            self._result.note(f"{describe(here.index)} is missing")
         elif whole is None or not isinstance(other, WholeRecord):
-            self._result.note(f"{describe(here)} is being changed")
+            self._result.note(f"{describe(here.index)} is being changed")
         elif digests[0] != digests[1]:
-            self._result.note(f"{describe(here)} differs in {', '.join(_differing_parts(whole, other))}")
+            self._result.note(f"{describe(here.index)} differs in {', '.join(_differing_parts(whole, other))}")
 
     def _add(self, side: int, record: WholeRecord) -> bytes:
         """Count a record; returns its digest."""

@@ -82,6 +82,7 @@ class RecordCopier:
             if feed is not None:
                 await stack.enter_async_context(feed.watch(lambda key, _: changed.add(key)))
             await self._begin()
+            self._report.quarantined = sorted(map(describe, await self._source.list_aside()))
             async for page in iter_pages(self._source):
                 for batch in in_batches(self._readable(page)):
                     await self._copy(batch)
@@ -169,7 +170,7 @@ class RecordCopier:
             elif self._policy.overwrite or self._baseline.allows(entry, there):
                 wanted.append((found, there))
             else:
-                self._report.left.append(describe(found))
+                self._report.left.append(describe(found.index))
         if not self._policy.dry_run:
             await self._baseline.note(equal)
         return wanted
@@ -247,7 +248,7 @@ class RecordCopier:
             if self._policy.overwrite or self._baseline.allows(entries.get(found.record.key), found.record):
                 ours.append(found)
             else:
-                self._report.left.append(describe(found))
+                self._report.left.append(describe(found.index))
         if self._policy.dry_run:
             self._report.deleted += len(ours)
             return
@@ -256,7 +257,7 @@ class RecordCopier:
             if await commit is None:
                 self._report.deleted += 1
             else:  # It was changed just now.
-                self._report.left.append(describe(found))
+                self._report.left.append(describe(found.index))
         await self._baseline.forget([found.record.key for found in ours])
 
 

@@ -68,7 +68,7 @@ _LOCKED_WITHIN: Final = 30.0
 _OFFERED_AT_ONCE: Final = 32
 _FOLDS_KEPT: Final = 256
 _QUARANTINE_TTL: Final = timedelta(days=30)
-_PURGE_EVERY: Final = 3600.0
+_PURGE_EVERY: Final = 60.0
 
 
 class _Held(NamedTuple):
@@ -89,6 +89,13 @@ class _Fold(NamedTuple):
     record: Record | None
     last: StoredRow | None = None
     origin: bytes | None = None
+
+    def continues_in(self, shelf: StoredShelf) -> bool:
+        """Whether what a folder holds now is this, and rows behind it."""
+        if self.base != (shelf.base.revision, shelf.base.incarnation):
+            return False
+        # A row that was set aside leaves its number to another one.
+        return self.last is None or self.last in shelf.rows
 
 
 class Journal:
@@ -253,9 +260,9 @@ class Journal:
     async def _hold(self, key: bytes, codec: Codec, *, creating: bool = False) -> _Held:
         """What the folder holds of a session, or else this process; neither may know whether there is more."""
         while True:
-            shelf = await self._folder.shelf(key)
+            shelf, fold = await self._shelf(key)
             if shelf is not None:
-                return await self._fold(key, shelf, codec)
+                return await self._fold(key, shelf, fold, codec)
             record = self._cache.last_confirmed(key)
             if record is not None and self._folder.is_current(key, record.revision, record.profile.incarnation):
                 base = encode_base(key, record, codec)
@@ -266,12 +273,19 @@ class Journal:
                 raise StoreUnavailable
             await asyncio.sleep(_PAUSE)
 
-    async def _fold(self, key: bytes, shelf: StoredShelf, codec: Codec) -> _Held:
+    async def _shelf(self, key: bytes) -> tuple[StoredShelf | None, _Fold | None]:
+        """What the folder holds of a session, and what of it is folded: then of these rows only the last one."""
+        fold = self._folds.get(key)
+        if fold is not None and fold.last is not None:
+            shelf = await self._folder.shelf(key, fold.last.number)
+            if shelf is not None and fold.continues_in(shelf):
+                return shelf, fold
+        shelf, fold = await self._folder.shelf(key), self._folds.get(key)
+        return shelf, fold if fold is not None and shelf is not None and fold.continues_in(shelf) else None
+
+    async def _fold(self, key: bytes, shelf: StoredShelf, fold: _Fold | None, codec: Codec) -> _Held:
         """The session with its rows. It forgets none of their messages, which are nowhere else."""
-        fold = self._folds.pop(key, None)
-        is_of_base = fold is not None and fold.base == (shelf.base.revision, shelf.base.incarnation)
-        # A row that was set aside leaves its number to another one.
-        if fold is None or not is_of_base or (fold.last is not None and fold.last not in shelf.rows):
+        if fold is None:
             try:
                 record = decode_base(key, shelf.base, codec)
             except Undecodable as error:
@@ -292,6 +306,7 @@ class Journal:
                     raise StoreUnavailable from None
             if record is not None and record.reach != _ANY_NUMBER:
                 record = replace(record, reach=_ANY_NUMBER)
+        self._folds.pop(key, None)
         self._folds[key] = _Fold(fold.base, fold.base_seq, record, last, origin)
         if len(self._folds) > _FOLDS_KEPT:
             self._folds.popitem(last=False)
@@ -417,7 +432,7 @@ class Journal:
             now = asyncio.get_running_loop().time()
             if self._folder.counts.quarantined and now >= self._purge_at:
                 self._purge_at = now + _PURGE_EVERY
-                await self._folder.purge(to_micros(self._clock() - _QUARANTINE_TTL))
+                await self._purge()
         except StoreUnavailable:
             return
         except Unavailable as failure:
@@ -425,6 +440,15 @@ class Journal:
         except Exception:
             # It looks again in a second, whatever this was.
             _log.exception("the journal has met an error")
+
+    async def _purge(self) -> None:
+        """Remove quarantined rows that are too old, or of users that were erased on another machine."""
+        await self._folder.purge(to_micros(self._clock() - _QUARANTINE_TTL))
+        users_by_site = dict[Scope, list[str]]()
+        for site, user in await self._folder.users_aside():
+            users_by_site.setdefault(site, []).append(user)
+        for site, users in users_by_site.items():
+            await self._replay.remove_erased(site, users)
 
     async def replay(self) -> bool:
         """Store what waits now; returns whether nothing waits any more."""

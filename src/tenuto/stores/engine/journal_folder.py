@@ -25,10 +25,11 @@ class StoredBase(Value, frozen=True, kw_only=True):
 
 
 class StoredRow(Value, frozen=True, kw_only=True):
-    """An acknowledged command: its number in its session, its turn, its time in microseconds, digests of users, and
-    itself."""
+    """An acknowledged command: its number in its session, the id of that, its turn, its time in microseconds, digests
+    of users, and itself."""
 
     number: int
+    session_id: str
     turn: str
     at: int
     users: tuple[str, ...]
@@ -41,6 +42,18 @@ class StoredShelf(Value, frozen=True, kw_only=True):
     site: Scope
     base: StoredBase
     rows: tuple[StoredRow, ...] = ()
+
+
+class QuarantinedTurn(Value, frozen=True, kw_only=True):
+    """A turn that the store can never take: its session, when it was acknowledged, since when it is quarantined, and
+    why."""
+
+    site: Scope
+    session_id: str
+    turn: str
+    at: datetime
+    quarantined_at: datetime
+    reason: str
 
 
 class Offer(Value, frozen=True, kw_only=True):
@@ -129,8 +142,9 @@ class JournalFolder(Protocol):
 
     # Rows and records
 
-    async def shelf(self, key: bytes) -> StoredShelf | None:
-        """What is held of a session. A record without rows is held as long as it is current."""
+    async def shelf(self, key: bytes, first: int = 0) -> StoredShelf | None:
+        """What is held of a session, of its rows those from number `first` on. A record without rows is held as long
+        as it is current."""
         ...
 
     async def fenced_keys(self) -> tuple[bytes, ...]:
@@ -151,6 +165,10 @@ class JournalFolder(Protocol):
 
     async def set_aside(self, key: bytes, number: int, reason: str, now: int) -> None:
         """Quarantine a row that the store can never take."""
+        ...
+
+    async def users_aside(self) -> tuple[tuple[Scope, str], ...]:
+        """The users of quarantined rows, by site and digest."""
         ...
 
     async def purge(self, before: int) -> None:

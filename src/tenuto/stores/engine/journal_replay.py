@@ -26,7 +26,7 @@ from tenuto.stores.encoding import Undecodable, to_micros
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat
-from tenuto.stores.engine.journal_folder import ALWAYS, JournalFolder, StoredRow, StoredShelf
+from tenuto.stores.engine.journal_folder import ALWAYS, JournalFolder, StoredRow
 from tenuto.stores.engine.journal_rows import Row, Unplaceable, decode_row, encode_base, replay_row
 from tenuto.stores.engine.lane import Rule
 
@@ -127,7 +127,9 @@ class Replay:
     async def _store(self, key: bytes) -> None:
         """Store the rows of a session that this process has locked."""
         shelf = await self._folder.shelf(key)
-        if shelf is not None and await self._remove_erased(shelf):
+        if shelf is not None and await self.remove_erased(
+            shelf.site, sorted({user for row in shelf.rows for user in row.users})
+        ):
             shelf = await self._folder.shelf(key)
         if shelf is None:
             return
@@ -196,14 +198,13 @@ class Replay:
                 record = None
         await self._folder.remove(key, row.number, encode_base(key, record, await self._codec(site)))
 
-    async def _remove_erased(self, shelf: StoredShelf) -> int:
-        """Remove the rows of users that were erased since, on any machine."""
-        users = sorted({user for row in shelf.rows for user in row.users})
-        entries = await self._state.read_states(shelf.site, ERASURES, users) if users else ()
+    async def remove_erased(self, site: Scope, users: Sequence[str]) -> int:
+        """Remove the rows of those users of a site that were erased since, on any machine, quarantined ones too."""
+        entries = await self._state.read_states(site, ERASURES, users) if users else ()
         removed = 0
         for user, entry in zip(users, entries, strict=True):
             if entry is not None:
-                removed += await self._folder.erase(shelf.site, user, _erased_until(entry.value))
+                removed += await self._folder.erase(site, user, _erased_until(entry.value))
         return removed
 
 

@@ -65,6 +65,7 @@ def encode_row(key: bytes, row: Row, owner: Scope, codec: Codec) -> StoredRow:
     body = _encode(replace(row, command=_slim(row.command)))
     return StoredRow(
         number=row.number,
+        session_id=row.command.session_id,
         turn=row.command.turn_id,
         at=to_micros(row.at),
         users=_users_of(row.command, owner),

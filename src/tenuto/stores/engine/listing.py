@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import AsyncIterator
 from heapq import heappush, heappushpop
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
 
 from msgspec.structs import replace
 
-from tenuto.errors import DecryptionFailed, MasterKeyMissing
+from tenuto.errors import DecryptionFailed, InvalidCursor, MasterKeyMissing
 from tenuto.model import Retention, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
@@ -22,9 +24,24 @@ _log = logging.getLogger(__name__)
 LAG: Final = LISTING_LAG // LISTING_LAG.resolution
 """How far `listed_at` may lie behind the last change, in microseconds."""
 _LARGEST_PAGE: Final = 1000
-_LAST_KEY: Final = b"\xff" * 17
+_FRONTIER: Final = struct.Struct(">q16sII")
 UNOPENED: Final = "[SEALED]"
 """The title that a listing shows of a session that does not open."""
+_Place: TypeAlias = tuple[int, bytes]
+_Changed: TypeAlias = tuple[int, bytes, FoundRecord]
+"""When a session was changed last, its key, and itself."""
+_END: Final[_Place] = (-(2**63), bytes(16))
+
+
+class _Frontier(NamedTuple):
+    """The last place that a listing has read, and how much what it read and did not show lags at most.
+
+    The next page begins with what was read: there it stops after this lag, and behind the frontier it reads no
+    session twice. So many sessions that changed at one time are read once, and not once for each page.
+    """
+
+    place: _Place
+    lag: int
 
 
 class Listing:
@@ -41,46 +58,143 @@ class Listing:
         Reading goes on until no session further on can have changed later than those of the page. Of the sessions on
         the way nothing but the time of their last change is decoded, unless a sealed title is looked for.
         """
-        codec, now = await self._codecs.load(scope), to_micros(self._clock())
+        codec = await self._codecs.load(scope)
+        before, frontier = (None, None) if query.cursor is None else _decode_cursor(query.cursor, scope, query)
         decoder = _Decoder(self._codecs, scope, codec, searches=query.title is not None)
-        before = None if query.cursor is None else decode_cursor(query.cursor)
-        # The newest ones so far, of these the oldest first.
-        newest = list[tuple[int, bytes, FoundRecord]]()
-        async for found in self._iter(scope, query, codec, before):
-            if len(newest) > query.limit and newest[0][0] > found.index.listed_at + LAG:
-                break
-            if found.index.is_damaged:
-                _log.warning("left out a session whose columns cannot be decoded")
-                continue
-            place = decoder.last_change(found), found.record.key
-            if (before is not None and place >= before) or _is_expired(found, now):
-                continue
-            if decoder.searches_sealed and not _matches(await decoder.decode(found), query):
-                continue
-            (heappush if len(newest) <= query.limit else heappushpop)(newest, (*place, found))
-        has_more = len(newest) > query.limit
-        page = sorted(newest, reverse=True)[: query.limit]
-        sessions = [await decoder.decode(found) for _, _, found in page]
-        return SessionPage(
-            sessions=tuple([session for session in sessions if session is not None and _matches(session, query)]),
-            cursor=encode_cursor(*page[-1][:2]) if has_more and page else None,
-        )
-
-    async def _iter(
-        self, scope: Scope, query: SessionQuery, codec: Codec, before: tuple[int, bytes] | None
-    ) -> AsyncIterator[FoundRecord]:
-        """The records of a listing, latest listed first."""
+        newest = _Newest(query.limit + 1, 0 if frontier is None else frontier.lag)
         asked = IndexQuery(
             order=IndexOrder.NEWEST,
             space=site_key(scope),
             owner=owner_key(scope) if scope.owner else None,
             status=query.status,
             title=None if query.title is None or codec.opens_sealed else query.title.casefold(),
-            behind=None if before is None else (before[0], _LAST_KEY),
             limit=query.limit + 10,
         )
-        async for found in iter_records(self._records, asked):
-            yield found
+        reader = _Reader(self._records, decoder, query, asked, before, to_micros(self._clock()), newest)
+        reached = before
+        if frontier is not None:
+            reached = frontier.place
+            await reader.read(before, frontier.lag, until=reached)
+        if reached != _END:
+            reached = await reader.read(reached, LAG, until=_END)
+        page = newest.page()
+        sessions = [await decoder.decode(found) for _, _, found in page]
+        return SessionPage(
+            sessions=tuple([session for session in sessions if session is not None and _matches(session, query)]),
+            cursor=_encode_cursor(page, _Frontier(reached, newest.lag), scope, query) if newest.has_more else None,
+        )
+
+
+class _Reader:
+    """Reads sessions in order of `listed_at` for one page, which begins behind `before`."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        decoder: _Decoder,
+        query: SessionQuery,
+        asked: IndexQuery,
+        before: _Place | None,
+        now: int,
+        newest: _Newest,
+    ) -> None:
+        self._records = records
+        self._decoder = decoder
+        self._query = query
+        self._asked = asked
+        self._before = before
+        self._now = now
+        self._newest = newest
+
+    async def read(self, behind: _Place | None, lag: int, *, until: _Place) -> _Place:
+        """Read through a place, or as long as a session that lags by this much at most may be on the page; returns the
+        place that was reached."""
+        reached = until if behind is None else behind
+        async for found in iter_records(self._records, replace(self._asked, behind=behind)):
+            place = found.index.listed_at, found.record.key
+            if place < until:
+                break
+            if self._newest.is_full_before(place, lag):
+                return reached
+            reached = place
+            if found.index.is_damaged:
+                _log.warning("left out a session whose columns cannot be decoded")
+            else:
+                await self._add(found)
+        return until
+
+    async def _add(self, found: FoundRecord) -> None:
+        changed_at = self._decoder.last_change(found)
+        if self._before is not None and (changed_at, found.record.key) >= self._before:
+            return
+        if _is_expired(found, self._now):
+            return
+        if self._decoder.searches_sealed and not _matches(await self._decoder.decode(found), self._query):
+            return
+        self._newest.add(changed_at, found)
+
+
+class _Newest:
+    """The newest of the sessions that were read, one more than a page has."""
+
+    def __init__(self, size: int, lag: int) -> None:
+        self._size = size
+        # Of these the oldest first.
+        self._found = list[_Changed]()
+        self.lag = lag
+        """How far the last change of what was left out is behind its listing, at most."""
+
+    def is_full_before(self, place: _Place, lag: int) -> bool:
+        """Whether no session from a place on can be among them, if none lags by more than this."""
+        return len(self._found) == self._size and self._found[0][:2] > (place[0] + lag, place[1])
+
+    def add(self, changed_at: int, found: FoundRecord) -> None:
+        """Add a session if it is new enough."""
+        one = changed_at, found.record.key, found
+        if len(self._found) < self._size:
+            heappush(self._found, one)
+        else:
+            self._leave(heappushpop(self._found, one))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are sessions behind the page."""
+        return len(self._found) == self._size
+
+    def page(self) -> list[_Changed]:
+        """The sessions of the page, the newest first."""
+        if self.has_more:
+            self._leave(self._found[0])
+        return sorted(self._found, reverse=True)[: self._size - 1]
+
+    def _leave(self, one: _Changed) -> None:
+        self.lag = max(self.lag, min(LAG, one[0] - one[2].index.listed_at))
+
+
+def _encode_cursor(page: list[_Changed], frontier: _Frontier, scope: Scope, query: SessionQuery) -> str:
+    """Where the next page begins, and how far this one has read."""
+    changed_at, key, _ = page[-1]
+    return encode_cursor(changed_at, key, _FRONTIER.pack(*frontier.place, frontier.lag, _digest_query(scope, query)))
+
+
+def _decode_cursor(cursor: str, scope: Scope, query: SessionQuery) -> tuple[_Place, _Frontier | None]:
+    """The place of a cursor, and how far was read; of another query only the place counts.
+
+    Raises:
+        InvalidCursor: no listing made it.
+    """
+    at, key, rest = decode_cursor(cursor)
+    if not rest:
+        return (at, key), None
+    if len(rest) != _FRONTIER.size:
+        raise InvalidCursor
+    *place, lag, digest = _FRONTIER.unpack(rest)
+    return (at, key), _Frontier(tuple(place), lag) if digest == _digest_query(scope, query) else None
+
+
+def _digest_query(scope: Scope, query: SessionQuery) -> int:
+    """Whose sessions a query finds, and which."""
+    return crc32(f"{scope.owner} {query.status} {query.title}".encode(errors="surrogatepass"), crc32(site_key(scope)))
 
 
 async def iter_records(records: RecordStore, query: IndexQuery) -> AsyncIterator[FoundRecord]:

@@ -129,6 +129,9 @@ class RecordTable:
             row.index = change.index
         return row
 
+    def list_aside(self) -> tuple[IndexColumns, ...]:
+        return tuple(row.index for _, row in self._aside)
+
     def forget_aside(self, owner: bytes) -> AsideRecords:
         gone = [row for _, row in self._aside if row.index.owner == owner]
         self._aside = [(key, row) for key, row in self._aside if row.index.owner != owner]
@@ -141,8 +144,7 @@ class RecordTable:
     # Many records
 
     def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
-        rows = self._aside if query.set_aside else list(self._rows.items())
-        found = [(_place(query.order, key, row), key, row) for key, row in rows if _matches(query, row)]
+        found = [(_place(query.order, key, row), key, row) for key, row in self._rows.items() if _matches(query, row)]
         found.sort(key=lambda one: one[0], reverse=query.order is IndexOrder.NEWEST)
         if query.behind is not None:
             behind = tuple(query.behind)

@@ -13,7 +13,7 @@ import msgspec
 
 from tenuto.errors import DecryptionFailed
 from tenuto.model.scope import SYSTEM, state_key
-from tenuto.model.stored import BESIDE, Entry, EntryPage, FoundRecord, Kind, Part, StoredRecord
+from tenuto.model.stored import BESIDE, Entry, EntryPage, FoundRecord, IndexColumns, Kind, Part, StoredRecord
 from tenuto.model.values import Json, Value
 from tenuto.ports import RecordStore
 from tenuto.stores.copy_reports import COPIES, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE, describe_site
@@ -151,16 +151,17 @@ def in_batches(records: Sequence[FoundRecord]) -> list[list[FoundRecord]]:
     return batches
 
 
-def describe(found: FoundRecord) -> str:
+def describe(index: IndexColumns) -> str:
     """A record by its site and name; a tenant's own value by its namespace, since no column names the tenant."""
-    index = found.index
+    if index.is_damaged:
+        return "a record whose columns cannot be decoded"
     if index.scope is None:
-        return f"state {index.name} in {index.namespace} of {'the installation' if _is_system(found) else 'a tenant'}"
+        return f"state {index.name} in {index.namespace} of {'the installation' if _is_system(index) else 'a tenant'}"
     site = describe_site(index.scope.tenant, index.scope.site)
     if index.kind is Kind.SESSION:
         return f"session {index.name} of {site}"
     return f"state {index.name} in {index.namespace} of {':'.join(index.scope.owner)} of {site}"
 
 
-def _is_system(found: FoundRecord) -> bool:
-    return found.index.drawer == state_key(SYSTEM, found.index.namespace)
+def _is_system(index: IndexColumns) -> bool:
+    return index.drawer == state_key(SYSTEM, index.namespace)

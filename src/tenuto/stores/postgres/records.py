@@ -20,6 +20,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
@@ -198,7 +199,7 @@ class PostgresRecords:
         ordering, beyond = _ORDERS[query.order]
         fields = {"space": query.space, "owner": query.owner, "drawer": query.drawer, "status": query.status}
         kind = _UNKNOWN_KIND if query.kind is None else f"kind = '{query.kind.value}'"
-        conditions = [kind, f"{'aside' if query.set_aside else 'key'} IS NOT NULL"]
+        conditions = [kind, "key IS NOT NULL"]
         conditions += [f"{name} = ($1).{name}" for name, value in fields.items() if value is not None]
         if query.space is None and query.owner is not None:
             conditions.append("space = ($1).space")
@@ -239,6 +240,10 @@ class PostgresRecords:
     async def _find(self, values: tuple[Any, ...], conditions: str, ordering: str) -> tuple[FoundRecord, ...]:
         rows = await self.link.fetch("SELECT * FROM find_records($1, $2, $3)", values, conditions, ordering)
         return tuple([to_found(row) for row in rows])
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        found = await self._find((*[None] * 11, None), "aside IS NOT NULL", "id")
+        return tuple([one.index for one in found])
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
         return AsideRecords(**await self.link.row("SELECT * FROM forget_aside($1)", owner))

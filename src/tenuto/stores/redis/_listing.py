@@ -12,9 +12,8 @@ from tenuto.model import Scope
 from tenuto.model.scope import KEY_BYTES, site_scope
 from tenuto.model.stored import FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
 from tenuto.stores.columns import refuse_damaged
-from tenuto.stores.redis._index import Places
+from tenuto.stores.redis._index import Places, readable_columns
 from tenuto.stores.redis._keys import RecordKeys, behind_name
-from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import Servers
 from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost
 
@@ -36,7 +35,6 @@ class RecordListing:
 
     async def find(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
         """The records of a query: sessions of a site or an owner, what is due, or values by their place."""
-        assert not query.set_aside, "those are found by their owner alone"
         limit = max(0, query.limit)
         if query.order is IndexOrder.DEADLINE:
             return await self._due(query)
@@ -56,6 +54,13 @@ class RecordListing:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return refuse_damaged(await _first(self._all(after, max(0, limit)), max(0, limit)))
+
+    async def aside(self) -> tuple[IndexColumns, ...]:
+        """The columns of what was set aside."""
+        members = await self._servers.call("ZRANGE", self._keys.asides, 0, -1)
+        rows = await self._servers.fields([member[KEY_BYTES:] for member in members], ("n", "i"))
+        found = [readable_columns(columns) for numbers, columns in rows if numbers is not None]
+        return tuple([columns or IndexColumns(space=b"", owner=b"", kind=None, is_damaged=True) for columns in found])
 
     # Sessions
 
@@ -85,21 +90,14 @@ class RecordListing:
         self, index: bytes, behind: _Listed | None, chunk: int, *, newest: bool
     ) -> AsyncIterator[list[_Listed]]:
         """The places of an index in order of score and key, behind one."""
-        # Many may share a score, so "beyond this score" is not enough to go on from.
-        start: Word = ("+inf" if newest else "-inf") if behind is None else behind[0]
-        end, order = ("-inf", ("BYSCORE", "REV")) if newest else ("+inf", ("BYSCORE",))
-        skip = 0
         while True:
-            flat = await self._servers.call("ZRANGE", index, start, end, *order, "LIMIT", skip, chunk, "WITHSCORES")
-            places = _pairs(flat)
-            fresh = [place for place in places if behind is None or (place < behind if newest else place > behind)]
-            if fresh:
-                yield fresh
+            start = () if behind is None else behind
+            places = _pairs(await self._servers.run("walk", (index,), int(newest), chunk, *start))
+            if places:
+                yield places
             if len(places) < chunk:
                 return
-            last = places[-1][0]
-            skip = sum(place[0] == last for place in places) + (skip if last == start else 0)
-            start = last
+            behind = places[-1]
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
         sums = [0, 0, 0, 0]

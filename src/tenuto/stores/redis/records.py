@@ -25,6 +25,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexOrder,
     IndexQuery,
     Known,
@@ -269,6 +270,9 @@ class RedisRecords:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return await self._listing.scan(after, limit)
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        return await self._listing.aside()
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
         records = messages = traces = 0

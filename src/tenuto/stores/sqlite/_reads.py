@@ -13,6 +13,7 @@ from tenuto.model.stored import (
     Entry,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
@@ -93,7 +94,7 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         "due <= ?": query.due,
     }
     conditions = {text: value for text, value in wanted.items() if value is not None}
-    clauses = [*conditions, "aside IS NOT NULL" if query.set_aside else "key IS NOT NULL"]
+    clauses = [*conditions, "key IS NOT NULL"]
     if query.kind is None:
         clauses.append(_UNKNOWN_KIND)
     values = list(conditions.values())
@@ -115,6 +116,12 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         if len(rows) < limit or len(found) >= limit:
             break
     return tuple(found[:limit])
+
+
+def list_aside(db: Any) -> tuple[IndexColumns, ...]:
+    """The columns of what was set aside."""
+    rows = db.execute(f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE aside IS NOT NULL")  # noqa: S608
+    return tuple([_found(row).index for row in rows])
 
 
 def scan_records(db: Any, after: bytes, limit: int) -> tuple[FoundRecord, ...]:

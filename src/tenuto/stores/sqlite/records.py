@@ -15,6 +15,7 @@ from tenuto.model.stored import (
     AsideRecords,
     EntryPage,
     FoundRecord,
+    IndexColumns,
     IndexQuery,
     Known,
     Part,
@@ -27,7 +28,15 @@ from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tenuto.stores.sqlite._file import Synchronous, can_be_written, check_path, compact, file_check, open_file
 from tenuto.stores.sqlite._gathered import Gathered
-from tenuto.stores.sqlite._reads import list_records, list_sites, load_records, read_page, scan_records, sum_totals
+from tenuto.stores.sqlite._reads import (
+    list_aside,
+    list_records,
+    list_sites,
+    load_records,
+    read_page,
+    scan_records,
+    sum_totals,
+)
 from tenuto.stores.sqlite._threads import ReaderThreads, WriterThread
 
 _READERS: Final = 2
@@ -107,6 +116,9 @@ class SqliteRecords:
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         return await self._readers.run(scan_records, after, limit)
+
+    async def list_aside(self) -> tuple[IndexColumns, ...]:
+        return await self._readers.run(list_aside)
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
         return await self._writer.run(forget_aside, owner)

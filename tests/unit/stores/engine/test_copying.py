@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, SessionCorrupt
 from tenuto.model import Changes, NewSession, Retention
 from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE
 from tenuto.model.scope import SYSTEM, Scope
@@ -172,5 +172,10 @@ async def test_damaged_records_stay_behind_and_are_counted(target: Engine, clock
         with pytest.raises(Invalid):
             await copy_store(source, target, clock, delete=True)
 
+        with pytest.raises(SessionCorrupt):
+            await source.sessions.get(ANN, "bad")
+        later = await copy_store(source, target, clock, dry_run=True)
+
     assert (report.sessions, report.unreadable, compared.unreadable) == (1, 1, 1)
+    assert (later.sessions, later.unreadable, later.quarantined) == (0, 0, ["session bad of acme"])
     assert sorted(await listed(target, ANN)) == ["bad", "good"]

@@ -28,8 +28,8 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.engine import journal as journal_module
 from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.commands import Finish
-from tenuto.stores.engine.journal_files import DiskFolder, count_journal
-from tenuto.stores.engine.journal_folder import StoredBase, StoredRow
+from tenuto.stores.engine.journal_files import DiskFolder, count_journal, list_quarantined
+from tenuto.stores.engine.journal_folder import StoredBase, StoredRow, StoredShelf
 from tenuto.stores.engine.journal_replay import Replay
 from tenuto.stores.engine.journal_rows import Row, replay_row
 from tenuto.stores.memory import InMemoryRecords
@@ -316,6 +316,50 @@ async def test_an_erasure_where_no_folder_is_reaches_rows_that_create_a_session(
         await here.sessions.get(ANN, "s")
 
 
+async def test_what_is_quarantined_is_listed_and_goes_with_an_erasure_elsewhere(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_PURGE_EVERY", 0.0)
+    here = await machine.start("a")
+    for user in (ANN, BOB):
+        await talk(here, user, f"of-{user.user}", "one", "1", journaled=True)
+    machine.is_away = True
+    turns = [await begin(here, user, f"of-{user.user}", "two", journaled=True) for user in (ANN, BOB)]
+    elsewhere = machine.elsewhere()
+    machine.cut, machine.is_away = "a", False
+    for user in (ANN, BOB):
+        await elsewhere.sessions.delete(user, f"of-{user.user}")
+    machine.cut = ""
+    await machine.until_stored(here)
+
+    listed = list_quarantined(machine.path)
+    await elsewhere.upkeep.erase(ANN)
+    await until(lambda: here.sessions.journal.status.quarantined == 1)  # type: ignore[union-attr]
+
+    assert [(one.site, one.session_id, one.turn, one.at, one.reason) for one in listed] == [
+        (site_scope(turn.scope), turn.session.id, turn.id, machine.clock(), "session_not_found") for turn in turns
+    ]
+    assert [one.session_id for one in list_quarantined(machine.path)] == ["of-bob"]
+
+
+async def test_a_long_session_is_not_read_anew_with_each_row(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, read_shelf = list[int](), DiskFolder.shelf
+
+    async def count(folder: DiskFolder, key: bytes, first: int = 0) -> StoredShelf | None:
+        shelf = await read_shelf(folder, key, first)
+        counts.append(0 if shelf is None else len(shelf.rows))
+        return shelf
+
+    monkeypatch.setattr(DiskFolder, "shelf", count)
+    engine = await machine.start("a")
+    await talk(engine, ANN, "s", "one", "1", journaled=True)
+    machine.is_away = True
+    for number in range(20):
+        await talk(engine, ANN, "s", f"q{number}", "a", journaled=True)
+
+    assert max(counts) <= 2
+
+
 @pytest.fixture
 async def folders(tmp_path: Path) -> AsyncIterator[tuple[DiskFolder, DiskFolder]]:
     """Of two processes, with rows of two users in the same sessions, in opposite orders."""
@@ -325,7 +369,9 @@ async def folders(tmp_path: Path) -> AsyncIterator[tuple[DiskFolder, DiskFolder]
     assert await first.is_agreed()
     for number, user, order in ((1, "ann", 1), (2, "bob", -1)):
         for name in (b"a", b"b")[::order]:
-            row = StoredRow(number=number, turn="t", at=1, users=(user_digest("acme", user),), body=b"x")
+            row = StoredRow(
+                number=number, session_id="s", turn="t", at=1, users=(user_digest("acme", user),), body=b"x"
+            )
             assert await first.append(name * 16, site_scope(ANN), StoredBase(), row)
     yield first, second
     await first.close()

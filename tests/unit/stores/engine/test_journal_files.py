@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
-from tenuto.stores.engine.journal_files import DiskFolder, count_journal
+from tenuto.stores.engine.journal_files import DiskFolder, count_journal, files
 from tenuto.stores.engine.journal_files.shared import SharedMemory
 from tenuto.stores.engine.journal_folder import JournalCounts, StoredBase, StoredRow
 
@@ -19,7 +21,7 @@ BASE = StoredBase(revision=7, incarnation="first", body=b"base")
 
 
 def row(number: int, body: bytes = b"row") -> StoredRow:
-    return StoredRow(number=number, turn=str(number), at=number, users=("ann",), body=body)
+    return StoredRow(number=number, session_id="s", turn=str(number), at=number, users=("ann",), body=body)
 
 
 async def down(path: Path) -> DiskFolder:
@@ -120,6 +122,38 @@ async def test_a_row_whose_users_cannot_be_read_goes_with_the_first_user(tmp_pat
 
     assert shelf is not None
     assert (shelf.rows[0].users, erased) == ((), 1)
+
+
+async def test_the_counts_are_those_of_the_rows_whatever_becomes_of_them(tmp_path: Path) -> None:
+    folder, chance, now = await down(tmp_path), Random(1), 0
+
+    def count(db: sqlite3.Connection) -> tuple[JournalCounts, JournalCounts]:
+        waiting, oldest, aside = db.execute(
+            "SELECT count(DISTINCT turn) FILTER (WHERE aside IS NULL), min(at) FILTER (WHERE aside IS NULL), "
+            "count(DISTINCT turn) FILTER (WHERE aside IS NOT NULL) FROM row"
+        ).fetchone()
+        return files.count_rows(db), JournalCounts(waiting=waiting, quarantined=aside, oldest=oldest)
+
+    for now in range(400):
+        key = chance.choice((b"k", b"l", b"m"))
+        shelf = await folder.shelf(key)
+        numbers = [0, *(one.number for one in shelf.rows)] if shelf is not None else [0]
+        match chance.choices(("append", "aside", "remove", "erase", "purge"), (60, 15, 10, 5, 5))[0]:
+            case "append":
+                number = max(numbers) + 1
+                one = replace(row(number), turn=f"{key!r}{now // 20}", at=now, users=(chance.choice("ab"),))
+                assert await folder.append(key, SITE, BASE if shelf is None else shelf.base, one)
+            case "aside":
+                await folder.set_aside(key, chance.choice(numbers), "torn", now)
+            case "remove":
+                await folder.remove(key, chance.choice(numbers), BASE)
+            case "erase":
+                await folder.erase(SITE, chance.choice("ab"), now - chance.randint(0, 20))
+            case _:
+                await folder.purge(now - chance.randint(0, 50))
+        kept, counted = await folder._thread.run(count)
+        assert kept == counted
+    await folder.close()
 
 
 def test_what_memory_has_forgotten_is_not_current(tmp_path: Path) -> None:

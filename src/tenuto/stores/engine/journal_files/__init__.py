@@ -7,7 +7,7 @@
 `files` is the database, `shared` the memory, `members` who lives, `thread` the one thread that waits for the disk.
 """
 
-from tenuto.stores.engine.journal_files.files import count_journal, files_from_before
+from tenuto.stores.engine.journal_files.files import count_journal, files_from_before, list_quarantined
 from tenuto.stores.engine.journal_files.folder import DiskFolder
 
-__all__ = ["DiskFolder", "count_journal", "files_from_before"]
+__all__ = ["DiskFolder", "count_journal", "files_from_before", "list_quarantined"]

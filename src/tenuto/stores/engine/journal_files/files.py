@@ -15,7 +15,15 @@ from typing import Any, Final
 
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
-from tenuto.stores.engine.journal_folder import JournalCounts, Offer, StoredBase, StoredRow, StoredShelf
+from tenuto.stores.encoding import from_micros
+from tenuto.stores.engine.journal_folder import (
+    JournalCounts,
+    Offer,
+    QuarantinedTurn,
+    StoredBase,
+    StoredRow,
+    StoredShelf,
+)
 
 FILE: Final = "journal.db"
 _VERSION: Final = 1
@@ -26,11 +34,41 @@ CREATE TABLE shelf (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE row (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL, number INTEGER NOT NULL, turn TEXT NOT NULL, at INTEGER NOT NULL,
-    tenant TEXT NOT NULL, site TEXT NOT NULL, users TEXT NOT NULL, body BLOB NOT NULL, aside TEXT, aside_at INTEGER
+    tenant TEXT NOT NULL, site TEXT NOT NULL, session TEXT NOT NULL, users TEXT NOT NULL, body BLOB NOT NULL,
+    aside TEXT, aside_at INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX row_place ON row (key, number) WHERE aside IS NULL;
+CREATE INDEX row_age ON row (at) WHERE aside IS NULL;
+CREATE INDEX row_turn ON row (turn, aside);
+CREATE INDEX row_aside ON row (aside_at) WHERE aside IS NOT NULL;
 CREATE TABLE member (number INTEGER PRIMARY KEY, nonce TEXT NOT NULL) STRICT;
+CREATE TABLE tally (waiting INTEGER NOT NULL, quarantined INTEGER NOT NULL) STRICT;
+INSERT INTO tally VALUES (0, 0)
 """
+# How many turns wait, and how many are quarantined: the first row of a turn counts it, the last one takes it away.
+_TRIGGERS: Final = (
+    """
+    CREATE TRIGGER row_added AFTER INSERT ON row WHEN (
+        SELECT count(*) FROM (SELECT 1 FROM row WHERE turn = NEW.turn AND aside IS NULL LIMIT 2)
+    ) = 1 BEGIN UPDATE tally SET waiting = waiting + 1; END
+    """,
+    """
+    CREATE TRIGGER row_set_aside AFTER UPDATE OF aside ON row BEGIN
+        UPDATE tally SET
+            waiting = waiting - NOT EXISTS (SELECT 1 FROM row WHERE turn = NEW.turn AND aside IS NULL),
+            quarantined = quarantined + ((
+                SELECT count(*) FROM (SELECT 1 FROM row WHERE turn = NEW.turn AND aside IS NOT NULL LIMIT 2)
+            ) = 1);
+    END
+    """,
+    """
+    CREATE TRIGGER row_removed AFTER DELETE ON row WHEN NOT EXISTS (
+        SELECT 1 FROM row WHERE turn = OLD.turn AND (aside IS NULL) = (OLD.aside IS NULL)
+    ) BEGIN
+        UPDATE tally SET waiting = waiting - (OLD.aside IS NULL), quarantined = quarantined - (OLD.aside IS NOT NULL);
+    END
+    """,
+)
 _DROP_OFFERS: Final = "DELETE FROM shelf WHERE key NOT IN (SELECT key FROM row WHERE aside IS NULL)"
 # A row whose users cannot be read may be of any user: it goes with the first of its site that is erased.
 _KEYS_OF_USER: Final = """
@@ -77,6 +115,21 @@ def count_journal(folder: Path) -> JournalCounts:
         return JournalCounts(unreadable=1)
 
 
+def list_quarantined(folder: Path) -> tuple[QuarantinedTurn, ...]:
+    """The turns in a journal that the store can never take, read from outside.
+
+    Raises:
+        Unavailable: the journal cannot be read, or a newer release wrote it.
+    """
+    if not (folder / FILE).exists():
+        return ()
+    try:
+        with closing(connect(folder, create=False)) as db:
+            return () if _version(db) == 0 else read_quarantined(db)
+    except (sqlite3.Error, OSError) as error:
+        raise Unavailable("journal", "cannot be read") from error
+
+
 def files_from_before(folder: Path) -> tuple[str, ...]:
     """The names of files in which a development version left turns, one file for each of its processes."""
     return tuple(sorted(file.name for file in folder.glob("*.db") if file.stem.isdecimal()))
@@ -96,7 +149,7 @@ def _ensure_schema(db: sqlite3.Connection) -> None:
         return
     db.execute("BEGIN EXCLUSIVE")
     if _version(db) == 0:
-        for statement in _SCHEMA.split(";"):
+        for statement in (*_SCHEMA.split(";"), *_TRIGGERS):
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
@@ -117,21 +170,52 @@ def _sync_folder(folder: Path) -> None:
 
 def count_rows(db: sqlite3.Connection) -> JournalCounts:
     """How many turns the rows belong to."""
-    waiting, oldest, aside = db.execute(
-        "SELECT count(DISTINCT turn) FILTER (WHERE aside IS NULL), min(at) FILTER (WHERE aside IS NULL), "
-        "count(DISTINCT turn) FILTER (WHERE aside IS NOT NULL) FROM row"
+    waiting, quarantined, oldest = db.execute(
+        "SELECT waiting, quarantined, (SELECT min(at) FROM row WHERE aside IS NULL) FROM tally"
     ).fetchone()
-    return JournalCounts(waiting=waiting, quarantined=aside, oldest=oldest)
+    return JournalCounts(waiting=waiting, quarantined=quarantined, oldest=oldest)
 
 
-def read_shelf(db: sqlite3.Connection, key: bytes) -> StoredShelf | None:
-    """What is held of a session."""
+def read_quarantined(db: sqlite3.Connection) -> tuple[QuarantinedTurn, ...]:
+    """The turns that the store can never take, the oldest first."""
+    found = db.execute(
+        "SELECT tenant, site, session, turn, min(at), min(aside_at), min(aside) FROM row WHERE aside IS NOT NULL "
+        "GROUP BY turn, key ORDER BY min(at), min(id)"
+    )
+    return tuple(
+        [
+            QuarantinedTurn(
+                site=Scope(tenant=tenant, site=site),
+                session_id=session_id,
+                turn=turn,
+                at=from_micros(at),
+                quarantined_at=from_micros(since),
+                reason=reason,
+            )
+            for tenant, site, session_id, turn, at, since, reason in found
+        ]
+    )
+
+
+def users_aside(db: sqlite3.Connection) -> tuple[tuple[Scope, str], ...]:
+    """The users of quarantined rows, by site."""
+    found = db.execute(
+        "SELECT DISTINCT tenant, site, one.value FROM row, "
+        "json_each(CASE WHEN json_valid(row.users) THEN row.users ELSE '[]' END) AS one WHERE aside IS NOT NULL"
+    )
+    return tuple([(Scope(tenant=tenant, site=site), user) for tenant, site, user in found])
+
+
+def read_shelf(db: sqlite3.Connection, key: bytes, first: int = 0) -> StoredShelf | None:
+    """What is held of a session, of its rows those from a number on."""
     found = db.execute("SELECT tenant, site, revision, incarnation, base FROM shelf WHERE key = ?", (key,)).fetchone()
     if found is None:
         return None
     tenant, site, revision, incarnation, body = found
     rows = db.execute(
-        "SELECT number, turn, at, users, body FROM row WHERE key = ? AND aside IS NULL ORDER BY number", (key,)
+        "SELECT number, session, turn, at, users, body FROM row "
+        "WHERE key = ? AND number >= ? AND aside IS NULL ORDER BY number",
+        (key, first),
     )
     return StoredShelf(
         site=Scope(tenant=tenant, site=site),
@@ -141,12 +225,12 @@ def read_shelf(db: sqlite3.Connection, key: bytes) -> StoredShelf | None:
 
 
 def _to_row(found: tuple[Any, ...]) -> StoredRow:
-    number, turn, at, users, body = found
+    number, session_id, turn, at, users, body = found
     try:
         names = tuple([str(user) for user in json.loads(users)])
     except (ValueError, TypeError):
         names = ()
-    return StoredRow(number=number, turn=turn, at=at, users=names, body=body)
+    return StoredRow(number=number, session_id=session_id, turn=turn, at=at, users=names, body=body)
 
 
 def fenced_keys(db: sqlite3.Connection) -> tuple[bytes, ...]:
@@ -179,8 +263,9 @@ def append_row(db: sqlite3.Connection, key: bytes, site: Scope, base: StoredBase
     if found is None:
         _put_base(db, key, site, base)
     db.execute(
-        "INSERT INTO row (key, number, turn, at, tenant, site, users, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (key, row.number, row.turn, row.at, site.tenant, site.site, json.dumps(row.users), row.body),
+        "INSERT INTO row (key, number, turn, at, tenant, site, session, users, body) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (key, row.number, row.turn, row.at, site.tenant, site.site, row.session_id, json.dumps(row.users), row.body),
     )
     return True
 
@@ -217,7 +302,7 @@ def drop_offers(db: sqlite3.Connection) -> None:
 
 def purge_rows(db: sqlite3.Connection, before: int) -> None:
     """Remove rows that were quarantined before a time."""
-    db.execute("DELETE FROM row WHERE aside_at < ?", (before,))
+    db.execute("DELETE FROM row WHERE aside IS NOT NULL AND aside_at < ?", (before,))
 
 
 def keys_of_user(db: sqlite3.Connection, site: Scope, user: str, until: int) -> tuple[bytes, ...]:

@@ -120,8 +120,8 @@ class DiskFolder:
 
     # Rows and records
 
-    async def shelf(self, key: bytes) -> StoredShelf | None:
-        shelf = await self._thread.run(lambda db: files.read_shelf(db, key))
+    async def shelf(self, key: bytes, first: int = 0) -> StoredShelf | None:
+        shelf = await self._thread.run(lambda db: files.read_shelf(db, key, first))
         if shelf is None or shelf.rows or self.is_current(key, shelf.base.revision, shelf.base.incarnation):
             return shelf
         return None
@@ -145,6 +145,9 @@ class DiskFolder:
 
     async def set_aside(self, key: bytes, number: int, reason: str, now: int) -> None:
         await self._thread.run(lambda db: files.set_row_aside(db, key, number, reason, now))
+
+    async def users_aside(self) -> tuple[tuple[Scope, str], ...]:
+        return await self._thread.run(files.users_aside)
 
     async def purge(self, before: int) -> None:
         await self._thread.run(lambda db: files.purge_rows(db, before))
