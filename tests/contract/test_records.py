@@ -220,7 +220,7 @@ async def test_records_are_found_in_order_by_their_columns(records: RecordStore)
 async def test_a_page_goes_on_behind_a_place_whoever_shares_its_time(records: RecordStore, order: IndexOrder) -> None:
     keys = [bytes([number]) * 16 for number in (1, 40, 127, 128, 200, 255)]
     for number, key in enumerate(keys):
-        await records.commit([change(key, 0, 1, index=columns(listed_at=min(9, 7 + number)))])
+        await records.commit([record_change(key, 0, 1, index=index_columns(listed_at=min(9, 7 + number)))])
     ordered = keys if order is IndexOrder.OLDEST else keys[::-1]
     # Also where the record of the place is gone.
     await records.commit([RecordChange(key=keys[3], if_revision=1, action=Action.REMOVE)])

@@ -12,8 +12,7 @@ import pytest
 
 import tenuto
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT
-from tests.journeys.cli_runs import PSEUDONYM_SETTINGS, chat_session_id, run_json
-from tests.journeys.cli_runs import run_command as run
+from tests.journeys.cli_runs import PSEUDONYM_SETTINGS, chat_session_id, run_command, run_json
 from tests.samples import ANN, batch, fresh, texts
 from tests.servers import RedisServer
 
@@ -24,13 +23,13 @@ SOURCE = "sqlite:///data/tenuto.db"
 @pytest.mark.requirement("T19")
 def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
     """From a file to a server: the same command answers the same there, and a comparison names a change."""
-    run("privacy", "new-key", "key.toml")
+    run_command("privacy", "new-key", "key.toml")
     session = chat_session_id(env=PSEUDONYM_SETTINGS)
     key = run_json("keys", "create", "--tenant", "acme")["key"]["id"]
     there = f"{valkey.url}?prefix={fresh('moved')}"
     env = {**PSEUDONYM_SETTINGS, "TENUTO_STORE": there}
 
-    moved = run("copy", SOURCE, there)
+    moved = run_command("copy", SOURCE, there)
 
     assert (moved.exit_code, moved.stdout.splitlines()[-1]) == (0, "Nothing differs.")
     assert moved.stdout.startswith("1 session with 2 messages and ")
@@ -63,7 +62,7 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
         (("backup", "b.db", "--store", "redis://localhost"), "only SQLite is backed up here"),
     ):
         with subtests.test(" ".join(args)):
-            refused = run(*args)
+            refused = run_command(*args)
 
             assert (refused.exit_code, told in refused.stderr) == (1, True)
 
@@ -77,7 +76,7 @@ def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtest
     before = Path("old.db").read_bytes()
     for options in (("--dry-run",), ("--verify",), ("--verify-only",)):
         with subtests.test(*options):
-            refused = run("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
+            refused = run_command("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
 
             assert (refused.exit_code, Path("old.db").read_bytes() == before) == (1, True)
             assert "old.db is from before the first release" in refused.stderr
@@ -127,7 +126,7 @@ async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: 
         writing = asyncio.create_task(write())
         await begun.wait()
         before = await texts(store, ANN, "s")
-        done = await asyncio.to_thread(run, "backup", "copy.db", "--store", f"sqlite:///{tmp_path}/a.db")
+        done = await asyncio.to_thread(run_command, "backup", "copy.db", "--store", f"sqlite:///{tmp_path}/a.db")
         stop.set()
         written = await writing
 
@@ -148,7 +147,7 @@ def test_a_file_of_others_is_not_backed_up(subtests: pytest.Subtests) -> None:
     Path("letter.db").write_text("dear diary " * 100)
     for name, told in (("newer", f"has format {FORMAT + 1}"), ("theirs", "of another program"), ("letter", "not a")):
         with subtests.test(name):
-            refused = run("backup", "b.db", "--store", f"sqlite:///{name}.db")
+            refused = run_command("backup", "b.db", "--store", f"sqlite:///{name}.db")
 
             assert (refused.exit_code, Path("b.db").exists()) == (1, False)
             assert told in refused.stderr

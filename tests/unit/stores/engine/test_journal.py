@@ -334,7 +334,7 @@ async def test_what_is_quarantined_is_listed_and_goes_with_an_erasure_elsewhere(
 
     listed = list_quarantined(machine.path)
     await elsewhere.upkeep.erase(ANN)
-    await until(lambda: here.sessions.journal.status.quarantined == 1)  # type: ignore[union-attr]
+    await wait_until(lambda: here.sessions.journal.status.quarantined == 1)  # type: ignore[union-attr]
 
     assert [(one.site, one.session_id, one.turn, one.at, one.reason) for one in listed] == [
         (site_scope(turn.scope), turn.session.id, turn.id, machine.clock(), "session_not_found") for turn in turns
