@@ -325,7 +325,7 @@ def forget_memories(
 
     forgotten = _run(scope, lambda held: held.forget(scope, ids, session_id=of_session, everything=everything), store)
     if len(ids) == 1 and not forgotten:
-        raise MemoryNotFound(ids[0])
+        raise MemoryNotFound
     if as_json:
         show_json({"forgotten": forgotten})
     else:

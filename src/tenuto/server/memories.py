@@ -139,7 +139,7 @@ async def forget_memory(request: Request) -> Response:
     memories, scope = await _open(request)
     memory_id = path_parameter(request, "memory_id")
     if not await memories.forget(scope, [memory_id]):
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFound
     return Response(status_code=204)
 
 

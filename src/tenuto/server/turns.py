@@ -35,9 +35,7 @@ class TurnNotFound(NotFound):
     """What stands in the path is no turn that ever began here."""
 
     code: ClassVar[str] = "turn_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("this turn_id comes from no answer that began a turn")
+    message: ClassVar[str] = "this turn_id comes from no answer that began a turn"
 
 
 class LeaseView(View, frozen=True, kw_only=True):

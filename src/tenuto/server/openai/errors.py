@@ -50,27 +50,21 @@ class ItemNotFound(NotFound):
     """The conversation has no item of that id."""
 
     code: ClassVar[str] = "item_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("the conversation has no such item")
+    message: ClassVar[str] = "the conversation has no such item"
 
 
 class ResponseNotFound(NotFound):
     """There is no such response for this caller: never made, not stored, deleted, or of another caller."""
 
     code: ClassVar[str] = "response_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("there is no such response")
+    message: ClassVar[str] = "there is no such response"
 
 
 class ModelUnknown(NotFound):
     """No assistant has that name."""
 
     code: ClassVar[str] = "model_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("there is no such model; GET /v1/models lists the assistants")
+    message: ClassVar[str] = "there is no such model; GET /v1/models lists the assistants"
 
 
 class InputTooLong(Invalid):
