@@ -175,7 +175,9 @@ class HostNotAllowed(AccessDenied):
     """Without keys only programs on this machine may ask, and no web page from elsewhere in their name."""
 
     code = "host_not_allowed"
-    message: ClassVar[str] = "without API keys this server answers requests made on and for this machine only"
+
+    def __init__(self) -> None:
+        super().__init__("without API keys this server answers requests made on and for this machine only")
 
 
 class Problem(View, frozen=True, kw_only=True):
