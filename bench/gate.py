@@ -17,7 +17,7 @@ from rich.table import Table
 from tenuto.context import cosine, points_back, term_coverage
 from tenuto.llm import ModelConnection
 from tenuto.llm.embedding import LOCAL, open_embedder
-from tests.gated import Question, talks
+from tests.gate_questions import Question, questions_by_talk
 
 Scores: TypeAlias = dict[Question, float]
 _STEPS: Final = [step / 100 for step in range(1, 61)]
@@ -60,10 +60,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.gate", description=__doc__)
     parser.add_argument("--embedder", default=LOCAL, help="local, or a provider:model")
     args = parser.parse_args()
-    sets = {"en": talks("en"), "zh": talks("zh")}
+    sets = {"en": questions_by_talk("en"), "zh": questions_by_talk("zh")}
     chosen_on = [one for each in sets.values() for talk in each[::2] for one in talk]
     halves = {name: [one for talk in each[1::2] for one in talk] for name, each in sets.items()}
-    held_out = {**halves, "both": [*halves["en"], *halves["zh"]], "fresh": [q for talk in talks("fresh") for q in talk]}
+    held_out = {
+        **halves,
+        "both": [*halves["en"], *halves["zh"]],
+        "fresh": [q for talk in questions_by_talk("fresh") for q in talk],
+    }
     everything = [*chosen_on, *held_out["both"], *held_out["fresh"]]
     table = Table("gate", "threshold", "chosen on", *held_out, "related kept", "others left out", title="right, of all")
     meaning = asyncio.run(by_meaning(everything, args.embedder))

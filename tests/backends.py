@@ -34,10 +34,10 @@ from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._schema import migrate
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.sqlite import SqliteRecords
-from tests.patience import LONG
+from tests.redactors import redactor_over
 from tests.samples import fresh
-from tests.screens import screen_over
 from tests.servers import PostgresServer, redis_programs
+from tests.timeouts import LONG
 
 # The master key of every encrypted store under test.
 RING = KeyRing(keys=MasterKeys(current=MasterKey(name="test", secret=bytes(range(32)))))
@@ -106,7 +106,7 @@ def screened(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            yield RedactingStore(store=store, screen=screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
+            yield RedactingStore(store=store, screen=redactor_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
 
     return Backend(f"screened {backend.name}", opened)
 

@@ -22,8 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clock import FakeClock
-from tests.open_data import told as absent_data
-from tests.patience import be_patient
+from tests.open_data import missing_data_notice as absent_data
 from tests.servers import (
     PostgresDatabase,
     PostgresServer,
@@ -37,6 +36,7 @@ from tests.servers import (
     start_sentinel,
 )
 from tests.servers.process import new_folder
+from tests.timeouts import lengthen_store_timeouts
 
 if sys.version_info < (3, 12):
     # Python 3.11 fails (SystemError) when two threads make trees of sources and the collector calls back in between, as
@@ -67,9 +67,9 @@ if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk
 # Tests leave no journal in the user's own folder.
 os.environ["XDG_STATE_HOME"] = str(new_folder("state"))
 
-be_patient()
+lengthen_store_timeouts()
 
-pytest_plugins = ["tests.forks"]
+pytest_plugins = ["tests.forks", "tests.requirements"]
 
 # Imports and tests by the thousand make objects that stay: looking through them for garbage again and again would be a
 # quarter of the work of collecting them, and a part of every test's.

@@ -19,7 +19,7 @@ from tenuto.tasks.agents import AgentCaller, Agents
 from tenuto.tasks.engines.dbos_engine import DbosEngine, open_dbos_engine
 from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.agents import agent_contexts
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 QUICK = RunPolicy(heartbeat=timedelta(seconds=0.2), lease=timedelta(seconds=1))
 

@@ -16,7 +16,7 @@ def open_data() -> Path:
     return Path(os.environ.get(_NAMED) or _BESIDE)
 
 
-def told() -> str | None:
+def missing_data_notice() -> str | None:
     """What to say when the data is not there; `None` when it is."""
     if all((open_data() / name).is_file() for name in _FILES):
         return None

@@ -178,3 +178,10 @@ async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json
     entry = await store.state.read_state(scope, namespace, key)
     assert entry is not None
     return entry.value
+
+
+ODD_VALUES: list[Any] = [
+    0, 1, -1, 1.0, 0.1, 1e22, 1e-300, -0.0, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, True, False, None,
+    "", " ", "\n\t", "\u2028", "😀👩‍👩‍👧", "中文，标点。", "\x7f", "\x01", "'\"\\", "[]", [], {}, [[], {}], {"": ""},
+    {"a": {"b": {"c": [1, 1.0, "1", None]}}}, {"__proto__": 1, "$ref": 2, "1": 3},
+]  # fmt: skip

@@ -17,7 +17,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tenuto.ports import utc_now
 from tests.browser import ARGUMENTS, MISSING, find
-from tests.journeys.door import Door, served
+from tests.journeys.http_service import HttpService, http_service
 from tests.journeys.page.visit import DESK, PHONE, listening
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -52,30 +52,30 @@ class _PastClock:
         return utc_now() - self.behind
 
 
-async def _talk(door: Door, user: str, assistant: str, texts: Sequence[str]) -> str:
+async def _talk(service: HttpService, user: str, assistant: str, texts: Sequence[str]) -> str:
     """Have a talk. Returns its session."""
     session: str | None = None
     for text in texts:
         body = {"message": text, "assistant": assistant, "session_id": session}
-        answered = await door.http.post("/v1/chat", json=body, headers={"X-User-ID": user})
+        answered = await service.http.post("/v1/chat", json=body, headers={"X-User-ID": user})
         session = answered.raise_for_status().json()["session_id"]
     assert session is not None
     return session
 
 
-async def _furnish(door: Door, clock: _PastClock) -> dict[str, str]:
+async def _furnish(service: HttpService, clock: _PastClock) -> dict[str, str]:
     """Two weeks of talks, and a task. Returns the address of each picture."""
     for day in range(13, 0, -1):
         clock.behind = timedelta(days=day)
         for number in range(1 + day * 5 % 4):
-            await _talk(door, *TALKS[(day * 4 + number) % len(TALKS)])
+            await _talk(service, *TALKS[(day * 4 + number) % len(TALKS)])
     clock.behind = timedelta(0)
-    sessions = [await _talk(door, *talk) for talk in TALKS]
+    sessions = [await _talk(service, *talk) for talk in TALKS]
     for text, kind in MEMORIES:
-        await door.http.post("/v1/memories", json={"text": text, "kind": kind}, headers={"X-User-ID": "ann"})
+        await service.http.post("/v1/memories", json={"text": text, "kind": kind}, headers={"X-User-ID": "ann"})
     letter = {"type": "letter", "goal": "Write to the landlord", "plan": {"steps": PLAN}}
-    task = (await door.http.post("/v1/tasks", json=letter)).raise_for_status().json()["id"]
-    trace = (await door.http.get("/v1/traces")).json()["traces"][0]["trace_id"]
+    task = (await service.http.post("/v1/tasks", json=letter)).raise_for_status().json()["id"]
+    trace = (await service.http.get("/v1/traces")).json()["traces"][0]["trace_id"]
     pages = {name: f"#/{name}" for name in ("sessions", "memories", "health", "usage")}
     return {"chat": f"#/chat/{sessions[0]}", **pages, "trace": f"#/traces/{trace}", "task": f"#/tasks/{task}"}
 
@@ -119,8 +119,8 @@ async def main(folder: Path) -> None:
     if program is None:
         raise SystemExit(MISSING)
     clock = _PastClock()
-    async with served(clock=clock) as door, listening(door) as base, async_playwright() as playwright:
-        places = await _furnish(door, clock)
+    async with http_service(clock=clock) as service, listening(service) as base, async_playwright() as playwright:
+        places = await _furnish(service, clock)
         browser = await playwright.chromium.launch(
             executable_path=program.path, args=ARGUMENTS, env={**os.environ, **program.environ}
         )

@@ -11,7 +11,7 @@ from tenuto.model import Scope
 from tenuto.model.task import BoardLock
 from tenuto.task_errors import KeyLocked
 from tenuto.tasks import Board
-from tests.patience import be_patient
+from tests.timeouts import lengthen_store_timeouts
 
 TIMES = 15
 
@@ -60,5 +60,5 @@ async def main(url: str, task_id: str, agent: str) -> None:
 
 
 if __name__ == "__main__":
-    be_patient()
+    lengthen_store_timeouts()
     asyncio.run(main(*sys.argv[1:]))

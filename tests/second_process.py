@@ -12,8 +12,8 @@ from tenuto.errors import TenutoError
 from tenuto.model import Changes, Draft, Page, Role, Scope, Usage
 from tenuto.sessions import AppendRequest, Sessions
 from tenuto.settings import Settings
-from tests.patience import be_patient
 from tests.samples import says
+from tests.timeouts import lengthen_store_timeouts
 
 
 async def _append(sessions: Sessions, scope: Scope, order: dict[str, Any]) -> dict[str, Any]:
@@ -79,5 +79,5 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    be_patient()
+    lengthen_store_timeouts()
     asyncio.run(main(sys.argv[1]))

@@ -10,8 +10,8 @@ from typing import Any
 
 from tenuto.errors import Unavailable
 from tenuto.ports import Store
-from tests.patience import LONG
 from tests.servers import PostgresDatabase, RedisCluster, RedisServer
+from tests.timeouts import LONG
 
 
 async def until_it_answers(store: Store) -> None:

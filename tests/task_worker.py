@@ -20,7 +20,7 @@ from tenuto.ports import utc_now
 from tenuto.tasks.agents import AgentContext, AgentFunction
 from tenuto.wiring.tasks import open_engine
 from tests.engines import QUICK
-from tests.patience import be_patient
+from tests.timeouts import lengthen_store_timeouts
 
 # Each step adds one to the sum of those that it comes after: 1, 2, 2, 2, 5, 6, 9.
 AFTER: Final = {"s0": (), "s1": ("s0",), "s2": ("s0",), "s3": ("s0",), "s4": ("s1", "s2"), "s5": ("s4",)} | {
@@ -67,5 +67,5 @@ async def main(url: str, database: str, calls: str, parent: str) -> None:
 
 
 if __name__ == "__main__":
-    be_patient()
+    lengthen_store_timeouts()
     asyncio.run(main(*sys.argv[1:]))

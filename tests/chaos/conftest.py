@@ -9,9 +9,9 @@ import pytest
 
 from tenuto.stores.postgres import _feed
 from tenuto.stores.redis import _invalidation, _node
-from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 from tests.shared_stores import SHARED, SharedStore
+from tests.timeouts import LONG
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import httpx
 from tenuto.errors import StoreUnavailable
 from tenuto.model import NewSession, Page, Role
 from tests.integrations.conversations import ADAPTERS, open_talk
-from tests.journeys.door import ANN as WHO
-from tests.journeys.door import PROBLEM, Door
+from tests.journeys.http_service import ANN as WHO
+from tests.journeys.http_service import PROBLEM, HttpService
 from tests.samples import ANN
 
 Asked: TypeAlias = tuple[str, dict[str, Any]]
@@ -114,8 +114,8 @@ def outage_told(answer: httpx.Response) -> bool:
 class Route:
     """A route of the server that stores what it is sent."""
 
-    def __init__(self, name: str, door: Door) -> None:
-        self._name, self._http, self._app = name, door.http, door.tenuto
+    def __init__(self, name: str, service: HttpService) -> None:
+        self._name, self._http, self._app = name, service.http, service.tenuto
 
     async def create(self) -> None:
         """Make its session, if there is none."""
@@ -139,9 +139,9 @@ class Route:
         return texts
 
 
-async def open_surfaces(door: Door) -> dict[str, Surface]:
+async def open_surfaces(service: HttpService) -> dict[str, Surface]:
     """A conversation on each surface, by its name."""
-    routes = {name: Route(name, door) for name in ROUTES}
+    routes = {name: Route(name, service) for name in ROUTES}
     for route in routes.values():
         await route.create()
-    return {**{name: open_talk(name, door.tenuto, ANN, name) for name in ADAPTERS}, **routes}
+    return {**{name: open_talk(name, service.tenuto, ANN, name) for name in ADAPTERS}, **routes}

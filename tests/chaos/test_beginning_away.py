@@ -17,10 +17,10 @@ from tenuto.model import Page
 from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
 from tenuto.stores.sealed_state import mark_sealed
-from tests.patience import LONG, until
-from tests.peek import hears_news
+from tests.internals import hears_news
 from tests.samples import ANN
 from tests.servers import PostgresServer, RedisServer
+from tests.timeouts import LONG, wait_until
 
 pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 
@@ -53,7 +53,7 @@ async def _until_it_hears(app: Tenuto) -> None:
     """What is seen before the store's news can be heard is not trusted."""
     journal = app.stores.journal
     assert journal is not None
-    await until(lambda: hears_news(journal))
+    await wait_until(lambda: hears_news(journal))
 
 
 async def _until_all_is_there(app: Tenuto) -> None:
@@ -64,10 +64,11 @@ async def _until_all_is_there(app: Tenuto) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.requirement("T7")
 async def test_a_talk_goes_on_in_a_process_that_begins_during_the_outage(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
-    """T7, promise 1: with everything that the journal knows of it, and in the store it is whole."""
+    """With everything that the journal knows of it, and in the store it is whole."""
     async with _opened(server, tmp_path) as app:
         await _until_it_hears(app)
         session_id = await _turn(app, "one", "1")

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.journeys.test_http_process import Running, running
-from tests.patience import LONG
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.openai_server import stalling, start_model_server
 from tests.shared_stores import SHARED, SharedStore
+from tests.timeouts import LONG
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann"}
 
 
-def say(server: Running, message: str, session: str | None, key: str) -> dict[str, object]:
+def say(server: ServerProcess, message: str, session: str | None, key: str) -> dict[str, object]:
     body = {"message": message, "assistant": "npc", "persona": "ancestor_yan"}
     answer = server.http.post(
         "/v1/chat", json=body | ({"session_id": session} if session else {}), headers={**WHO, "Idempotency-Key": key}
@@ -28,24 +28,25 @@ def say(server: Running, message: str, session: str | None, key: str) -> dict[st
     return told
 
 
+@pytest.mark.requirement("C10")
 def test_a_server_killed_between_turns_goes_on_where_it_was(tmp_path: Path) -> None:
-    """C10 over three processes, each of them killed."""
+    """Over three processes, each of them killed."""
     session: str | None = None
     words = {"家训有哪些？": "孝悌为本", "第一条是什么意思？": "孝顺父母", "有没有具体的故事？": "严承孝"}
     for number, (question, expected) in enumerate(words.items()):
-        with running(tmp_path / "t.db") as server:
+        with running_server(tmp_path / "t.db") as server:
             told = say(server, question, session, f"k{number}")
             again = say(server, question, session, f"k{number}")
             server.end(signal.SIGKILL)
         assert expected in str(told["answer"])
         assert (again["replayed"], again["answer"]) == (True, told["answer"])
         session = str(told["session_id"])
-    with running(tmp_path / "t.db") as server:
+    with running_server(tmp_path / "t.db") as server:
         log = server.http.get(f"/v1/sessions/{session}/messages", headers=WHO).json()["messages"]
     assert [message["text"] for message in log if message["role"] == "user"] == list(words)
 
 
-def ask_until_store_answers(server: Running, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
+def ask_until_store_answers(server: ServerProcess, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
     """The first answer that is not of an outage: on a busy machine a store may answer too late for a request."""
     ends = time.monotonic() + LONG
     while True:
@@ -67,8 +68,8 @@ def test_a_session_is_free_at_once_when_the_server_that_holds_it_is_killed(
         provider.answers(stalling("Half of"))
         model = {"TENUTO_MODEL": "openai:gpt-test", "TENUTO_MODEL_BASE_URL": provider.url, "TENUTO_MODEL_API_KEY": "x"}
         with (
-            running(tmp_path / "a", *store, TENUTO_JOURNAL=str(tmp_path / "ja"), **settings, **model) as first,
-            running(tmp_path / "b", *store, TENUTO_JOURNAL=str(tmp_path / "jb"), **settings) as second,
+            running_server(tmp_path / "a", *store, TENUTO_JOURNAL=str(tmp_path / "ja"), **settings, **model) as first,
+            running_server(tmp_path / "b", *store, TENUTO_JOURNAL=str(tmp_path / "jb"), **settings) as second,
             first.http.stream("POST", "/v1/chat", json={**body, "stream": True}, headers=headers) as streamed,
         ):
             assert "event: delta" in streamed.iter_lines()
@@ -92,11 +93,11 @@ def test_a_page_whose_server_ends_in_mid_answer_is_answered_by_the_next(tmp_path
     with start_model_server() as provider:
         provider.answers(stalling("Half of"))
         model = {"TENUTO_MODEL": "openai:gpt-test", "TENUTO_MODEL_BASE_URL": provider.url, "TENUTO_MODEL_API_KEY": "x"}
-        with running(tmp_path / "t.db", **model) as first:
+        with running_server(tmp_path / "t.db", **model) as first:
             with first.http.stream("POST", "/v1/ai-sdk/chat", json=body, headers=WHO) as streamed:
                 assert any("text-delta" in line for line in streamed.iter_lines())
             ended = first.end(signal.SIGTERM)
-    with running(tmp_path / "t.db") as second:
+    with running_server(tmp_path / "t.db") as second:
         again = second.http.post("/v1/ai-sdk/chat", json=body, headers=WHO)
         log = second.http.get("/v1/sessions/c/messages", headers=WHO).json()["messages"]
 

@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of a copy: run again, it ends as if nothing had happened (T19)."""
+"""SIGKILL in the middle of a copy: run again, it ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tenuto.ports import utc_now
 from tests.backends import sqlite_engine
-from tests.copies import compare_stores, copy_store
 from tests.samples import ANN, batch
+from tests.store_copies import compare_stores, copy_store
 from tests.warm_start import open_program
+
+pytestmark = pytest.mark.requirement("T19")
+
 
 SESSIONS = 300
 # It stops where it is when it has said how far it is: the kill comes at no later point.

@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from tests.chaos.surfaces import outage_told, rpc
-from tests.journeys.door import ANN, BOB, Door, at, bearer, code, says, served
-from tests.journeys.test_http_isolation import ASKING, Ask
-from tests.patience import LONG, until
+from tests.journeys.http_service import ANN, BOB, HttpService, at, bearer, code, http_service, says
+from tests.journeys.session_requests import SESSION_REQUESTS, SessionRequest
 from tests.servers import PostgresServer, RedisServer
+from tests.timeouts import LONG, wait_until
 
 pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 
@@ -75,33 +75,36 @@ NAMING: list[tuple[str, str, dict[str, Any] | None]] = [
 
 
 @asynccontextmanager
-async def _door(server: RedisServer | PostgresServer, *, locked: bool = False, **given: Any) -> AsyncIterator[Door]:
+async def _door(
+    server: RedisServer | PostgresServer, *, locked: bool = False, **given: Any
+) -> AsyncIterator[HttpService]:
     url = server.url if isinstance(server, RedisServer) else server.app_url
-    async with served(store=url, locked=locked, metrics_token=METRICS, **given) as door:
-        yield door
+    async with http_service(store=url, locked=locked, metrics_token=METRICS, **given) as service:
+        yield service
 
 
-async def _asked(door: Door, headers: dict[str, str]) -> list[httpx.Response]:
+async def _asked(service: HttpService, headers: dict[str, str]) -> list[httpx.Response]:
     """Many questions in both shapes, with time between them."""
     answers: list[httpx.Response] = []
     for _ in range(CALLS // 2):
-        door.ticks.now += APART
-        answers.append(await door.http.post("/v1/npc/chat", headers=headers, json=QUESTION))
-        door.ticks.now += APART
-        answers.append(await door.http.post("/v1/chat", headers=headers, json=TALK))
+        service.ticks.now += APART
+        answers.append(await service.http.post("/v1/npc/chat", headers=headers, json=QUESTION))
+        service.ticks.now += APART
+        answers.append(await service.http.post("/v1/chat", headers=headers, json=TALK))
     return answers
 
 
+@pytest.mark.requirement("C13")
 async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
     server: RedisServer | PostgresServer,
 ) -> None:
-    """C13, promise 8: without memory, and it says so; what needs the store is refused."""
-    async with _door(server) as door:
-        before = await door.http.post("/v1/npc/chat", json=QUESTION)
+    """Without memory, and it says so; what needs the store is refused."""
+    async with _door(server) as service:
+        before = await service.http.post("/v1/npc/chat", json=QUESTION)
 
         server.kill()
-        answers = await _asked(door, {})
-        refused = await door.http.get("/v1/sessions")
+        answers = await _asked(service, {})
+        refused = await service.http.get("/v1/sessions")
 
         assert (before.status_code, before.json()["degraded"]) == (200, [])
         assert [answer.status_code for answer in answers] == [200] * CALLS
@@ -111,42 +114,47 @@ async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
         assert int(refused.headers["Retry-After"]) > 0
 
 
+@pytest.mark.requirement("C13")
 async def test_a_known_key_reaches_characters_while_the_store_is_dead(server: RedisServer | PostgresServer) -> None:
-    """C13: a key that cannot be looked up is told to come back, not let in and not called wrong."""
-    async with _door(server, locked=True) as door:
-        known, unknown = await door.key(), await door.key()
-        await door.http.post("/v1/npc/chat", headers=known, json=QUESTION)
+    """A key that cannot be looked up is told to come back, not let in and not called wrong."""
+    async with _door(server, locked=True) as service:
+        known, unknown = await service.key(), await service.key()
+        await service.http.post("/v1/npc/chat", headers=known, json=QUESTION)
 
         server.kill()
-        answers = await _asked(door, known)
-        stranger = await door.http.post("/v1/npc/chat", headers=unknown, json=QUESTION)
-        nobody = await door.http.post("/v1/npc/chat", json=QUESTION)
+        answers = await _asked(service, known)
+        stranger = await service.http.post("/v1/npc/chat", headers=unknown, json=QUESTION)
+        nobody = await service.http.post("/v1/npc/chat", json=QUESTION)
 
         assert [answer.status_code for answer in answers] == [200] * CALLS
         assert code(stranger) == (503, "circuit_open")
         assert code(nobody) == (401, "invalid_credential")
 
 
+@pytest.mark.requirement("A21", "T7")
 async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
-    """Promise 8, A21, T7: ready for turns with a journal, and saying so; what needs the store waits for nothing."""
+    """Ready for turns with a journal, and saying so; what needs the store waits for nothing."""
     settings: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "memories_without_user": True}
-    async with _door(server, journal=str(tmp_path), **settings) as door:
-        begun = await door.http.post("/v1/chat", json={"message": "My favourite colour is green."})
-        before = await door.http.get("/readyz")
+    async with _door(server, journal=str(tmp_path), **settings) as service:
+        begun = await service.http.post("/v1/chat", json={"message": "My favourite colour is green."})
+        before = await service.http.get("/readyz")
         server.kill()
         said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
-        answers = [await door.http.post("/v1/chat", json=said) for _ in range(6)]
-        lists = [await door.http.get("/v1/sessions") for _ in range(6)]
-        await door.http.post("/v1/chat", json={"message": "hi", "session_id": "unseen00", "assistant": "general"})
-        journal = door.tenuto.stores.journal
+        answers = [await service.http.post("/v1/chat", json=said) for _ in range(6)]
+        lists = [await service.http.get("/v1/sessions") for _ in range(6)]
+        await service.http.post("/v1/chat", json={"message": "hi", "session_id": "unseen00", "assistant": "general"})
+        journal = service.tenuto.stores.journal
         # Rows are counted every 50 ms.
-        await until(lambda: journal is not None and journal.status.waiting == 6)
-        head = await door.http.get(f"/v1/sessions/{begun.json()['session_id']}")
-        ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics", headers=bearer(METRICS))).text
-        status = (await door.http.get("/v1/status")).json()
+        await wait_until(lambda: journal is not None and journal.status.waiting == 6)
+        head = await service.http.get(f"/v1/sessions/{begun.json()['session_id']}")
+        ready, metrics = (
+            await service.http.get("/readyz"),
+            (await service.http.get("/metrics", headers=bearer(METRICS))).text,
+        )
+        status = (await service.http.get("/v1/status")).json()
         server.start()
-        await _until_ready(door)
-        after, well = await door.http.get("/v1/sessions"), (await door.http.get("/v1/status")).json()
+        await _until_ready(service)
+        after, well = await service.http.get("/v1/sessions"), (await service.http.get("/v1/status")).json()
 
         assert (before.json(), before.headers.get(HEADER)) == ({"status": "ready"}, None)
         assert [answer.json()["degraded"] for answer in answers] == [["recall", "journal"]] * 6
@@ -179,30 +187,33 @@ def _meter(metrics: str, name: str) -> float:
     return next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith(f"tenuto_journal_{name} "))
 
 
+@pytest.mark.requirement("A7", "T7")
 async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(
     server: RedisServer | PostgresServer, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    """A7, T7: byte for byte 503, whether it is cached or has journaled turns; its owner goes on reading it."""
+    """Byte for byte 503, whether it is cached or has journaled turns; its owner goes on reading it."""
     absent, traces = "absent00", {}
-    async with _door(server, journal=str(tmp_path)) as door:
+    async with _door(server, journal=str(tmp_path)) as service:
         for session_id in ("cached00", "waiting0"):
-            await door.http.post("/v1/sessions", headers=ANN, json={"id": session_id})
-            said = await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": session_id})
+            await service.http.post("/v1/sessions", headers=ANN, json={"id": session_id})
+            said = await service.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": session_id})
             traces[session_id] = said.json()["trace_id"]
         traces[absent] = _of_session(traces["cached00"], absent)
-        await _until_ready(door)
+        await _until_ready(service)
         for session_id in ("cached00", "waiting0"):
-            await door.http.get(at(session_id, "messages"), headers=ANN)
+            await service.http.get(at(session_id, "messages"), headers=ANN)
         server.kill()
-        journaled = await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "waiting0"})
-        own = [await door.http.get(at(session_id, "messages"), headers=ANN) for session_id in ("cached00", "waiting0")]
-        while door.tenuto.stores.circuit.closed:  # type: ignore[union-attr]
-            await door.http.get("/v1/sessions")
+        journaled = await service.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "waiting0"})
+        own = [
+            await service.http.get(at(session_id, "messages"), headers=ANN) for session_id in ("cached00", "waiting0")
+        ]
+        while service.tenuto.stores.circuit.closed:  # type: ignore[union-attr]
+            await service.http.get("/v1/sessions")
 
         requests = {f"{method} {path} {body}": partial(_send, method, path, body) for method, path, body in NAMING}
-        for name, ask in {**{name: partial(_ask, ask) for name, ask in ASKING.items()}, **requests}.items():
+        for name, ask in {**{name: partial(_ask, ask) for name, ask in SESSION_REQUESTS.items()}, **requests}.items():
             with subtests.test(name):
-                answers = [await ask(door.http, session_id, trace_id) for session_id, trace_id in traces.items()]
+                answers = [await ask(service.http, session_id, trace_id) for session_id, trace_id in traces.items()]
 
                 outcomes = {_but_ids(answer, session_id) for session_id, answer in zip(traces, answers, strict=True)}
                 assert len(outcomes) == 1, outcomes
@@ -210,7 +221,7 @@ async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(
         assert [answer.status_code for answer in own] == [200, 200], journaled.text
 
 
-async def _ask(ask: Ask, http: httpx.AsyncClient, session_id: str, _: str) -> httpx.Response:
+async def _ask(ask: SessionRequest, http: httpx.AsyncClient, session_id: str, _: str) -> httpx.Response:
     return await ask(http, at(session_id), BOB)
 
 
@@ -241,10 +252,10 @@ async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | Pos
     """Where the journal's folder cannot be had, an outage is told as before."""
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    async with _door(server, journal=str(blocked)) as door:
+    async with _door(server, journal=str(blocked)) as service:
         server.kill()
-        refused = await door.http.get("/readyz")
-        turn = await door.http.post("/v1/chat", json={"message": "Hello!"})
+        refused = await service.http.get("/readyz")
+        turn = await service.http.post("/v1/chat", json={"message": "Hello!"})
 
         assert code(refused)[0] == 503
         assert code(turn)[0] == 503
@@ -254,33 +265,36 @@ async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | Pos
 async def test_a_server_that_begins_in_an_outage_is_not_ready_while_it_lets_nobody_in(
     server: RedisServer | PostgresServer, tmp_path: Path, locked: bool
 ) -> None:
-    """Promise 8: it has not seen who may come in, so a balancer is told to ask another one."""
+    """It has not seen who may come in, so a balancer is told to ask another one."""
     given: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "journal": str(tmp_path)}
-    async with _door(server, locked=locked, **given) as door:
-        key = await door.key() if locked else {}
-        before = await door.http.post("/v1/chat", headers=key, json={"message": "Hello!"})
+    async with _door(server, locked=locked, **given) as service:
+        key = await service.key() if locked else {}
+        before = await service.http.post("/v1/chat", headers=key, json={"message": "Hello!"})
         server.kill()
-        said = await door.http.post("/v1/chat", headers=key, json={"message": "Still there?"})
-        known = await door.http.get("/readyz")
+        said = await service.http.post("/v1/chat", headers=key, json={"message": "Still there?"})
+        known = await service.http.get("/readyz")
 
-    async with _door(server, **given) as door:
-        refused, turn = await door.http.get("/readyz"), await door.http.post("/v1/chat", json={"message": "Hello!"})
+    async with _door(server, **given) as service:
+        refused, turn = (
+            await service.http.get("/readyz"),
+            await service.http.post("/v1/chat", json={"message": "Hello!"}),
+        )
         server.start()
-        await _until_ready(door)
+        await _until_ready(service)
 
         assert (before.json()["degraded"], said.json()["degraded"][-1:]) == ([], ["journal"])
         assert known.status_code == 200
         assert (code(refused)[0], code(turn)[0]) == (503, 503)
 
 
-async def _until_ready(door: Door) -> None:
+async def _until_ready(service: HttpService) -> None:
     """Until the store answers and the journal is empty."""
     async with asyncio.timeout(LONG):
         while True:
-            ready = await door.http.get("/readyz")
+            ready = await service.http.get("/readyz")
             if (
                 ready.json().get("status") == "ready"
-                and "journal_waiting 0.0" in (await door.http.get("/metrics", headers=bearer(METRICS))).text
+                and "journal_waiting 0.0" in (await service.http.get("/metrics", headers=bearer(METRICS))).text
             ):
                 return
             await asyncio.sleep(0.05)

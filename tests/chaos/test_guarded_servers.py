@@ -21,10 +21,10 @@ from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._client import Link
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords
 from tests.clock import Ticks
-from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.servers import PostgresServer, RedisServer
 from tests.shared_stores import until_it_answers
+from tests.timeouts import LONG
 
 # For calls that are to end without an answer.
 SHORT = 0.5
@@ -74,8 +74,9 @@ def _engine(records: RecordStore) -> Engine:
     return Engine(records, clock=utc_now, chance=Random(1))
 
 
+@pytest.mark.requirement("T7", "A21")
 async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer | PostgresServer) -> None:
-    """T7, A21: whatever is asked, however many ask at once, and on connections that stand or are still to be made."""
+    """Whatever is asked, however many ask at once, and on connections that stand or are still to be made."""
     async with _opened(server, SHORT) as records:
         store = _engine(records)
         await until_it_answers(store)
@@ -91,8 +92,9 @@ async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer 
         await until_it_answers(store)
 
 
+@pytest.mark.requirement("T7", "T8", "A21")
 async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | PostgresServer) -> None:
-    """T7, T8, A21: refused within the same step; a probe that fails leaves it so; one that is answered ends it."""
+    """Refused within the same step; a probe that fails leaves it so; one that is answered ends it."""
     ticks = Ticks()
     async with _opened(server, SHORT) as short, _opened(server, LONG) as long:
         impatient, patient = _engine(short), _engine(long)

@@ -19,10 +19,12 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+import pytest
+
 from tenuto.stores.engine.journal_files import count_journal
-from tests.patience import LONG
 from tests.samples import fresh
 from tests.servers import RedisServer, start_redis
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 TURNS = int(os.environ.get("CHAOS_TURNS", "120"))
@@ -141,6 +143,7 @@ async def talks(path: Path) -> AsyncIterator[Talks]:
             await opened.close()
 
 
+@pytest.mark.requirement("T7")
 async def test_two_processes_outlive_their_store_and_one_of_them(tmp_path: Path) -> None:
     async with talks(tmp_path) as all_talks:
         await asyncio.gather(all_talks.start_worker(), all_talks.start_worker())

@@ -1,6 +1,6 @@
 """A real store dies in the middle of a talk, then the server does; both come back, and every word is there once.
 
-Promise 1 and T7, as users live it: through the HTTP door of a server process.
+As users live it: through the HTTP door of a server process.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tenuto.stores.engine.journal_folder import JournalCounts
 from tenuto.stores.factory import open_records
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords
-from tests.journeys.door import bearer
-from tests.journeys.test_http_process import WAIT, Running, running
-from tests.patience import LONG
+from tests.journeys.http_service import bearer
+from tests.journeys.server_process import WAIT, ServerProcess, running_server
 from tests.samples import begin, closing, talk, texts
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+from tests.timeouts import LONG
+
+pytestmark = pytest.mark.requirement("T7")
+
 
 ANN = Scope(tenant="acme", user="ann")
 # Tokens are checked without a look at the store; whether keys exist, a server that starts in an outage cannot know.
@@ -45,32 +48,32 @@ def _url(server: RedisServer | PostgresServer) -> str:
     return server.url if isinstance(server, RedisServer) else server.app_url
 
 
-def _say(door: Running, message: str, session: str | None, key: str) -> dict[str, Any]:
+def _say(process: ServerProcess, message: str, session: str | None, key: str) -> dict[str, Any]:
     body = {"message": message} | ({"session_id": session} if session else {})
-    answer = door.http.post("/v1/chat", json=body, headers={**WHO, "Idempotency-Key": key})
+    answer = process.http.post("/v1/chat", json=body, headers={**WHO, "Idempotency-Key": key})
     assert answer.status_code == 200, answer.text
     told: dict[str, Any] = answer.json()
     return told
 
 
-def _log(door: Running, session: str) -> list[tuple[str, str]]:
-    answer = door.http.get(f"/v1/sessions/{session}/messages", params={"limit": 100}, headers=WHO)
+def _log(process: ServerProcess, session: str) -> list[tuple[str, str]]:
+    answer = process.http.get(f"/v1/sessions/{session}/messages", params={"limit": 100}, headers=WHO)
     assert answer.status_code == 200, answer.text
     return [(message["role"], message["text"]) for message in answer.json()["messages"]]
 
 
-def _until_ready(door: Running) -> None:
+def _until_ready(process: ServerProcess) -> None:
     """Until the store answers and nothing waits for it."""
     until = time.monotonic() + WAIT
     while time.monotonic() < until:
-        ready = door.http.get("/readyz")
+        ready = process.http.get("/readyz")
         if (
             ready.json()["status"] == "ready"
-            and "tenuto_journal_waiting 0.0" in door.http.get("/metrics", headers=bearer(SECRET)).text
+            and "tenuto_journal_waiting 0.0" in process.http.get("/metrics", headers=bearer(SECRET)).text
         ):
             return
         time.sleep(0.05)
-    raise AssertionError("the journal was not replayed: " + "".join(door.log[-20:]))
+    raise AssertionError("the journal was not replayed: " + "".join(process.log[-20:]))
 
 
 async def _elsewhere(server: RedisServer | PostgresServer, session: str, question: str, answer: str) -> None:
@@ -80,8 +83,9 @@ async def _elsewhere(server: RedisServer | PostgresServer, session: str, questio
     await engine.close()
 
 
+@pytest.mark.requirement("T7", "S6")
 async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
-    """Promise 1, T7, S6: in order, once, after what others wrote, with the older talk in sight all the time."""
+    """In order, once, after what others wrote, with the older talk in sight all the time."""
     journal = tmp_path / "journal"
     settings = {
         "TENUTO_JOURNAL": str(journal),
@@ -89,15 +93,15 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
         "TENUTO_JWT_SECRET": SECRET,
         "TENUTO_METRICS_TOKEN": SECRET,
     }
-    door = ("--store", _url(server))
+    options = ("--store", _url(server))
     said: list[tuple[str, str]] = []
 
-    def says(process: Running, message: str, session: str | None, key: str) -> dict[str, Any]:
+    def says(process: ServerProcess, message: str, session: str | None, key: str) -> dict[str, Any]:
         told = _say(process, message, session, key)
         said.extend([("user", message), ("assistant", told["answer"])])
         return told
 
-    with running(tmp_path, *door, **settings) as first:
+    with running_server(tmp_path, *options, **settings) as first:
         session = says(first, "My favourite colour is green.", None, "k1")["session_id"]
         _until_ready(first)
         # Should the machine have stood still since, the talk is in doubt until the store tells of it again.
@@ -108,7 +112,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
         new = _say(first, "A new talk begins here.", None, "k0")
         assert first.end(signal.SIGKILL) == -signal.SIGKILL
 
-    with running(tmp_path, *door, **settings) as second:
+    with running_server(tmp_path, *options, **settings) as second:
         again = _say(second, "My cat is called Tom.", session, "k3")
         away.append(says(second, "What is my cat called?", session, "k4"))
         shown = _log(second, session)
@@ -116,7 +120,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
 
     server.start()
     await _elsewhere(server, session, "Is anybody there?", "Elsewhere, yes.")
-    with running(tmp_path, *door, **settings) as third:
+    with running_server(tmp_path, *options, **settings) as third:
         _until_ready(third)
         kept, kept_new = _log(third, session), _log(third, new["session_id"])
         repeated = _say(third, "What is my cat called?", session, "k4")
@@ -133,7 +137,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
 
 
 async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_path: Path) -> None:
-    """Promise 1: a call that was given up arrives all the same, once the server goes on."""
+    """A call that was given up arrives all the same, once the server goes on."""
     with start_redis(fsync="no") as server:
         records = await RedisRecords.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
         folder = await DiskFolder.open(tmp_path)

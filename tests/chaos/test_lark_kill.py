@@ -1,4 +1,4 @@
-"""SIGKILL of a server with a bot while events pour in: each is answered once, in the order of its chat (T14)."""
+"""SIGKILL of a server with a bot while events pour in: each is answered once, in the order of its chat."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.lark_platform import Chat, Event, LarkPlatform, start_lark_platform
 from tests.shared_stores import SHARED, SharedStore
+
+pytestmark = pytest.mark.requirement("T14")
+
 
 CHATS, EACH = 8, 5
 
@@ -27,7 +30,7 @@ def settings(platform: LarkPlatform) -> dict[str, str]:
     }
 
 
-async def deliver_until_acknowledged(platform: LarkPlatform, event: Event, servers: list[Running]) -> None:
+async def deliver_until_acknowledged(platform: LarkPlatform, event: Event, servers: list[ServerProcess]) -> None:
     """As the platform does, each time again until a server answers 200."""
     while True:
         try:
@@ -39,7 +42,7 @@ async def deliver_until_acknowledged(platform: LarkPlatform, event: Event, serve
         await asyncio.sleep(0.2)
 
 
-async def deliver_thrice(platform: LarkPlatform, events: list[Event], servers: list[Running]) -> None:
+async def deliver_thrice(platform: LarkPlatform, events: list[Event], servers: list[ServerProcess]) -> None:
     """The events of a chat in order, each three times."""
     for event in events:
         for _ in range(3):
@@ -58,13 +61,13 @@ async def test_a_killed_server_answers_each_event_once_and_in_order(
         chats: list[Chat] = [platform.p2p(f"ou_{number}") for number in range(CHATS)]
         events = [[platform.say(chat, chat.members[0], f"note {number}") for number in range(EACH)] for chat in chats]
         environ = {**settings(platform), "TENUTO_JOURNAL": str(tmp_path / "journal")}
-        with running(tmp_path / "a", *store, **environ) as first:
+        with running_server(tmp_path / "a", *store, **environ) as first:
             servers = [first]
             await asyncio.to_thread(lambda: first.http)
             pouring = [asyncio.create_task(deliver_thrice(platform, each, servers)) for each in events]
             await platform.until_requested("reply", CHATS * EACH // 3)
             await asyncio.to_thread(first.end, signal.SIGKILL)
-            with running(tmp_path / "a", *store, **environ) as second:
+            with running_server(tmp_path / "a", *store, **environ) as second:
                 await asyncio.to_thread(lambda: second.http)
                 servers.append(second)
                 await asyncio.gather(*pouring)

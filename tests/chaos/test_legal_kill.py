@@ -1,4 +1,4 @@
-"""A server killed in the middle of a legal turn: its task goes on at the step where it stopped (E1, E14, E17, T16)."""
+"""A server killed in the middle of a legal turn: its task goes on at the step where it stopped."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import pytest
 
 pytest.importorskip("dbos")
 
-from tests.journeys.test_http_process import Running, running
-from tests.patience import LONG
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.process import wait_until
+from tests.timeouts import LONG
+
+pytestmark = pytest.mark.requirement("E1", "E14", "E17", "T16")
+
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann", "Idempotency-Key": "k"}
 BODY = {"message": "My wages are late", "assistant": "legal", "session_id": "s"}
@@ -35,7 +38,7 @@ async def advise(ctx: tenuto.AgentContext) -> dict:
 """
 
 
-def say(server: Running) -> httpx.Response:
+def say(server: ServerProcess) -> httpx.Response:
     return server.http.post("/v1/chat", json=BODY, headers=WHO)
 
 
@@ -43,12 +46,12 @@ def test_a_turn_survives_the_server_that_is_killed_while_it_answers(tmp_path: Pa
     calls, folder = tmp_path / "calls", tmp_path / "agents"
     folder.mkdir()
     (folder / "expert.py").write_text(EXPERT.format(calls=str(calls)))
-    with ThreadPoolExecutor(1) as beside, running(tmp_path / "t.db", TENUTO_AGENTS=str(folder)) as first:
+    with ThreadPoolExecutor(1) as beside, running_server(tmp_path / "t.db", TENUTO_AGENTS=str(folder)) as first:
         asking = beside.submit(say, first)
         wait_until(lambda: calls.exists() and bool(calls.read_text()), "the expert was not called")
         first.end(signal.SIGKILL)
         assert isinstance(asking.exception(timeout=LONG), httpx.HTTPError)
-    with running(tmp_path / "t.db", TENUTO_AGENTS=str(folder)) as second:
+    with running_server(tmp_path / "t.db", TENUTO_AGENTS=str(folder)) as second:
         answer, again = say(second), say(second)
         tasks = second.http.get("/v1/tasks", params={"session_id": "s"}, headers=WHO).json()["tasks"]
 

@@ -23,11 +23,11 @@ from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._errors import InDoubt
 from tests.backends import engine_over, postgres_engine
 from tests.clock import FakeClock
-from tests.contract.test_records import change, messages
-from tests.patience import LONG, until
+from tests.record_changes import message_entries, record_change
 from tests.samples import ANN, batch, begin, closing, fresh, once, texts
 from tests.servers import PostgresServer, start_postgres
 from tests.shared_stores import until_it_answers
+from tests.timeouts import LONG, wait_until
 
 # For calls that are to end without an answer. What must be answered is asked of another store.
 SHORT = 1.0
@@ -73,8 +73,8 @@ class Writer:
                     # What was acknowledged is there, and of what was sent without an answer one commit at most.
                     assert at - self.acknowledged in (0, 1)
                 profile = b"profile" if at % 5 == 0 else None
-                puts = messages(2 * at + 1, 2 * at + 2)
-                refused = await self.records.commit([change(self.key, at, at + 1, profile=profile, puts=puts)])
+                puts = message_entries(2 * at + 1, 2 * at + 2)
+                refused = await self.records.commit([record_change(self.key, at, at + 1, profile=profile, puts=puts)])
                 assert refused is None
                 at = self.acknowledged = at + 1
             except Unavailable:
@@ -90,7 +90,7 @@ class Writer:
 async def _until_each(writers: list[Writer], name: str, more: int) -> None:
     """Go on until each has had so many more commits that ended like this."""
     before = [getattr(writer, name) for writer in writers]
-    await until(lambda: all(getattr(one, name) >= had + more for one, had in zip(writers, before, strict=True)))
+    await wait_until(lambda: all(getattr(one, name) >= had + more for one, had in zip(writers, before, strict=True)))
 
 
 async def test_commits_are_whole_and_what_was_acknowledged_survives_a_kill(server: PostgresServer) -> None:
@@ -176,7 +176,7 @@ async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServe
         feed = warm.records.feed
         assert feed is not None
         server.freeze()
-        await until(lambda: not feed.caught_up())
+        await wait_until(lambda: not feed.caught_up())
 
         with pytest.raises(Unavailable):
             await warm.sessions.get(ANN, "s")
@@ -249,6 +249,7 @@ class _ImpatientForLocks(Link):
         return connection
 
 
+@pytest.mark.requirement("D17")
 async def test_a_lock_that_is_not_released_delays_no_other_session(server: PostgresServer) -> None:
     """A call that waits for it is refused in time and once, for good: others go on in its batch and behind it."""
     link = _ImpatientForLocks(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)

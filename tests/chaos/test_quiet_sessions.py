@@ -10,10 +10,10 @@ import pytest
 import tenuto
 from tenuto.chat import Reply
 from tenuto.llm import ScriptedModel
-from tests.patience import until
-from tests.peek import hears_news
+from tests.internals import hears_news
 from tests.samples import ANN
 from tests.servers import PostgresServer, RedisServer
+from tests.timeouts import wait_until
 
 pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 
@@ -30,7 +30,7 @@ async def test_quiet_sessions_of_any_length_go_on_in_an_outage(
     async with tenuto.open(url, model="mine", models=models, journal=str(tmp_path)) as app:
         journal = app.stores.journal
         assert journal is not None
-        await until(lambda: hears_news(journal))
+        await wait_until(lambda: hears_news(journal))
 
         async def talk(turns: int) -> str:
             session: str | None = None

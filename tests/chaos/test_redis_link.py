@@ -10,9 +10,9 @@ import pytest
 from tenuto.stores.redis import ConnectionPolicy
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._resp import CallFailed, CallTimeout, ConnectionLost
-from tests.patience import LONG
 from tests.servers import RedisServer, start_redis, start_sentinel
-from tests.unit.stores.redis.test_link import linked
+from tests.timeouts import LONG
+from tests.unit.stores.redis.links import open_link
 
 # For calls that are to end without an answer. What must be answered goes over another link.
 QUICK = ConnectionPolicy(connect_timeout=1, call_timeout=1)
@@ -36,9 +36,10 @@ async def answered_again(link: Link) -> None:
                 return
 
 
+@pytest.mark.requirement("T7")
 async def test_a_frozen_server_costs_the_timeout_and_no_more(server: RedisServer) -> None:
-    """T7: no request waits longer than the timeout budget."""
-    async with linked(server.url, QUICK) as link:
+    """No request waits longer than the timeout budget."""
+    async with open_link(server.url, QUICK) as link:
         await answered_again(link)
         server.freeze()
         # The server stays frozen: a call without an end of its own would never end.
@@ -52,7 +53,7 @@ async def test_a_frozen_server_costs_the_timeout_and_no_more(server: RedisServer
 
 async def test_a_slow_call_times_out_alone(server: RedisServer) -> None:
     """The connection lives on for the others, and the late reply is dropped."""
-    async with linked(server.url) as link:
+    async with open_link(server.url) as link:
         connection = await link.call("CLIENT", "ID")
         with pytest.raises(CallTimeout):
             await link.call("BLPOP", "nothing", "0", timeout=0.1)
@@ -65,7 +66,7 @@ async def test_a_slow_call_times_out_alone(server: RedisServer) -> None:
 
 
 async def test_a_killed_server_is_found_again_after_its_restart(server: RedisServer) -> None:
-    async with linked(server.url) as link:
+    async with open_link(server.url) as link:
         await link.call("SET", "kept", "yes")
         server.kill()
         with pytest.raises(CallFailed):
@@ -77,7 +78,7 @@ async def test_a_killed_server_is_found_again_after_its_restart(server: RedisSer
 
 
 async def test_a_lost_connection_is_mended_unseen_where_repeating_is_safe(server: RedisServer) -> None:
-    async with linked(server.url) as link:
+    async with open_link(server.url) as link:
         await link.call("PING")
         server.call("CLIENT", "KILL", "TYPE", "normal")
         assert await asyncio.gather(*(link.call("ECHO", str(n)) for n in range(5))) == [
@@ -86,7 +87,7 @@ async def test_a_lost_connection_is_mended_unseen_where_repeating_is_safe(server
 
 
 async def test_a_call_that_must_not_be_repeated_is_not(server: RedisServer) -> None:
-    async with linked(server.url) as link:
+    async with open_link(server.url) as link:
         await link.call("PING")
         waiting = asyncio.ensure_future(link.call("BLPOP", "nothing", "0", safe=False))
         # The server sends no event when a client begins to wait.
@@ -99,7 +100,7 @@ async def test_a_call_that_must_not_be_repeated_is_not(server: RedisServer) -> N
 
 
 async def test_a_server_that_loads_its_data_is_waited_for(server: RedisServer) -> None:
-    async with linked(server.url) as link:
+    async with open_link(server.url) as link:
         await link.call("PING")
         server.call("DEBUG", "POPULATE", 20_000)
         # Two milliseconds for each key: it takes its time, until we have seen what we came for.
@@ -119,7 +120,7 @@ async def test_a_server_that_loads_its_data_is_waited_for(server: RedisServer) -
 
 async def test_calls_follow_the_primary_after_a_failover() -> None:
     with start_sentinel() as group:
-        async with linked(group.url) as link:
+        async with open_link(group.url) as link:
             await link.call("SET", "kept", "yes")
             group.wait_until_copied()
             before = await link.primaries()
@@ -134,7 +135,7 @@ async def test_calls_follow_the_primary_after_a_failover() -> None:
 async def test_a_planned_switch_is_noticed_without_a_lost_call() -> None:
     """The sentinels announce it, and a demoted server refuses writes until we look again."""
     with start_sentinel() as group:
-        async with linked(group.url) as link:
+        async with open_link(group.url) as link:
             await link.call("SET", "n", "0")
             before = await link.primaries()
             switching = asyncio.ensure_future(asyncio.to_thread(group.switch))

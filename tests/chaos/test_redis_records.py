@@ -21,11 +21,11 @@ from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._keys import RecordKeys
 from tests.backends import engine_over, records_behind, redis_engine
-from tests.patience import until
 from tests.samples import ACME, ANN, batch, begin, closing, listed, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
+from tests.servers.slot_moves import begin_move, end_move, move_keys
 from tests.shared_stores import until_it_answers
-from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
+from tests.timeouts import wait_until
 
 _KILLS = 3
 _BEFORE_A_KILL = 60
@@ -91,7 +91,7 @@ async def test_a_killed_server_loses_no_acknowledged_commit_and_none_by_half(ser
     for _ in range(_KILLS):
         writing = [asyncio.ensure_future(pair.write(records)) for pair in pairs]
         before = sum(pair.acknowledged for pair in pairs)
-        await until(lambda: sum(pair.acknowledged for pair in pairs) >= before + _BEFORE_A_KILL)  # noqa: B023
+        await wait_until(lambda: sum(pair.acknowledged for pair in pairs) >= before + _BEFORE_A_KILL)  # noqa: B023
         server.kill()
         ends = await asyncio.gather(*writing, return_exceptions=True)
         assert all(isinstance(end, Unavailable) for end in ends), ends
@@ -235,13 +235,13 @@ async def test_one_server_of_three_is_no_outage_and_two_are(tmp_path: Path, monk
             for name in (*on_second, on_third[0]):
                 turn = await begin(engine, ANN, name, "three", journaled=True)
                 await engine.sessions.finish_turn(turn, closing("3"))
-            await until(lambda: status().away and status().waiting == len(on_second) + 1)
+            await wait_until(lambda: status().away and status().waiting == len(on_second) + 1)
 
             first.restart()
-            await until(lambda: not status().away and status().waiting == len(on_second))
+            await wait_until(lambda: not status().away and status().waiting == len(on_second))
             assert await texts(engine, ANN, on_third[0]) == ["one", "1", "three", "3"]
             second.restart()
-            await until(lambda: not status().waiting)
+            await wait_until(lambda: not status().waiting)
             assert await texts(engine, ANN, on_second[0]) == ["one", "1", "two", "2", "three", "3"]
 
 

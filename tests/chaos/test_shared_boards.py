@@ -1,16 +1,20 @@
-"""Agents in several processes on one board: no write of theirs is lost (E10, E19, S8, T17)."""
+"""Agents in several processes on one board: no write of theirs is lost."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import tenuto
 from tenuto.model import Scope
 from tenuto.model.task import NewTask
-from tests.patience import LONG
 from tests.second_board import TIMES, work
+from tests.timeouts import LONG
 from tests.warm_start import open_program
+
+pytestmark = pytest.mark.requirement("E10", "E19", "S8", "T17")
 
 
 async def test_agents_of_two_processes_lose_nothing(url: str) -> None:

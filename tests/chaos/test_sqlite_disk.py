@@ -31,7 +31,7 @@ from tenuto.stores.sqlite._schema import APPLICATION_ID
 from tenuto.stores.sqlite._threads import Transaction
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
-from tests.peek import sqlite_db, sqlite_writer
+from tests.internals import sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as closed
 

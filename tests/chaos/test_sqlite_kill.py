@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of writing: what was acknowledged is there, once and in order (promise 1)."""
+"""SIGKILL in the middle of writing: what was acknowledged is there, once and in order."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tenuto.model import Page, Role
 from tenuto.model.turn import TRACES_KEPT
 from tenuto.ports import Store
 from tests.backends import sqlite_engine
 from tests.samples import ACME, ANN, batch, texts
 from tests.warm_start import open_program
+
+pytestmark = pytest.mark.requirement()
+
 
 SESSIONS = 6
 ROUNDS = 4

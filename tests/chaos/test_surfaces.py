@@ -16,16 +16,16 @@ import pytest
 from tenuto.errors import Unavailable
 from tests.chaos.surfaces import ROUTES, Surface, open_surfaces
 from tests.integrations.conversations import ADAPTERS
-from tests.journeys.door import served
-from tests.patience import LONG
+from tests.journeys.http_service import http_service
 from tests.servers import PostgresServer, RedisServer
 from tests.shared_stores import until_it_answers
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 WRITER: Final = """
 import asyncio, sys
 from tests.chaos.surfaces import open_surfaces
-from tests.journeys.door import served
+from tests.journeys.http_service import served
 
 async def write(name, surface, number):
     await surface.add(str(number))
@@ -63,16 +63,17 @@ def write_until_killed(url: str) -> dict[str, int]:
     return heard
 
 
+@pytest.mark.requirement("A1")
 async def test_what_was_acknowledged_outlives_a_killed_process(tmp_path: Path) -> None:
-    """A1: all write at once when the process, server included, gets SIGKILL; each goes on where it was.
+    """All write at once when the process, server included, gets SIGKILL; each goes on where it was.
 
     A request that is sent again under its key is stored and answered once.
     """
     url = f"sqlite:///{tmp_path / 'chat.db'}"
     heard = await asyncio.to_thread(write_until_killed, url)
 
-    async with served(store=url) as door:
-        for name, surface in (await open_surfaces(door)).items():
+    async with http_service(store=url) as service:
+        for name, surface in (await open_surfaces(service)).items():
             last = heard[name]
             if name in ROUTES:
                 await surface.add(str(last))
@@ -84,19 +85,20 @@ async def test_what_was_acknowledged_outlives_a_killed_process(tmp_path: Path) -
             assert await surface.texts() == [*said, "back"], name
 
 
+@pytest.mark.requirement("T7")
 @pytest.mark.usefixtures("tried_again_at_once", "trustful")
 async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
-    """T7, promise 1: acknowledged is stored, once and in order; all else is the documented error and is not there.
+    """Acknowledged is stored, once and in order; all else is the documented error and is not there.
 
     With a journal the turns of a server are acknowledged; what an adapter could not store its caller knows.
     """
     journals = isinstance(server, RedisServer)
     url = server.url if isinstance(server, RedisServer) else server.app_url
     policy: dict[str, Any] = {"journal": str(tmp_path)} if journals else {"on_store_down": "raise"}
-    async with served(store=url, breaker_reset=timedelta(milliseconds=20), **policy) as door:
-        surfaces = await open_surfaces(door)
+    async with http_service(store=url, breaker_reset=timedelta(milliseconds=20), **policy) as service:
+        surfaces = await open_surfaces(service)
         for surface in surfaces.values():
             await surface.add("before")
         server.kill()
@@ -104,11 +106,11 @@ async def test_an_unavailable_store_refuses_and_returns_with_all_it_took(
         server.start()
 
         assert taken == (JOURNALED if journals else set())
-        await until_it_answers(door.tenuto.store)
+        await until_it_answers(service.tenuto.store)
         async with asyncio.timeout(LONG):
             for name, surface in surfaces.items():
                 while not await takes(surface, "after"):
-                    await until_it_answers(door.tenuto.store)
+                    await until_it_answers(service.tenuto.store)
                 assert await surface.texts() == ["before", *["during"] * (name in taken), "after"], name
 
 

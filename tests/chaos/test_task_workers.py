@@ -1,4 +1,4 @@
-"""Workers killed or frozen at any moment: tasks end right, and each step's end is recorded once (T16, E17, S8)."""
+"""Workers killed or frozen at any moment: tasks end right, and each step's end is recorded once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from tenuto.model import Scope
 from tenuto.model.plan import StepStatus
 from tenuto.model.task import NewTask, TaskStatus
 from tests.engines import wait_for_end, wait_for_step
-from tests.patience import LONG
 from tests.servers import start_postgres
 from tests.shared_stores import SHARED, SharedStore, until_it_answers
 from tests.task_worker import FREEZES, PLAN, RESULT
+from tests.timeouts import LONG
 from tests.warm_start import open_program
+
+pytestmark = pytest.mark.requirement("T16", "E17", "S8")
+
 
 ANN: Final = Scope(tenant="acme", user="ann")
 TOP: Final = Path(__file__).parents[2]

@@ -14,12 +14,14 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+import pytest
+
 import tenuto
 from tenuto.chat import ChatRequest
 from tenuto.errors import Conflict
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role
-from tests.patience import LONG
+from tests.timeouts import LONG
 from tests.warm_start import open_program
 
 WORKERS, TURNS = 4, 15
@@ -61,8 +63,9 @@ async def two(url: str) -> AsyncIterator[tuple[Process, Process]]:
         yield first, second
 
 
+@pytest.mark.requirement("T3")
 async def test_appends_of_two_processes_are_all_kept(url: str) -> None:
-    """T3: N x M messages, no duplicates, pairs together, totals exact; a rename in parallel is kept too."""
+    """N x M messages, no duplicates, pairs together, totals exact; a rename in parallel is kept too."""
     async with two(url) as (first, second):
         await first.ask(do="create", id="s")
         await asyncio.gather(
@@ -80,8 +83,9 @@ async def test_appends_of_two_processes_are_all_kept(url: str) -> None:
     assert seen[0]["texts"] == seen[1]["texts"]
 
 
+@pytest.mark.requirement("T4")
 async def test_a_session_deleted_by_one_is_gone_for_the_other(url: str) -> None:
-    """T4: hot in the other's L1, deleted here, appended to there: it stays deleted."""
+    """Hot in the other's L1, deleted here, appended to there: it stays deleted."""
     async with two(url) as (first, second):
         for n in range(20):
             await first.ask(do="create", id=f"s{n}")
@@ -110,8 +114,9 @@ async def test_what_one_appends_the_other_reads(url: str) -> None:
             assert len(log["texts"]) == 2 * n
 
 
+@pytest.mark.requirement("T3")
 async def test_words_one_appends_outlive_the_answers_another_makes_anew(url: str) -> None:
-    """Appending takes no lease: a new answer takes back answers alone, whenever the other process writes (T3)."""
+    """Appending takes no lease: a new answer takes back answers alone, whenever the other process writes."""
     model = ScriptedModel("An answer.")
     async with process(url) as other, tenuto.open(url, model="mine", models={"mine": model}) as t:
         await other.ask(do="create", id="s")
@@ -135,8 +140,9 @@ async def test_words_one_appends_outlive_the_answers_another_makes_anew(url: str
     assert said == {"first0.0?", *(f"b{worker}.{turn}?" for worker in range(WORKERS) for turn in range(2 * TURNS))}
 
 
+@pytest.mark.requirement("T1")
 async def test_a_hot_session_is_foreign_to_others_in_both(url: str) -> None:
-    """T1 across processes."""
+    """Across processes."""
     async with two(url) as (first, second):
         await first.ask(do="create", id="s")
         for each in (first, second):

@@ -23,8 +23,8 @@ import jwt
 import pytest
 
 from tests.chaos.acknowledged import Turn, Verdict, check_all
-from tests.journeys.door import bearer
-from tests.journeys.test_http_process import WAIT, Running, running
+from tests.journeys.http_service import bearer
+from tests.journeys.server_process import WAIT, ServerProcess, running_server
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -47,7 +47,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresSer
 class Talks:
     """What the clients have been told."""
 
-    doors: tuple[Running, ...]
+    processes: tuple[ServerProcess, ...]
     acknowledged: dict[str, list[Turn]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
     kills: int = 0
@@ -90,9 +90,9 @@ class Talks:
         """Wait until no turn is in a journal."""
         since = time.monotonic()
         async with httpx.AsyncClient(timeout=WAIT, headers=bearer(SECRET)) as http:
-            for door in self.doors:
+            for process in self.processes:
 
-                async def is_replayed(metrics: str = f"{door.http.base_url}/metrics") -> bool:
+                async def is_replayed(metrics: str = f"{process.http.base_url}/metrics") -> bool:
                     return "tenuto_journal_waiting 0.0" in (await http.get(metrics)).text
 
                 await _until(is_replayed)
@@ -122,9 +122,11 @@ class Talks:
         body = {"message": question} | ({"session_id": session} if session else {})
         since = time.monotonic()
         while not self.over:
-            door = random.choice(self.doors)
+            process = random.choice(self.processes)
             with suppress(httpx.TransportError):
-                answer = await http.post(f"{door.http.base_url}/v1/chat", json=body, headers={"Idempotency-Key": key})
+                answer = await http.post(
+                    f"{process.http.base_url}/v1/chat", json=body, headers={"Idempotency-Key": key}
+                )
                 if answer.status_code == 200:
                     told: dict[str, object] = answer.json()
                     self.statuses["journaled" if told["degraded"] else "200"] += 1
@@ -139,10 +141,10 @@ class Talks:
         return {session: self._log(session) for session in self.acknowledged}
 
     def _log(self, session: str) -> list[tuple[str, str]]:
-        door = self.doors[0]
+        process = self.processes[0]
         until = time.monotonic() + WAIT
         while True:
-            answer = door.http.get(f"/v1/sessions/{session}/messages", params={"limit": 1000}, headers=WHO)
+            answer = process.http.get(f"/v1/sessions/{session}/messages", params={"limit": 1000}, headers=WHO)
             # A server may find the store a second later than the other one, which has replayed all.
             if answer.status_code != 503 or time.monotonic() > until:
                 break
@@ -165,7 +167,7 @@ async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
 async def test_turns_at_two_servers_survive_their_store_in_order(
     server: RedisServer | PostgresServer, tmp_path: Path
 ) -> None:
-    """Promise 1: nothing acknowledged is lost, doubled or reordered, whichever server a client reaches."""
+    """Nothing acknowledged is lost, doubled or reordered, whichever server a client reaches."""
     url = server.url if isinstance(server, RedisServer) else server.app_url
     settings = {
         "TENUTO_JOURNAL": str(tmp_path / "journal"),
@@ -174,9 +176,10 @@ async def test_turns_at_two_servers_survive_their_store_in_order(
         "TENUTO_REQUESTS_PER_MINUTE": "1000000",
     }
     with ExitStack() as first, ExitStack() as second:
-        doors = (running(tmp_path / "unused", "--store", url, **settings) for _ in range(2))
+        processes = (running_server(tmp_path / "unused", "--store", url, **settings) for _ in range(2))
         starts = (
-            asyncio.to_thread(stack.enter_context, door) for stack, door in zip((first, second), doors, strict=True)
+            asyncio.to_thread(stack.enter_context, process)
+            for stack, process in zip((first, second), processes, strict=True)
         )
         talks = Talks(tuple(await asyncio.gather(*starts)))
         await talks.run(server)
@@ -187,8 +190,8 @@ async def test_turns_at_two_servers_survive_their_store_in_order(
     log.info("%s after %d kills; journals empty after %s s", verdict, talks.kills, talks.drained)
     log.info("answers %s; median and longest turn %.2f, %.2f s", dict(talks.statuses), *_figures(talks.seconds))
     if verdict != Verdict(acknowledged=talks.turns):
-        for door in talks.doors:
-            log.warning("a server said:\n%s", "".join(door.log[-300:]))
+        for process in talks.processes:
+            log.warning("a server said:\n%s", "".join(process.log[-300:]))
     assert verdict == Verdict(acknowledged=talks.turns), talks.statuses
     assert (talks.kills, talks.turns >= TURNS) == (KILLS, True)
     assert talks.statuses["journaled"]

@@ -1,4 +1,4 @@
-"""Two processes that count on one day, and SIGKILL: what was stored stays, and nothing is counted twice (C14)."""
+"""Two processes that count on one day, and SIGKILL: what was stored stays, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import pytest
+
 import tenuto
 from tenuto.model.analytics import UsageCounts
-from tests.patience import LONG
+from tests.timeouts import LONG
 from tests.warm_start import open_program
+
+pytestmark = pytest.mark.requirement("C14")
+
 
 TURNS = 40
 # Counts turn by turn, each with three tokens. A line says that the turn is stored; what follows the last one is not.
@@ -23,7 +28,7 @@ from tenuto.model.analytics import UsageCounts
 from tenuto.ports import utc_now
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
-from tests.patience import be_patient
+from tests.timeouts import be_patient
 
 async def main():
     async with open_app(Settings(store=sys.argv[1], l1=False), run_upkeep=False) as app:

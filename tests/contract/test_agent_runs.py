@@ -1,9 +1,11 @@
-"""Runs of agents on every store: added up by parallel writers, private, expired by time, gone with their task (E4)."""
+"""Runs of agents on every store: added up by parallel writers, private, expired by time, gone with their task."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+
+import pytest
 
 from tenuto.model.agent_run import AgentRun
 from tenuto.model.plan import parse_plan
@@ -13,6 +15,9 @@ from tenuto.tasks.runs import RunRecorder
 from tests.clock import FakeClock
 from tests.samples import ANN
 from tests.tasks import opened
+
+pytestmark = pytest.mark.requirement("E4")
+
 
 PLAN = parse_plan({"steps": [{"id": "a", "agent": "reader"}, {"id": "b", "agent": "reader", "after": ["a"]}]})
 
@@ -49,10 +54,11 @@ async def test_parallel_reports_of_a_run_lose_nothing(tasks: Tasks) -> None:
     assert (await run_of(tasks, task_id, None)).messages == ()
 
 
+@pytest.mark.requirement("E6", "E21")
 async def test_private_parts_expire_and_the_rest_goes_with_the_task(
     tasks: Tasks, clock: FakeClock, store: Store
 ) -> None:
-    """E6, E21: an hour, and nothing is left of a deleted task."""
+    """An hour, and nothing is left of a deleted task."""
     task_id = await begun(tasks)
     await tasks.record_run(ANN, task_id, "a", made("secret"))
     clock.advance(timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""Boards keep their promises on every store: versions, locks, protected keys, limits (E5, E10, E16, E19, S8, T17)."""
+"""Boards keep their promises on every store: versions, locks, protected keys, limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tests.clock import FakeClock
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
-pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
+pytestmark = [
+    pytest.mark.requirement("E5", "E10", "E16", "E19", "S8", "T17"),
+    pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name),
+]
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 LITTLE = timedelta(seconds=1)
@@ -37,8 +40,8 @@ async def board(tasks: Tasks) -> Board:
 # The board
 
 
+@pytest.mark.requirement("E5", "E10")
 async def test_an_entry_tells_its_writer_and_time(board: Board, clock: FakeClock) -> None:
-    """E5, E10."""
     value = {"clause": 7, "share": 0.5, "open": None, "who": ["a", "茶"]}
 
     entry = await board.write("findings", value, agent="labour-law")
@@ -50,10 +53,11 @@ async def test_an_entry_tells_its_writer_and_time(board: Board, clock: FakeClock
     assert (await board.view()).entries == (entry,)
 
 
+@pytest.mark.requirement("E16")
 async def test_writing_over_another_agent_is_recorded_and_logged(
     tasks: Tasks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """E16: allowed, told in the entry and in the log, which names ids and no values."""
+    """Allowed, told in the entry and in the log, which names ids and no values."""
     task = await opened(tasks, ANN)
     board = tasks.board(ANN, task.id)
     with caplog.at_level("INFO", logger="tenuto.tasks"):
@@ -67,8 +71,8 @@ async def test_writing_over_another_agent_is_recorded_and_logged(
     assert caplog.messages == [f"task {task.id}: the value of a by agent x was overwritten by agent y"]
 
 
+@pytest.mark.requirement("E16")
 async def test_deleting_hides_nobody_who_was_written_over(board: Board) -> None:
-    """E16."""
     await board.write("a", 1, agent="x")
 
     await board.delete("a", agent="y")
@@ -102,8 +106,8 @@ async def test_a_deleted_key_counts_on(board: Board) -> None:
         await board.write("a", 3, agent="x", if_version=before.version)
 
 
+@pytest.mark.requirement("E9", "E19", "S8", "T17")
 async def test_parallel_writes_of_different_keys_all_survive_a_later_change_of_the_task(tasks: Tasks) -> None:
-    """T17, E19, S8."""
     task = await opened(tasks, ANN)
     board = tasks.board(ANN, task.id)
 
@@ -116,8 +120,9 @@ async def test_parallel_writes_of_different_keys_all_survive_a_later_change_of_t
     assert {entry.key: entry.value for entry in (await board.view()).entries} == {f"k{n}": n for n in range(12)}
 
 
+@pytest.mark.requirement("E19")
 async def test_parallel_writes_of_one_key_lose_nothing(board: Board) -> None:
-    """E19: each adds one to what it read, and looks again when another was faster."""
+    """Each adds one to what it read, and looks again when another was faster."""
     await board.write("sum", 0, agent="start")
 
     async def add_one(agent: str) -> None:
@@ -139,8 +144,9 @@ async def test_parallel_writes_of_one_key_lose_nothing(board: Board) -> None:
     assert (entry.value, entry.version) == (6, 7)
 
 
+@pytest.mark.requirement("T17")
 async def test_sixteen_writers_of_one_board_lose_nothing(board: Board) -> None:
-    """T17: each sends everything twice, as a client does whose answer was lost."""
+    """Each sends everything twice, as a client does whose answer was lost."""
 
     async def work(agent: str) -> None:
         for _ in range(2):
@@ -160,8 +166,9 @@ async def test_sixteen_writers_of_one_board_lose_nothing(board: Board) -> None:
         assert sorted(change.writer for change in history) == sorted(agents)
 
 
+@pytest.mark.requirement("E16", "T17")
 async def test_a_protected_key_is_its_owners_alone(store: Store, clock: FakeClock) -> None:
-    """E16, T17: refused where boards are written, also to lock or delete; the owner is named by the task's type."""
+    """Refused where boards are written, also to lock or delete; the owner is named by the task's type."""
     tasks = tasks_over(store, clock, owners={"refund": "approver"})
     by_default, refund = await opened(tasks, ANN), await opened(tasks, ANN, type="refund")
 
@@ -180,8 +187,9 @@ async def test_a_protected_key_is_its_owners_alone(store: Store, clock: FakeCloc
         assert (await board.write("protectedness", 1, agent=other)).writer == other
 
 
+@pytest.mark.requirement("T17")
 async def test_a_protected_key_is_refused_at_the_state_port(store: Store, clock: FakeClock) -> None:
-    """T17: other ways to the state than a board change no protected key; reads and other keys pass."""
+    """Other ways to the state than a board change no protected key; reads and other keys pass."""
     front = ProtectedStore(store=store, policy=TaskPolicy())
     tasks = tasks_over(front.inner, clock)
     task = await opened(tasks, ANN)
@@ -209,8 +217,9 @@ async def test_a_protected_key_is_refused_at_the_state_port(store: Store, clock:
 # Locks
 
 
+@pytest.mark.requirement("T17")
 async def test_a_locked_key_is_its_holders_until_the_lease_ends(board: Board, clock: FakeClock) -> None:
-    """T17: locks expire."""
+    """Locks expire."""
     lock = await board.lock("a", agent="x", lease=MINUTE)
     clock.advance(MINUTE - LITTLE)
 
@@ -290,8 +299,9 @@ async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(board: Board, 
     assert (await board.lock("a", agent="x")).token > old.token
 
 
+@pytest.mark.requirement("E5")
 async def test_a_lock_is_given_back_by_its_holder_and_tokens_only_grow(board: Board) -> None:
-    """E5: also over unlocking and deleting."""
+    """Also over unlocking and deleting."""
     tokens = []
     for _ in range(3):
         lock = await board.lock("a", agent="x")
@@ -339,8 +349,9 @@ async def test_an_agent_called_like_a_person_is_still_itself(board: Board) -> No
     assert entry.previous_writer is None
 
 
+@pytest.mark.requirement("E7", "T18")
 async def test_odd_names_stay_inside(tasks: Tasks) -> None:
-    """T18: keys, agents and types, however odd, meet no others."""
+    """Keys, agents and types, however odd, meet no others."""
     beside = await opened(tasks, ANN)
     for name in ODD:
         task = await opened(tasks, ANN, type=name)

@@ -16,7 +16,7 @@ from tenuto.ports import Store
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import Backend, engine_over
 from tests.clock import FakeClock
-from tests.contract.test_traces import trace_of
+from tests.contract.full_traces import full_trace_of
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, listed, once, talk, texts, value_of
 
 IN_A_CHAT = Scope(tenant="acme", user="ann", channel="lark", chat="team")
@@ -25,7 +25,7 @@ IN_A_CHAT = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 async def traced(store: Store, scope: Scope, session_id: str) -> None:
     """One whole turn with a trace."""
     turn = await begin(store, scope, session_id, "hello")
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=full_trace_of(turn)))
 
 
 async def test_everything_the_user_owns_goes_and_is_counted(store: Store, clock: FakeClock) -> None:

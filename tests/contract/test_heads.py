@@ -112,6 +112,7 @@ async def test_listing_finds_titles_in_any_case_and_script(store: Store) -> None
     assert await listed(store, ANN, title="%%") == []
 
 
+@pytest.mark.requirement("E2")
 async def test_listing_filters_by_status(store: Store) -> None:
     await store.sessions.append(ANN, "a", batch("hello"))
     await store.sessions.append(ANN, "b", batch("hello"))
@@ -137,8 +138,9 @@ async def test_a_foreign_cursor_is_refused(store: Store, subtests: pytest.Subtes
             await store.sessions.list(ANN, SessionQuery(cursor=cursor))
 
 
+@pytest.mark.requirement("D20")
 async def test_a_reset_forgets_the_talk_and_keeps_the_session(store: Store) -> None:
-    """D20: messages, context and metadata go; title, attributes and totals stay."""
+    """Messages, context and metadata go; title, attributes and totals stay."""
     turn = await begin(store, ANN, "s", "one", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("reply", tokens=9))
     await store.sessions.patch(ANN, "s", Changes(title="T", context={"c": 1}, metadata={"m": 1}, attributes={"a": 1}))
@@ -177,8 +179,9 @@ async def test_a_reset_keeps_producers_marks(store: Store) -> None:
     assert again.duplicate
 
 
+@pytest.mark.requirement("D20", "S9")
 async def test_a_reset_during_a_turn_wins(store: Store) -> None:
-    """S9: the running turn cannot bring the old talk back."""
+    """The running turn cannot bring the old talk back."""
     turn = await begin(store, ANN, "s", "one")
     await store.sessions.reset(ANN, "s")
 

@@ -1,4 +1,4 @@
-"""Messages of a chat platform wait in any store, each once: T14, D26."""
+"""Messages of a chat platform wait in any store, each once."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from tenuto.ports import StateStore, Store
 from tests.clock import FakeClock
 from tests.group_chat import message
 
+pytestmark = pytest.mark.requirement("T14", "D26")
+
+
 PLACE = QueuePlace(tenant="acme", key="room-1")
 
 
@@ -33,8 +36,9 @@ async def held(inbox: Inbox, worker: str = "worker") -> Queue:
     return queue
 
 
+@pytest.mark.requirement("T14")
 async def test_a_message_is_accepted_once_by_either_of_its_ids(store: Store, clock: FakeClock) -> None:
-    """T14: while it waits, after it was answered, and after a day of re-deliveries, from two processes at once."""
+    """While it waits, after it was answered, and after a day of re-deliveries, from two processes at once."""
     here, there = inbox_over(store, clock), inbox_over(store, clock)
     first = message("one")
     again, same_event = replace(first, event_id="another"), replace(first, id="another")
@@ -98,8 +102,9 @@ async def test_a_queue_has_one_worker_until_it_dies(store: Store, clock: FakeClo
     assert not await inbox.busy()
 
 
+@pytest.mark.requirement("D26")
 async def test_a_message_that_comes_as_a_worker_leaves_is_found(store: Store, clock: FakeClock) -> None:
-    """D26: whichever of its steps it comes between, and from another process: else nothing would look for its queue."""
+    """Whichever of its steps it comes between, and from another process: else nothing would look for its queue."""
     other, said = inbox_over(store, clock), message("late")
 
     class Interrupted:
@@ -135,8 +140,9 @@ async def test_a_message_that_comes_as_a_worker_leaves_is_found(store: Store, cl
         assert not await other.busy()
 
 
+@pytest.mark.requirement("D26")
 async def test_a_message_whose_process_died_is_found_when_it_is_delivered_again(store: Store, clock: FakeClock) -> None:
-    """D26: it died between the queue and the note that something waits there."""
+    """It died between the queue and the note that something waits there."""
     inbox, said = inbox_over(store, clock), message("one")
     await inbox.put(PLACE, said)
     for mark in await store.state.list_state(SYSTEM, "channel-busy"):

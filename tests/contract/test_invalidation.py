@@ -16,9 +16,9 @@ from tenuto.model import Changes, Page, Rewrite, Truncation, text_part
 from tenuto.stores.engine import Engine
 from tenuto.stores.factory import open_records
 from tests.backends import engine_over
-from tests.patience import LONG
 from tests.samples import ANN, batch, talk, texts
 from tests.shared_stores import SHARED, SharedStore
+from tests.timeouts import LONG
 
 
 @pytest.fixture(params=SHARED, ids=lambda shared: shared.name)

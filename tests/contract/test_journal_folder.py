@@ -12,8 +12,8 @@ import pytest
 from tenuto.model import Scope
 from tenuto.stores.engine.journal_files import DiskFolder
 from tenuto.stores.engine.journal_folder import ALWAYS, JournalCounts, JournalFolder, Offer, StoredBase, StoredRow
-from tests.patience import LONG
 from tests.simulation.disk import FolderView, SimFolder
+from tests.timeouts import LONG
 
 KEY, OTHER = b"k" * 16, b"o" * 16
 SITE = Scope(tenant="acme")

@@ -19,8 +19,9 @@ def kept(**fields: object) -> NewSession:
     return NewSession(retention=Retention(**fields))  # type: ignore[arg-type]  # each caller names real fields
 
 
+@pytest.mark.requirement("A5", "T5")
 async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> None:
-    """T5: written at 29 days, alive at 58."""
+    """Written at 29 days, alive at 58."""
     await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
     clock.advance(timedelta(days=29))
     await store.sessions.append(ANN, "s", batch("two"))
@@ -29,8 +30,9 @@ async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> Non
     assert await texts(store, ANN, "s") == ["one", "two"]
 
 
+@pytest.mark.requirement("B4", "T5")
 async def test_a_read_moves_the_deadline_where_reads_touch(store: Store, clock: FakeClock) -> None:
-    """T5: read at 29 days, alive at 58."""
+    """Read at 29 days, alive at 58."""
     await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.READ)))
     version = (await store.sessions.get(ANN, "s")).version
     clock.advance(timedelta(days=29))
@@ -80,8 +82,9 @@ async def test_without_retention_a_session_never_expires(store: Store, clock: Fa
     assert session.expires_at is None
 
 
+@pytest.mark.requirement("T5")
 async def test_an_expired_session_is_not_revived(store: Store, clock: FakeClock) -> None:
-    """T5: what comes after the deadline starts anew, with nothing of the old."""
+    """What comes after the deadline starts anew, with nothing of the old."""
     turn = await begin(store, ANN, "s", "old", idempotency_key=once("k"))
     await store.sessions.finish_turn(turn, closing("reply", tokens=5))
     await store.sessions.patch(ANN, "s", Changes(title="Old", attributes={"a": 1}))
@@ -104,8 +107,9 @@ async def test_an_expired_id_is_free_for_another_owner(store: Store, clock: Fake
     assert turn.session.scope == BOB
 
 
+@pytest.mark.requirement("A9")
 async def test_the_stored_cap_slides(store: Store) -> None:
-    """A9: the newest 500 messages stay."""
+    """The newest 500 messages stay."""
     for n in range(0, 520, 20):
         await store.sessions.append(
             ANN, "s", batch(*(f"m{m}" for m in range(n, n + 20)), create=kept(max_messages=500))
@@ -117,8 +121,9 @@ async def test_the_stored_cap_slides(store: Store) -> None:
     assert (session.messages, session.last_seq) == (500, 520)
 
 
+@pytest.mark.requirement("B9")
 async def test_the_cap_may_count_turns(store: Store) -> None:
-    """B9: the last 10 turns stay, whatever their number of messages."""
+    """The last 10 turns stay, whatever their number of messages."""
     new = kept(max_turns=10, max_messages=None)
     await store.sessions.append(ANN, "s", AppendBatch(id="b", create=new))
     for n in range(12):

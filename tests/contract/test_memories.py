@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tenuto.errors import VersionConflict
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
@@ -9,8 +11,8 @@ from tenuto.ports import Store, utc_now
 from tenuto.privacy.compliance.scan import Report
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.redacting_store import RedactingStore
+from tests.redactors import redactor_over
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, value_of
-from tests.screens import screen_over
 
 MUSEUM = Scope(tenant="acme", site="museum")
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
@@ -23,7 +25,7 @@ def unscreened(store: Store) -> Store:
 
 
 def office_over(store: Store, policy: PrivacyPolicy | None = None) -> PrivacyService:
-    screened = RedactingStore(store=store, screen=screen_over(store, policy))
+    screened = RedactingStore(store=store, screen=redactor_over(store, policy))
     return PrivacyService(store=screened, screen=screened.screen, erase=screened.upkeep.erase, clock=utc_now)
 
 
@@ -31,9 +33,10 @@ async def scanned(office: PrivacyService, scope: Scope = ACME, *, fix: bool = Fa
     return [report async for report in office.scan(scope, fix=fix, by="otto")][-1]
 
 
+@pytest.mark.requirement("A11", "A13")
 async def test_what_is_remembered_is_stored_without_private_data(store: Store) -> None:
-    """A13: by default, on whatever store; reading, versions and compare-and-set are the store's own."""
-    screened = RedactingStore(store=store, screen=screen_over(store))
+    """By default, on whatever store; reading, versions and compare-and-set are the store's own."""
+    screened = RedactingStore(store=store, screen=redactor_over(store))
 
     first = await screened.state.write_state(ANN, "facts", "mail", {"said": [f"write to {MAIL}"], "n": 3}, if_version=0)
     second = await screened.state.write_state(ANN, "facts", "mail", f"or {MAIL}", if_version=first.version)

@@ -52,11 +52,11 @@ from tenuto.stores.redis import RedisRecords
 from tenuto.upkeep.memory_erasure import erase_chat_memories
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place, engine_over, records_behind
 from tests.clock import FakeClock
-from tests.contract.test_traces import trace_of
-from tests.peek import sqlite_writer
-from tests.remembering import Letters, memories_over, texts
+from tests.contract.full_traces import full_trace_of
+from tests.internals import sqlite_writer
+from tests.letter_memories import LetterEmbedder, memories_over, memory_texts
+from tests.redactors import MASTER_KEY, redactor_over
 from tests.samples import batch, begin, closing, fresh, says
-from tests.screens import KEY, screen_over
 from tests.servers import RedisCluster, RedisServer, start_redis
 from tests.tasks import opened, tasks_over
 
@@ -106,7 +106,7 @@ async def live(store: Store, scope: Scope, mark: Marks) -> None:
     )
     new = NewSession(title=mark("title"), context={"place": mark("context")}, metadata={"m": mark("metadata")})
     turn = await begin(store, scope, mark("session"), user_messages=(words,), create=new)
-    trace = trace_of(turn, request=mark("request"), answer=mark("answer"), data={"x": mark("data")})
+    trace = full_trace_of(turn, request=mark("request"), answer=mark("answer"), data={"x": mark("data")})
     reply = replace(says(mark("reply")), parts=(tool_result("c", [mark("output")]), text_part(mark("reply"))))
     await store.sessions.finish_turn(turn, replace(closing(trace=trace), reply=(reply,)))
     await store.sessions.patch(scope, mark("session"), Changes(attributes={mark("name"): mark("attribute")}))
@@ -123,7 +123,7 @@ async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock
     store = proof.store
     broken, over, removed, edited = (mark(f"id{n}") for n in range(4))
     turn = await begin(store, scope, broken, mark("damaged"), create=NewSession(title=mark("damagedtitle")))
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn, request=mark("damagedtrace"))))
+    await store.sessions.finish_turn(turn, closing("hi", trace=full_trace_of(turn, request=mark("damagedtrace"))))
     await proof.damage(store, scope, broken)
     with pytest.raises(SessionNotFound):
         await store.sessions.get(scope, broken)
@@ -288,7 +288,10 @@ async def test_what_a_cap_evicted_from_a_group_does_not_remain(proof: Proof, clo
     before = await found(proof, theirs)
 
     office = PrivacyService(
-        store=proof.store, screen=screen_over(proof.store, PrivacyPolicy()), erase=proof.store.upkeep.erase, clock=clock
+        store=proof.store,
+        screen=redactor_over(proof.store, PrivacyPolicy()),
+        erase=proof.store.upkeep.erase,
+        clock=clock,
     )
     person = Scope(tenant="acme", user=theirs("user"))
     async for _ in office.erasing(person, by="otto"):
@@ -324,7 +327,7 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     sites = [
         Scope(tenant=tenant, site=site, user="ann") for tenant, site in (("acme", ""), ("acme", "b"), ("evil", ""))
     ]
-    ring = load_key_ring(key=KEY)
+    ring = load_key_ring(key=MASTER_KEY)
     assert ring is not None
     assert isinstance(store, Engine)
     codecs = SealedCodecs(TenantCiphers(store=store.state, ring=ring), clock=utc_now)
@@ -338,7 +341,7 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     await store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await _which(proof, raw)
 
-    screen = screen_over(seen, PrivacyPolicy(message=Mode.REDACT))
+    screen = redactor_over(seen, PrivacyPolicy(message=Mode.REDACT))
     office = PrivacyService(store=seen, screen=screen, erase=seen.upkeep.erase, clock=utc_now)
     on_postgres = isinstance(records_behind(store), PostgresRecords)
     *_, survey = [survey async for survey in office.scan_all(fix=True, by="otto")]
@@ -368,7 +371,7 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
 
     office = PrivacyService(
         store=proof.store,
-        screen=screen_over(proof.store, PrivacyPolicy()),
+        screen=redactor_over(proof.store, PrivacyPolicy()),
         erase=proof.store.upkeep.erase,
         clock=clock,
         elsewhere=(deadlines,),
@@ -387,7 +390,7 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
     """Texts, subjects, superseded ones, vectors, the log of changes, and what a chat remembers of the person."""
     theirs, others = Marks(), Marks()
     team = Scope(tenant="acme", channel="lark", chat=fresh("team"))
-    one, two = (memories_over(proof.store, clock, Letters()) for _ in range(2))
+    one, two = (memories_over(proof.store, clock, LetterEmbedder()) for _ in range(2))
     for mark in (theirs, others):
         scope = Scope(tenant="acme", user=mark("user"))
         await one.add(scope, f"I like {mark('forgotten')}.")
@@ -401,7 +404,7 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
         )
         await one.remember(team, (said,))
     person, other = (Scope(tenant="acme", user=mark("user")) for mark in (theirs, others))
-    known = [await texts(two, scope) for scope in (person, other, team)]
+    known = [await memory_texts(two, scope) for scope in (person, other, team)]
     vectors = await proof.store.state.list_state(person, VECTORS)
     await proof.store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await found(proof, theirs)
@@ -411,7 +414,7 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
 
     office = PrivacyService(
         store=proof.store,
-        screen=screen_over(proof.store, PrivacyPolicy()),
+        screen=redactor_over(proof.store, PrivacyPolicy()),
         erase=proof.store.upkeep.erase,
         clock=clock,
         elsewhere=(chats,),
@@ -426,9 +429,9 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
     # Two memories, their vectors, and the log.
     assert (receipt.counts["states"], receipt.counts["chat_memories"]) == (5, 1)
     # Nor does another process answer from its copy.
-    assert await texts(two, person) == set()
+    assert await memory_texts(two, person) == set()
     assert (await two.search(person, MemoryQuery(text="work"))).hits == ()
-    assert [await texts(two, scope) for scope in (other, team)] == [known[1], {f"I bring {others('cake')}."}]
+    assert [await memory_texts(two, scope) for scope in (other, team)] == [known[1], {f"I bring {others('cake')}."}]
 
 
 async def _stored_bodies(records: RecordStore, scope: Scope) -> list[bytes]:

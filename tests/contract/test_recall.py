@@ -1,16 +1,21 @@
-"""Memories on every backend: what one process remembers, every process finds, once, and no other owner (T10, A27)."""
+"""Memories on every backend: what one process remembers, every process finds, once, and no other owner."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from tenuto.model import Scope
 from tenuto.model.memory import Memory, MemoryKind
 from tenuto.ports import Store
 from tests.clock import FakeClock
-from tests.remembering import Letters, found, memories_over, texts
+from tests.letter_memories import LetterEmbedder, memories_over, memory_texts, search_texts
 from tests.samples import ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT
+
+pytestmark = pytest.mark.requirement("T10", "A27")
+
 
 BOLOGNA = "I live in Bologna with my two cats"
 PEANUTS = "I am allergic to peanuts"
@@ -19,28 +24,28 @@ GROUP = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 
 async def test_what_one_process_remembers_another_finds_and_no_other_owner(store: Store) -> None:
     one, other = memories_over(store), memories_over(store)
-    assert await found(other, ANN, "Bologna") == []
+    assert await search_texts(other, ANN, "Bologna") == []
 
     await one.add(ANN, BOLOGNA)
     await one.add(GROUP, "The team meets in Bologna on Mondays")
     await other.add(ANN, PEANUTS)
 
-    assert [await found(each, ANN, "Where in Bologna do I live?") for each in (one, other)] == [[BOLOGNA]] * 2
-    assert await texts(one, ANN) == await texts(other, ANN) == {BOLOGNA, PEANUTS}
+    assert [await search_texts(each, ANN, "Where in Bologna do I live?") for each in (one, other)] == [[BOLOGNA]] * 2
+    assert await memory_texts(one, ANN) == await memory_texts(other, ANN) == {BOLOGNA, PEANUTS}
     for stranger in (BOB, EVE, ANN_ELSEWHERE):
-        assert await texts(other, stranger) == set()
+        assert await memory_texts(other, stranger) == set()
 
 
 async def test_forgotten_and_erased_memories_leave_every_process(store: Store, clock: FakeClock) -> None:
     """Also the copy of a process that has not heard of it, and one that knew a log of the same length."""
     one, other = memories_over(store, clock), memories_over(store, clock)
     peanuts = await one.add(ANN, PEANUTS)
-    assert await texts(other, ANN) == {PEANUTS}
+    assert await memory_texts(other, ANN) == {PEANUTS}
 
     assert await one.forget(ANN, [peanuts.id]) == 1
-    after_forgetting = await texts(other, ANN)
+    after_forgetting = await memory_texts(other, ANN)
     await one.add(ANN, BOLOGNA)
-    await texts(other, ANN)
+    await memory_texts(other, ANN)
     while (await store.upkeep.erase(ANN)).more:
         pass
     await memories_over(store, clock).add(ANN, "A new life")
@@ -48,9 +53,10 @@ async def test_forgotten_and_erased_memories_leave_every_process(store: Store, c
     await memories_over(store, clock).add(ANN, "today")
 
     assert after_forgetting == set()
-    assert await texts(other, ANN) == {"A new life", "begins", "today"}
+    assert await memory_texts(other, ANN) == {"A new life", "begins", "today"}
 
 
+@pytest.mark.requirement("D10")
 async def test_two_processes_that_capture_the_same_turn_make_one_memory(store: Store) -> None:
     several = [memories_over(store) for _ in range(3)]
     captured = Memory(id="turn-1", kind=MemoryKind.FACT, text=BOLOGNA, said_at=SENT_AT, session_id="s", seqs=(1,))
@@ -59,7 +65,7 @@ async def test_two_processes_that_capture_the_same_turn_make_one_memory(store: S
     await asyncio.gather(*(each.add(ANN, f"Fact of process {n}") for n, each in enumerate(several)))
 
     for each in (*several, memories_over(store)):
-        assert await texts(each, ANN) == {BOLOGNA, *(f"Fact of process {n}" for n in range(3))}
+        assert await memory_texts(each, ANN) == {BOLOGNA, *(f"Fact of process {n}" for n in range(3))}
     (stored,) = [one for one in await several[0].list(ANN) if one.text == BOLOGNA]
     assert (stored.session_id, stored.seqs) == ("s", (1,))
 
@@ -76,7 +82,7 @@ async def test_a_later_fact_takes_the_place_of_the_earlier_one_with_its_dates(st
     assert (again.id, again.mentions) == (first.id, 2)
     assert (was.valid_until, was.superseded_by) == (clock(), second.id)
     assert (holds.valid_until, holds.superseded_by) == (None, "")
-    assert await texts(memories, ANN) == {"I work at Bolt"}
+    assert await memory_texts(memories, ANN) == {"I work at Bolt"}
     assert {one.text for one in await memories_over(store, clock).list(ANN, superseded=True)} == {
         "I work at Acme",
         "I work at Bolt",
@@ -84,21 +90,21 @@ async def test_a_later_fact_takes_the_place_of_the_earlier_one_with_its_dates(st
 
 
 async def test_vectors_of_two_embedders_never_mix_and_missing_ones_are_added(store: Store, clock: FakeClock) -> None:
-    away = Letters(away=True)
+    away = LetterEmbedder(away=True)
     first = memories_over(store, clock, away)
     await first.add(ANN, PEANUTS)
-    by_words = await found(first, ANN, "peanuts")
+    by_words = await search_texts(first, ANN, "peanuts")
     away.away = False
     clock.advance(timedelta(minutes=1))
-    await texts(first, ANN)
+    await memory_texts(first, ANN)
     await first.drain()
     assert away.asked == ["peanuts", PEANUTS] or away.asked == [PEANUTS]
 
-    other = Letters(name="other")
+    other = LetterEmbedder(name="other")
     second = memories_over(store, clock, other)
-    await texts(second, ANN)
+    await memory_texts(second, ANN)
     await second.drain()
 
     assert by_words == [PEANUTS]
     assert other.asked == [PEANUTS]
-    assert await found(second, ANN, "stun a pea") == [PEANUTS]
+    assert await search_texts(second, ANN, "stun a pea") == [PEANUTS]

@@ -24,9 +24,9 @@ from tenuto.stores.engine.state import EngineState
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import RING
 from tests.clock import FakeClock
-from tests.copies import check_goes_on, compare_stores, copy_store, fill
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ANN, batch, begin, listed, talk, texts
+from tests.store_copies import check_goes_on, compare_stores, copy_store, fill
 
 COPIED = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
 
@@ -63,11 +63,12 @@ async def empty(records: RecordStore) -> None:
             assert await records.commit([removal]) is None
 
 
+@pytest.mark.requirement("T19")
 async def test_a_copy_from_backend_to_backend_differs_in_its_address_alone(
     opened: dict[str, RecordStore], clock: FakeClock
 ) -> None:
     """Sealed records, leases, keys, producers and versions arrive as they are, once round all backends, and each goes
-    on with them (T19)."""
+    on with them."""
     names = list(opened)
     await fill(sealed(opened[names[0]], clock), clock)
     for source, target in pairwise([*names, names[0]]):
@@ -97,9 +98,10 @@ class PowerCut(Exception):
     """The copying process ends here."""
 
 
+@pytest.mark.requirement("T19")
 @pytest.mark.parametrize("at", range(1, 8))
 async def test_a_copy_that_ends_anywhere_is_resumed(clock: FakeClock, at: int) -> None:
-    """As if nothing had happened: nothing is left as changed in the target, wherever the first run ended (T19)."""
+    """As if nothing had happened: nothing is left as changed in the target, wherever the first run ended."""
     source, target, made = plain(InMemoryRecords(), clock), Interrupted(), list[None]()
     for name in "ab":
         await talk(source, ANN, name, "q", "a")

@@ -16,7 +16,6 @@ from tenuto.model.stored import (
     AsideRecords,
     Drop,
     Entry,
-    IndexColumns,
     IndexOrder,
     IndexQuery,
     Kind,
@@ -28,11 +27,9 @@ from tenuto.model.stored import (
     ValuePlace,
 )
 from tenuto.ports import RecordStore
+from tests.record_changes import A, B, C, index_columns, message_entries, record_change
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.samples import ACME, ANN, BOB, EVE
-
-# They begin alike, as keys of one commit do.
-A, B, C = (bytes(4) + bytes([n]) * 12 for n in (1, 2, 3))
 
 
 @pytest.fixture(params=RECORD_STORES, ids=lambda backend: backend.name)
@@ -40,21 +37,6 @@ async def records(request: pytest.FixtureRequest) -> AsyncIterator[RecordStore]:
     backend: RecordBackend = request.param
     async with backend.open(request.getfixturevalue) as opened:
         yield opened
-
-
-def columns(scope: Scope = ANN, name: str = "s", **fields: Any) -> IndexColumns:
-    given = {"space": site_key(scope), "owner": owner_key(scope), "scope": scope, "name": name}
-    return IndexColumns(**{**given, **fields})
-
-
-def messages(*numbers: int, text: str = "m") -> tuple[Entry, ...]:
-    return tuple(Entry(part=Part.MESSAGES, number=number, body=f"{text}{number}".encode()) for number in numbers)
-
-
-def change(key: bytes, at: int, to: int, **fields: Any) -> RecordChange:
-    """A change from one revision to the next; of a new record with its columns."""
-    given = {"head": f"head {to}".encode(), **({"index": columns()} if at == 0 else {}), **fields}
-    return RecordChange(key=key, if_revision=at, revision=to, **given)
 
 
 def numbers(entries: tuple[Entry, ...]) -> list[int]:
@@ -66,8 +48,8 @@ async def test_a_record_comes_back_with_all_that_is_beside_it(records: RecordSto
     trace = Entry(part=Part.TRACES, number=1, body=b"t")
     assert await records.load(A, 10) is None
 
-    puts = (*messages(1, 2, 3), *beside, trace)
-    assert await records.commit([change(A, 0, 41, profile=b"profile", deadline=5, puts=puts)]) is None
+    puts = (*message_entries(1, 2, 3), *beside, trace)
+    assert await records.commit([record_change(A, 0, 41, profile=b"profile", deadline=5, puts=puts)]) is None
 
     record = await records.load(A, 2)
     assert record is not None
@@ -78,26 +60,30 @@ async def test_a_record_comes_back_with_all_that_is_beside_it(records: RecordSto
 
 async def test_a_commit_on_another_revision_changes_nothing_and_tells_what_stands(records: RecordStore) -> None:
     page = Entry(part=Part.KEYS, number=0, body=b"old")
-    await records.commit([change(A, 0, 7, puts=(*messages(1, 2), page))])
-    await records.commit([change(A, 7, 8, puts=(*messages(3), Entry(part=Part.KEYS, number=1, body=b"new")))])
+    await records.commit([record_change(A, 0, 7, puts=(*message_entries(1, 2), page))])
+    await records.commit(
+        [record_change(A, 7, 8, puts=(*message_entries(3), Entry(part=Part.KEYS, number=1, body=b"new")))]
+    )
 
-    refused = await records.commit([change(A, 7, 8, head=b"late", tail=9, known=Known(message=2, page=0))])
+    refused = await records.commit([record_change(A, 7, 8, head=b"late", tail=9, known=Known(message=2, page=0))])
 
     assert refused is not None
     (standing,) = refused.standing
     assert standing is not None
     assert (standing.revision, standing.head, numbers(standing.messages)) == (8, b"head 8", [3])
     assert [entry.body for entry in standing.entries] == [b"new"]
-    assert await records.commit([change(B, 7, 8)]) is not None
-    assert await records.commit([change(A, 0, 9)]) is not None
+    assert await records.commit([record_change(B, 7, 8)]) is not None
+    assert await records.commit([record_change(A, 0, 9)]) is not None
     assert (await records.load(A, 9, Known(message=2, page=0))) == standing
     assert await records.load(B, 9) is None
 
 
 async def test_several_changes_are_made_together_or_not_at_all(records: RecordStore) -> None:
-    assert await records.commit([change(A, 0, 5), change(B, 0, 6)]) is None
+    assert await records.commit([record_change(A, 0, 5), record_change(B, 0, 6)]) is None
 
-    refused = await records.commit([change(A, 5, 6, head=b"x"), change(B, 5, 7, head=b"x"), change(C, 0, 1)])
+    refused = await records.commit(
+        [record_change(A, 5, 6, head=b"x"), record_change(B, 5, 7, head=b"x"), record_change(C, 0, 1)]
+    )
 
     assert refused is not None
     assert [record and record.revision for record in refused.standing] == [5, 6, None]
@@ -105,35 +91,39 @@ async def test_several_changes_are_made_together_or_not_at_all(records: RecordSt
 
 
 async def test_what_is_not_given_stays(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 1, profile=b"p", deadline=9, index=columns(title="t"), puts=messages(1))])
+    await records.commit(
+        [record_change(A, 0, 1, profile=b"p", deadline=9, index=index_columns(title="t"), puts=message_entries(1))]
+    )
 
-    await records.commit([change(A, 1, 2)])
+    await records.commit([record_change(A, 1, 2)])
 
     record = await records.load(A, 9)
     assert record is not None
     assert (record.profile, record.deadline, numbers(record.messages)) == (b"p", 9, [1])
     (found,) = await records.list(IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN)))
     assert (found.index.title, found.record.revision) == ("t", 2)
-    await records.commit([change(A, 2, 3, deadline=None)])
+    await records.commit([record_change(A, 2, 3, deadline=None)])
     record = await records.load(A, 9)
     assert record is not None
     assert record.deadline is None
 
 
 async def test_entries_are_dropped_before_new_ones_are_put(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 1, puts=messages(1, 2, 3, 4, 5))])
+    await records.commit([record_change(A, 0, 1, puts=message_entries(1, 2, 3, 4, 5))])
 
     drops = (Drop(part=Part.MESSAGES, last=1), Drop(part=Part.MESSAGES, first=3, keep=(4,)))
-    await records.commit([change(A, 1, 2, drops=drops, puts=(*messages(2, text="new"), *messages(9)))])
+    await records.commit(
+        [record_change(A, 1, 2, drops=drops, puts=(*message_entries(2, text="new"), *message_entries(9)))]
+    )
 
     page = await records.page(A, Part.MESSAGES, 0, 99, 99)
     assert [entry.body for entry in page.entries] == [b"new2", b"m4", b"m9"]
-    await records.commit([change(A, 2, 3, replaces=True, index=columns(), puts=messages(1))])
+    await records.commit([record_change(A, 2, 3, replaces=True, index=index_columns(), puts=message_entries(1))])
     assert numbers((await records.page(A, Part.MESSAGES, 0, 99, 99)).entries) == [1]
 
 
 async def test_a_page_is_of_one_revision(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 4, puts=messages(*range(1, 8)))])
+    await records.commit([record_change(A, 0, 4, puts=message_entries(*range(1, 8)))])
 
     pages = [await records.page(A, Part.MESSAGES, *span) for span in ((2, 6, 3), (2, 6, -3), (9, 9, 1))]
 
@@ -142,12 +132,12 @@ async def test_a_page_is_of_one_revision(records: RecordStore) -> None:
 
 
 async def test_a_copy_is_of_the_source_as_it_was_read(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 4, puts=messages(1, 2, 3, 4))])
+    await records.commit([record_change(A, 0, 4, puts=message_entries(1, 2, 3, 4))])
     copies = LogCopy(source=A, revision=4, first=2, through=3)
 
-    assert await records.commit([change(B, 0, 1, copies=copies, puts=messages(7))]) is None
-    await records.commit([change(A, 4, 5, drops=(Drop(part=Part.MESSAGES),))])
-    refused = await records.commit([change(C, 0, 1, copies=copies)])
+    assert await records.commit([record_change(B, 0, 1, copies=copies, puts=message_entries(7))]) is None
+    await records.commit([record_change(A, 4, 5, drops=(Drop(part=Part.MESSAGES),))])
+    refused = await records.commit([record_change(C, 0, 1, copies=copies)])
 
     assert numbers((await records.page(B, Part.MESSAGES, 0, 9, 9)).entries) == [2, 3, 7]
     assert refused is not None
@@ -156,7 +146,7 @@ async def test_a_copy_is_of_the_source_as_it_was_read(records: RecordStore) -> N
 
 
 async def test_a_touch_moves_a_deadline_forwards_and_nothing_else(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 1, deadline=10)])
+    await records.commit([record_change(A, 0, 1, deadline=10)])
 
     await records.touch(A, 20)
     await records.touch(A, 15)
@@ -165,16 +155,16 @@ async def test_a_touch_moves_a_deadline_forwards_and_nothing_else(records: Recor
     record = await records.load(A, 0)
     assert record is not None
     assert (record.deadline, record.revision) == (20, 1)
-    assert await records.commit([change(A, 1, 2, deadline=UNSET)]) is None
+    assert await records.commit([record_change(A, 1, 2, deadline=UNSET)]) is None
     assert await records.load(B, 0) is None
 
 
 async def test_a_removed_record_is_gone_with_everything(records: RecordStore) -> None:
-    await records.commit([change(A, 0, 1, puts=messages(1))])
+    await records.commit([record_change(A, 0, 1, puts=message_entries(1))])
 
     assert await records.commit([RecordChange(key=A, if_revision=2, action=Action.REMOVE)]) is not None
     assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)]) is None
-    await records.commit([change(A, 0, 1)])
+    await records.commit([record_change(A, 0, 1)])
 
     record = await records.load(A, 9)
     assert record is not None
@@ -183,7 +173,9 @@ async def test_a_removed_record_is_gone_with_everything(records: RecordStore) ->
 
 async def test_a_record_set_aside_frees_its_key_and_is_kept_for_its_owner(records: RecordStore) -> None:
     trace = Entry(part=Part.TRACES, number=1, body=b"t")
-    await records.commit([change(A, 0, 1, totals=Totals(sessions=1, messages=2), puts=(*messages(1, 2), trace))])
+    await records.commit(
+        [record_change(A, 0, 1, totals=Totals(sessions=1, messages=2), puts=(*message_entries(1, 2), trace))]
+    )
 
     assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.SET_ASIDE)]) is None
 
@@ -196,13 +188,13 @@ async def test_a_record_set_aside_frees_its_key_and_is_kept_for_its_owner(record
 
 async def test_records_are_found_in_order_by_their_columns(records: RecordStore) -> None:
     rows = [
-        (A, columns(ANN, "a", listed_at=3, title="tea")),
-        (B, columns(ANN, "b", listed_at=3, status=Status.ARCHIVED)),
-        (C, columns(BOB, "c", listed_at=1, title="green tea")),
-        (b"4" * 16, columns(EVE, "d", listed_at=2)),
+        (A, index_columns(ANN, "a", listed_at=3, title="tea")),
+        (B, index_columns(ANN, "b", listed_at=3, status=Status.ARCHIVED)),
+        (C, index_columns(BOB, "c", listed_at=1, title="green tea")),
+        (b"4" * 16, index_columns(EVE, "d", listed_at=2)),
     ]
     for key, index in rows:
-        await records.commit([change(key, 0, 1, index=index, deadline=index.listed_at * 10)])
+        await records.commit([record_change(key, 0, 1, index=index, deadline=index.listed_at * 10)])
 
     async def find(order: IndexOrder, **query: Any) -> list[str]:
         return [found.index.name for found in await records.list(IndexQuery(order=order, **query))]
@@ -225,10 +217,10 @@ async def test_records_are_found_in_order_by_their_columns(records: RecordStore)
 async def test_values_are_found_by_their_place(records: RecordStore) -> None:
     drawer = b"d" * 16
     for number, name in enumerate(("b", "a", "é", "a%")):
-        index = columns(ANN, name, kind=Kind.VALUE, drawer=drawer, namespace="prefs")
-        await records.commit([change(bytes([number]) * 16, 0, 1, index=index)])
-    own = replace(columns(ACME, "own", kind=Kind.VALUE, drawer=drawer, namespace="prefs"), scope=None)
-    await records.commit([change(b"o" * 16, 0, 1, index=own)])
+        index = index_columns(ANN, name, kind=Kind.VALUE, drawer=drawer, namespace="prefs")
+        await records.commit([record_change(bytes([number]) * 16, 0, 1, index=index)])
+    own = replace(index_columns(ACME, "own", kind=Kind.VALUE, drawer=drawer, namespace="prefs"), scope=None)
+    await records.commit([record_change(b"o" * 16, 0, 1, index=own)])
 
     async def find(**query: Any) -> list[str]:
         asked = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(ANN), **query)
@@ -247,9 +239,9 @@ async def test_sums_are_of_what_has_not_expired(records: RecordStore) -> None:
     given = zip((A, B, C, b"4" * 16), ((ANN, None), (ANN, 50), (BOB, 10), (EVE, None)), strict=True)
     for number, (key, (scope, deadline)) in enumerate(given, 1):
         sums = Totals(sessions=1, messages=number, tokens=10 * number, cost_nanos=100 * number)
-        made = change(key, 0, 1, index=columns(scope), totals=sums, deadline=deadline)
+        made = record_change(key, 0, 1, index=index_columns(scope), totals=sums, deadline=deadline)
         await records.commit([made])
-    await records.commit([change(A, 1, 2, totals=Totals(sessions=1, messages=4))])
+    await records.commit([record_change(A, 1, 2, totals=Totals(sessions=1, messages=4))])
 
     assert await records.totals(site_key(ANN), owner_key(ANN), 10) == Totals(
         sessions=2, messages=6, tokens=20, cost_nanos=200

@@ -28,10 +28,10 @@ from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 from tests.backends import RING
 from tests.clock import FakeClock
-from tests.contract.test_sealed_records import OTHER_RING
-from tests.copies import check_goes_on, copy_store, fill
 from tests.record_stores import RECORD_STORES, RecordBackend
+from tests.redactors import OTHER_RING
 from tests.samples import ACME, ANN, BOB, EVE, batch, talk, texts, value_of
+from tests.store_copies import check_goes_on, copy_store, fill
 
 # A cluster walks as its nodes do.
 WALKED = [backend for backend in RECORD_STORES if backend.name in ("memory", "sqlite", "redis", "postgres")]

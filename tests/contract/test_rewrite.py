@@ -27,7 +27,7 @@ from tenuto.model import (
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
-from tests.contract.test_traces import told, trace_of
+from tests.contract.full_traces import full_trace_of, traced_turn
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, once, talk, texts
 
 
@@ -282,27 +282,27 @@ async def test_caps_and_truncations_work_on_a_rewritten_log(store: Store) -> Non
 
 
 async def test_a_trace_is_rewritten_by_its_turn_and_id(store: Store) -> None:
-    first, second = await told(store, "s"), await told(store, "s")
+    first, second = await traced_turn(store, "s"), await traced_turn(store, "s")
     before = await store.sessions.get(ANN, "s")
-    new = trace_of(first, request="[REDACTED]", answer="", data={})
-    strange = replace(trace_of(second), id="another", request="?")
-    gone = replace(trace_of(second), number=99, request="?")
+    new = full_trace_of(first, request="[REDACTED]", answer="", data={})
+    strange = replace(full_trace_of(second), id="another", request="?")
+    gone = replace(full_trace_of(second), number=99, request="?")
 
     nothing = await store.sessions.rewrite(ANN, "s", Rewrite(traces=(strange, gone)))
     session = await store.sessions.rewrite(ANN, "s", Rewrite(traces=(new, strange, gone)))
 
     assert nothing == before
     assert session == replace(before, version=before.version + 1)
-    assert await store.traces.traces(ANN, "s") == (trace_of(second), new)
+    assert await store.traces.traces(ANN, "s") == (full_trace_of(second), new)
 
 
 async def test_messages_and_traces_together_are_one_change(store: Store) -> None:
-    turn: OpenTurn = await told(store, "s", "secret")
+    turn: OpenTurn = await traced_turn(store, "s", "secret")
     before = await store.sessions.get(ANN, "s")
     log = await log_of(store)
 
     session = await store.sessions.rewrite(
-        ANN, "s", Rewrite(messages=(reworded(log[0], "-"),), traces=(trace_of(turn, request="-"),))
+        ANN, "s", Rewrite(messages=(reworded(log[0], "-"),), traces=(full_trace_of(turn, request="-"),))
     )
 
     assert session.version == before.version + 1
@@ -312,8 +312,9 @@ async def test_messages_and_traces_together_are_one_change(store: Store) -> None
     assert trace.request == "-"
 
 
+@pytest.mark.requirement("A7", "A25")
 async def test_outside_its_scope_a_session_is_not_rewritten(store: Store) -> None:
-    """A7 for rewriting: strangers, other sites and other tenants find nothing; the tenant itself reaches it."""
+    """For rewriting: strangers, other sites and other tenants find nothing; the tenant itself reaches it."""
     await store.sessions.append(ANN, "s", batch("a"))
     (message,) = await log_of(store)
     rewriting = Rewrite(messages=(reworded(message, "b"),))

@@ -32,8 +32,9 @@ ACTS: dict[str, Act] = {
 STRANGERS = {"user": BOB, "tenant": EVE, "site": ANN_ELSEWHERE}
 
 
+@pytest.mark.requirement("A7", "A25", "T1")
 async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: pytest.Subtests) -> None:
-    """T1, A7: hot or cold, the stranger gets the answer of a session that never was."""
+    """Hot or cold, the stranger gets the answer of a session that never was."""
     for (kind, stranger), (name, act) in product(STRANGERS.items(), ACTS.items()):
         session_id = f"{name} by another {kind}"
         with subtests.test(session_id):
@@ -50,8 +51,9 @@ async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: 
             assert await store.sessions.messages(ANN, session_id, Page()) == before
 
 
+@pytest.mark.requirement("T1", "A7")
 async def test_reads_at_the_same_time_are_not_shared_between_scopes(store: Store, subtests: pytest.Subtests) -> None:
-    """T1, A7: a stranger who asks while the owner's read is under way, or before it, gets nothing of it."""
+    """A stranger who asks while the owner's read is under way, or before it, gets nothing of it."""
     asked = [(name, scope) for name in ("messages", "get") for scope in (ANN, *STRANGERS.values(), ANN)]
     for order in (asked, asked[::-1]):
         with subtests.test(f"{order[0]} first"):
@@ -83,10 +85,11 @@ async def test_a_deleted_or_expired_session_is_not_found(
                 await act(store, ANN, name)
 
 
+@pytest.mark.requirement("E8", "X6")
 async def test_a_corrupt_session_is_not_found_and_set_aside(
     store: Store, backend: Backend, subtests: pytest.Subtests
 ) -> None:
-    """X6: the damaged record is kept apart; under its id a fresh session can start."""
+    """The damaged record is kept apart; under its id a fresh session can start."""
     if backend.damage is None:
         return
     for name, act in ACTS.items():
@@ -120,8 +123,9 @@ async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, ba
     assert await texts(store, ANN, "s") == ["hello again", "hello"]
 
 
+@pytest.mark.requirement("T2", "A8")
 async def test_creating_on_a_foreign_id_of_the_tenant_touches_nothing(store: Store) -> None:
-    """T2, A8: the hijack guard learns the owner; the stored session stays as it was."""
+    """The hijack guard learns the owner; the stored session stays as it was."""
     await talk(store, ANN, "s", "secret", "kept")
     before = await store.sessions.messages(ANN, "s", Page())
 
@@ -159,8 +163,9 @@ async def test_what_the_tenant_made_itself_is_no_users(store: Store) -> None:
         await store.sessions.get(ANN, "s")
 
 
+@pytest.mark.requirement("A30", "B3")
 async def test_a_visitor_reaches_what_visitors_opened_and_nothing_else(store: Store, subtests: pytest.Subtests) -> None:
-    """A30: a visitor is neither a user, nor a chat, nor the tenant itself."""
+    """A visitor is neither a user, nor a chat, nor the tenant itself."""
     visitor, chat = Scope(tenant="acme", visitor=True), Scope(tenant="acme", channel="lark", chat="oc_1")
     for whose, owner in {"ann's": ANN, "a chat's": chat, "the tenant's": ACME}.items():
         with subtests.test(whose):
@@ -184,8 +189,9 @@ def test_a_visitor_is_nobody_else(somebody: dict[str, str]) -> None:
         Scope(tenant="acme", visitor=True, **somebody)
 
 
+@pytest.mark.requirement("D16")
 async def test_a_chat_is_shared_by_its_members_and_nobody_else(store: Store) -> None:
-    """D16: B may follow up on A's question in the group."""
+    """B may follow up on A's question in the group."""
     ann_in_group = Scope(tenant="acme", user="ann", channel="lark", chat="oc_1")
     bob_in_group = Scope(tenant="acme", user="bob", channel="lark", chat="oc_1")
     other_thread = Scope(tenant="acme", user="ann", channel="lark", chat="oc_1", thread="t")
@@ -199,8 +205,9 @@ async def test_a_chat_is_shared_by_its_members_and_nobody_else(store: Store) -> 
             await store.sessions.get(outside, "group")
 
 
+@pytest.mark.requirement("T4")
 async def test_a_turn_on_a_session_deleted_and_made_again_is_lost(store: Store) -> None:
-    """T4: the late reply of a deleted session does not land in its namesake."""
+    """The late reply of a deleted session does not land in its namesake."""
     old = await begin(store, ANN, "s", "old")
     await store.sessions.delete(ANN, "s")
     await begin(store, ANN, "s", "new")
@@ -211,8 +218,9 @@ async def test_a_turn_on_a_session_deleted_and_made_again_is_lost(store: Store) 
     assert await texts(store, ANN, "s") == ["new"]
 
 
+@pytest.mark.requirement("T4")
 async def test_a_turn_on_a_deleted_session_is_lost_and_revives_nothing(store: Store) -> None:
-    """T4: deleted stays deleted."""
+    """Deleted stays deleted."""
     turn = await begin(store, ANN, "s", "old")
     await store.sessions.delete(ANN, "s")
 
@@ -241,8 +249,9 @@ HOSTILE = ["*", "a:b", "a/b", "../../etc/passwd", "a b", "{tag}", "}{", "%", "_"
            "\n", "😀" * 20, "x" * 10_000, "s\u200b", "KEYS *", "\\", '"', "a\tb", "e\u0301", "\u00e9"]  # fmt: skip
 
 
+@pytest.mark.requirement("T18")
 async def test_hostile_ids_stay_in_their_scope(store: Store) -> None:
-    """T18: whatever an id is made of, it names one session of one scope."""
+    """Whatever an id is made of, it names one session of one scope."""
     scopes = [Scope(tenant=odd, site=odd, user=odd) for odd in HOSTILE]
     for scope, odd in zip(scopes, HOSTILE, strict=True):
         await store.sessions.append(scope, odd, batch(f"of {HOSTILE.index(odd)}"))
@@ -252,8 +261,9 @@ async def test_hostile_ids_stay_in_their_scope(store: Store) -> None:
         assert await listed(store, scope) == [odd]
 
 
+@pytest.mark.requirement("T18")
 async def test_parts_of_a_scope_do_not_run_into_each_other(store: Store) -> None:
-    """T18: ("a", "b:c") is not ("a:b", "c")."""
+    """("a", "b:c") is not ("a:b", "c")."""
     await store.sessions.append(Scope(tenant="a", site="b:c"), "s", batch("one"))
 
     with pytest.raises(SessionNotFound):

@@ -19,7 +19,7 @@ from tenuto.model.stored import Entry, FoundRecord, Part, RecordChange, Refused
 from tenuto.model.turn import ToolRun
 from tenuto.ports import RecordStore
 from tenuto.privacy.compliance.scan import Scanner
-from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.engine import Engine, PlainCodecs
 from tenuto.stores.engine.codec import FORMAT, SEALED
@@ -29,10 +29,9 @@ from tenuto.stores.memory import InMemoryRecords
 from tests.backends import RING
 from tests.clock import FakeClock
 from tests.record_stores import RECORD_STORES, RecordBackend
+from tests.redactors import OTHER_RING, redactor_over
 from tests.samples import ACME, ANN, BOB, batch, begin, closing, once, says, talk, texts, trace_of, value_of
-from tests.screens import screen_over
 
-OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))
 # The simulator seals as well, with keys of its own.
 EVERY = [backend for backend in RECORD_STORES if backend.name not in ("simulated", "breaker")]
 # What is sealed are bytes to a backend: a few of the tests suffice for those on servers.
@@ -481,7 +480,7 @@ async def test_a_privacy_scan_mends_what_opens_and_counts_what_does_not(processe
     policy = PrivacyPolicy(message=Mode.REDACT)
 
     *_, report = [
-        report async for report in Scanner(store=reader, screen=screen_over(reader, policy)).scan(ACME, fix=True)
+        report async for report in Scanner(store=reader, screen=redactor_over(reader, policy)).scan(ACME, fix=True)
     ]
 
     assert (report.sessions, report.unreadable, report.fixed, report.total) == (2, 1, 2, 2)

@@ -10,8 +10,7 @@ from tenuto.errors import Invalid, VersionConflict
 from tenuto.model import StateChange
 from tenuto.model.values import MAX_ID_BYTES
 from tenuto.ports import Store
-from tests.contract.test_roundtrip import ODD_VALUES
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, ODD_VALUES
 
 
 async def test_a_value_is_read_back_with_its_version(store: Store) -> None:
@@ -38,6 +37,7 @@ async def test_absent_is_none(store: Store) -> None:
     assert await store.state.delete_state(ANN, "prefs", "nothing") is False
 
 
+@pytest.mark.requirement("A25", "E7")
 async def test_state_does_not_cross_scopes_or_namespaces(store: Store) -> None:
     await store.state.write_state(ANN, "prefs", "k", "ann's")
 

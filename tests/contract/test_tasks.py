@@ -1,4 +1,4 @@
-"""Tasks and agents' notes keep their promises on every store, and go in their time (E3, E4, E6, E9, E21, T17)."""
+"""Tasks and agents' notes keep their promises on every store, and go in their time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
 from tests.tasks import opened
 
-pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
+pytestmark = [
+    pytest.mark.requirement("E3", "E4", "E6", "E9", "E21", "T17"),
+    pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name),
+]
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 LITTLE = timedelta(seconds=1)
@@ -40,8 +43,8 @@ async def deadlines_left(store: Store) -> int:
 # Tasks
 
 
+@pytest.mark.requirement("E3")
 async def test_a_task_lives_from_pending_to_its_end(tasks: Tasks, clock: FakeClock) -> None:
-    """E3."""
     new = await tasks.open(ANN, NewTask(type="review", goal="Read the contract"))
     clock.advance(MINUTE)
     begun = await tasks.begin(ANN, new.id)
@@ -102,8 +105,9 @@ async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
     await tasks.delete(ANN, task.id, if_version=ended.version)
 
 
+@pytest.mark.requirement("A7", "A25", "T1")
 async def test_a_task_exists_for_its_owner_alone(tasks: Tasks) -> None:
-    """A7, T1: another user's, and one that never was, get the same answer."""
+    """Another user's, and one that never was, get the same answer."""
     task = await opened(tasks, ANN)
     kept = await tasks.board(ANN, task.id).write("a", 1, agent="x")
 
@@ -143,8 +147,9 @@ async def test_a_chats_task_is_every_members(tasks: Tasks) -> None:
     assert await tasks.get(Scope(tenant="acme", channel="lark", chat="team", user="bob"), task.id) == task
 
 
+@pytest.mark.requirement("E9", "E2")
 async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks, store: Store) -> None:
-    """E9: a conversation's tasks are found again. E2: those that have not ended, newest first."""
+    """A conversation's tasks are found again. Those that have not ended, newest first."""
     for session in ("s", "other@example.com"):
         await store.sessions.append(ANN, session, batch("hello"))
     made = [await opened(tasks, ANN, session_id=name) for name in ("s", "other@example.com", "s")]
@@ -206,8 +211,9 @@ async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeCloc
     assert {task.id for task in (await tasks.list(ANN)).tasks} == {anew.id}
 
 
+@pytest.mark.requirement("E16")
 async def test_an_old_lock_writes_nothing_into_the_next_task_of_the_key(tasks: Tasks, store: Store) -> None:
-    """E16: tokens and versions begin anew, so the task is another, and the old one is not there."""
+    """Tokens and versions begin anew, so the task is another, and the old one is not there."""
     new = NewTask(type="review")
     old = await tasks.open(ANN, new, idempotency_key="k")
     sleeper, held = tasks.board(ANN, old.id), await tasks.board(ANN, old.id).lock("a", agent="x")
@@ -253,8 +259,9 @@ async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store,
     assert await store.state.state_keys(SYSTEM, "task-deadlines") == ()
 
 
+@pytest.mark.requirement("S8")
 async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, store: Store) -> None:
-    """S8: a task cannot be tied to another user's session."""
+    """A task cannot be tied to another user's session."""
     await store.sessions.append(BOB, "bobs", batch("hello"))
 
     for session in ("bobs", "absent"):
@@ -266,8 +273,8 @@ async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, st
 # Notes
 
 
+@pytest.mark.requirement("E4", "E16", "T17")
 async def test_notes_are_read_by_their_agent_alone(tasks: Tasks, clock: FakeClock) -> None:
-    """E4, T17."""
     task = await opened(tasks, ANN)
     mine, other = tasks.notes(ANN, task.id, "x"), tasks.notes(ANN, task.id, "y")
     note = await mine.write("plan", ["a", 1])
@@ -300,8 +307,9 @@ async def test_notes_are_changed_by_version_and_forgotten(tasks: Tasks, clock: F
 # Lifetimes
 
 
+@pytest.mark.requirement("E6")
 async def test_what_has_expired_is_gone_at_once(tasks: Tasks, clock: FakeClock) -> None:
-    """E6: a task after a day, notes after an hour, also without a sweep."""
+    """A task after a day, notes after an hour, also without a sweep."""
     task = await opened(tasks, ANN)
     board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "x")
     await board.write("a", 1, agent="x")
@@ -353,8 +361,9 @@ async def test_sweeping_removes_what_has_expired(tasks: Tasks, store: Store, clo
     assert (await deadlines_left(store), await names_left(store, scope)) == (0, [])
 
 
+@pytest.mark.requirement("E21")
 async def test_sweeping_takes_expired_notes_out_of_a_running_task(tasks: Tasks, store: Store, clock: FakeClock) -> None:
-    """E21: long before the task is over, and those written since stay."""
+    """Long before the task is over, and those written since stay."""
     task = await opened(tasks, ANN)
     notes = tasks.notes(ANN, task.id, "x")
     await notes.write("old", "old words")
@@ -369,8 +378,9 @@ async def test_sweeping_takes_expired_notes_out_of_a_running_task(tasks: Tasks, 
     assert sorted(str(entry.value.get("value", {})) for entry in kept) == ["{'new': 'new words'}", "{}"]
 
 
+@pytest.mark.requirement("E21")
 async def test_the_end_of_a_task_removes_its_notes(tasks: Tasks, store: Store) -> None:
-    """E21: at once, not when their hour is over."""
+    """At once, not when their hour is over."""
     task = await opened(tasks, ANN)
     await tasks.board(ANN, task.id).write("a", 1, agent="x")
     await tasks.notes(ANN, task.id, "x").write("n", 1)
@@ -422,8 +432,9 @@ async def test_sweeping_goes_in_bounded_steps(tasks: Tasks, store: Store, clock:
     assert await names_left(store, ANN) == []
 
 
+@pytest.mark.requirement("E8")
 async def test_a_damaged_task_is_absent_and_stops_no_other(tasks: Tasks, store: Store, clock: FakeClock) -> None:
-    """E8: treated as absent; a deadline that cannot be read is dropped."""
+    """Treated as absent; a deadline that cannot be read is dropped."""
     await store.state.write_state(ANN, "tasks", "damaged", {"type": 7})
     await store.state.write_state(SYSTEM, "task-deadlines", "000000000001:x", {"nobody": 1})
     task = await opened(tasks, ANN)

@@ -1,4 +1,4 @@
-"""What meets on a task: a write that is on its way while the task ends, goes, is erased or swept (E19, E21, T17)."""
+"""What meets on a task: a write that is on its way while the task ends, goes, is erased or swept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks import Board, Tasks
 from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
-from tests.holding import Holding
+from tests.held_calls import HeldCall
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
-pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
+pytestmark = [
+    pytest.mark.requirement("E19", "E21", "T17"),
+    pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name),
+]
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 LITTLE = timedelta(seconds=1)
@@ -52,7 +55,7 @@ async def test_a_write_that_lands_behind_its_task_leaves_nothing(
     tasks: Tasks, store: Store, clock: FakeClock, removal: Removal, stood_before: bool
 ) -> None:
     """Refused, and removed by its writer: no later step would remove it."""
-    holding = Holding(store, "write_state", "task-board:")
+    holding = HeldCall(store, "write_state", "task-board:")
     task = await tasks.open(ANN, NewTask(type="review"))
     if stood_before:
         await tasks.board(ANN, task.id).write("a", "old words", agent="x")
@@ -80,7 +83,7 @@ async def test_a_write_that_lands_behind_its_task_leaves_nothing(
 async def test_a_note_or_change_that_lands_behind_its_task_leaves_nothing(
     tasks: Tasks, store: Store, clock: FakeClock, drawer: str, act: Late, removal: Removal
 ) -> None:
-    holding = Holding(store, "write_state", drawer)
+    holding = HeldCall(store, "write_state", drawer)
     task = await tasks.open(ANN, NewTask(type="review"))
     late = asyncio.create_task(act(tasks_over(holding.store, clock), task.id))
     await holding.come()
@@ -101,7 +104,7 @@ async def test_a_finished_board_keeps_what_stood_there(tasks: Tasks, store: Stor
         lambda board: board.lock("a", agent="y"),
     ]
     for call in late_calls:
-        holding = Holding(store, "write_state", "task-board:")
+        holding = HeldCall(store, "write_state", "task-board:")
         task = await opened(tasks, ANN)
         before = await tasks.board(ANN, task.id).write("a", "words", agent="x")
         late = asyncio.create_task(call(tasks_over(holding.store, clock).board(ANN, task.id)))
@@ -116,14 +119,15 @@ async def test_a_finished_board_keeps_what_stood_there(tasks: Tasks, store: Stor
         assert (view.entries, view.locks) == ((before,), ())
 
 
+@pytest.mark.requirement("E21")
 async def test_nothing_new_lands_behind_the_end(tasks: Tasks, store: Store, clock: FakeClock) -> None:
-    """E21: neither a key of the board nor a note."""
+    """Neither a key of the board nor a note."""
     late_calls: dict[str, Late] = {
         "task-board:": lambda tasks, task_id: tasks.board(ANN, task_id).write("a", 1, agent="x"),
         "task-notes:": lambda tasks, task_id: tasks.notes(ANN, task_id, "x").write("n", "late words"),
     }
     for drawer, act in late_calls.items():
-        holding = Holding(store, "write_state", drawer)
+        holding = HeldCall(store, "write_state", drawer)
         task = await opened(tasks, ANN)
         late = asyncio.create_task(act(tasks_over(holding.store, clock), task.id))
         await holding.come()
@@ -139,7 +143,7 @@ async def test_nothing_new_lands_behind_the_end(tasks: Tasks, store: Store, cloc
 
 async def test_a_task_opened_during_an_erasure_goes_in_its_time(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """Opened before the list of deadlines is looked through, and between its own two entries."""
-    holding = Holding(store, "write_state", "tasks")
+    holding = HeldCall(store, "write_state", "tasks")
     gone = await tasks.open(ANN, NewTask(type="review"))
     await store.upkeep.erase(ANN)
     since = await tasks.open(ANN, NewTask(type="review"))
@@ -159,7 +163,7 @@ async def test_a_task_opened_during_an_erasure_goes_in_its_time(tasks: Tasks, st
 
 async def test_a_task_kept_alive_under_the_broom_stays(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """By a process whose clock is behind, and for which there was time left."""
-    holding = Holding(store, "write_state", "tasks")
+    holding = HeldCall(store, "write_state", "tasks")
     task = await opened(tasks, ANN)
     elsewhere = tasks_over(store, FakeClock(task.expires_at - LITTLE))
     await tasks.board(ANN, task.id).write("a", 1, agent="x")
@@ -178,7 +182,7 @@ async def test_a_task_kept_alive_under_the_broom_stays(tasks: Tasks, store: Stor
 
 async def test_whoever_comes_behind_the_broom_is_told_so(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """No task ends, with a result, that is removed in the next moment."""
-    holding = Holding(store, "delete_state", "tasks")
+    holding = HeldCall(store, "delete_state", "tasks")
     task = await opened(tasks, ANN)
     elsewhere = tasks_over(store, FakeClock(task.expires_at - LITTLE))
     clock.advance(DAY + HOUR)
@@ -194,7 +198,7 @@ async def test_whoever_comes_behind_the_broom_is_told_so(tasks: Tasks, store: St
 
 async def test_two_openings_under_an_expired_key_get_the_same(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """Neither removes what the other has just opened."""
-    holding, new = Holding(store, "write_state", "tasks"), NewTask(type="review")
+    holding, new = HeldCall(store, "write_state", "tasks"), NewTask(type="review")
     old = await tasks.open(ANN, new, idempotency_key="k")
     await tasks.board(ANN, old.id).write("a", "old words", agent="x")
     clock.advance(DAY)

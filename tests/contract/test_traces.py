@@ -1,85 +1,26 @@
-"""Traces: written with a turn's end, found by its number, gone with the words they are about (C9)."""
+"""Traces: written with a turn's end, found by its number, gone with the words they are about."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation
-from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
-from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace, TraceSpan
+from tenuto.model import ForkRequest, IdempotencyKey, NewSession, Retention, Truncation
+from tenuto.model.turn import TRACES_KEPT, FinishTurn
 from tenuto.ports import Store
-from tests import samples
 from tests.clock import FakeClock
+from tests.contract.full_traces import full_trace_of, traced_turn
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening, talk
 
-MANIFEST = Manifest(
-    entries=(
-        ManifestEntry(kind=Kind.SYSTEM, disposition=Disposition.KEPT, reason=Reason.ALWAYS, tokens=40),
-        ManifestEntry(
-            kind=Kind.MESSAGE, disposition=Disposition.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9
-        ),
-    ),
-    total=40,
-    prompt_limit=100,
-    budget=120,
-    reply_tokens=20,
-    encoding="o200k_base",
-    exact=True,
-    margin=1.0,
-    layout=LayoutName.CHAT,
-)
-
-
-def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
-    """What is told of a turn, with something in every field."""
-    given: dict[str, Any] = {
-        "assistant": "npc",
-        "persona": "老祖",
-        "request": "家训是什么? 🎎",
-        "answer": "孝悌为本",
-        "model": "offline",
-        "offline": True,
-        "manifest": MANIFEST,
-        "tools": (
-            ToolRun(
-                name="retrieve_evidence",
-                arguments={"query": "家训"},
-                output=[{"id": "E1"}],
-                milliseconds=1.5,
-                start=2.25,
-            ),
-            ToolRun(name="broken", error="tool_failed"),
-        ),
-        "steps": {"begin": 1.25, "model": 20.0},
-        "spans": (
-            TraceSpan(name="begin", start=0.0, milliseconds=1.25),
-            TraceSpan(name="model", start=1.5, milliseconds=20.0, input_tokens=40, output_tokens=7, cost_nanos=12_345),
-        ),
-        "input_tokens": 40,
-        "output_tokens": 7,
-        "cost_nanos": 12_345,
-        "degraded": ("recall",),
-        "data": {"policy_mode": "normal", "deep": [1, {"x": None}]},
-        **fields,
-    }
-    return samples.trace_of(turn, **given)
-
-
-async def told(store: Store, session_id: str, *words: str) -> OpenTurn:
-    """One whole turn with a trace."""
-    turn = await begin(store, ANN, session_id, *(words or ("hello",)))
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
-    return turn
+pytestmark = pytest.mark.requirement("C9")
 
 
 async def test_a_trace_comes_back_as_it_was_written(store: Store) -> None:
-    turn = await told(store, "s")
+    turn = await traced_turn(store, "s")
 
-    assert await store.traces.trace(ANN, "s", turn.number) == trace_of(turn)
+    assert await store.traces.trace(ANN, "s", turn.number) == full_trace_of(turn)
 
 
 async def test_a_turn_without_a_trace_has_none(store: Store) -> None:
@@ -91,7 +32,7 @@ async def test_a_turn_without_a_trace_has_none(store: Store) -> None:
 
 
 async def test_traces_come_newest_first_and_page_backwards(store: Store) -> None:
-    turns = [await told(store, "s") for _ in range(5)]
+    turns = [await traced_turn(store, "s") for _ in range(5)]
 
     first = await store.traces.traces(ANN, "s", limit=2)
     rest = await store.traces.traces(ANN, "s", limit=10, before=first[-1].number)
@@ -105,7 +46,7 @@ async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
     turns = []
     for _ in range(TRACES_KEPT + 3):
         turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=uncapped, window=0))
-        await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, closing("hi", trace=full_trace_of(turn)))
         turns.append(turn)
 
     kept = await store.traces.traces(ANN, "s", limit=1000)
@@ -115,42 +56,43 @@ async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
 
 async def test_an_abandoned_turn_may_leave_a_trace_and_its_retry_replaces_it(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello", idempotency_key=IdempotencyKey(key="k", fingerprint="f"))
-    failed = trace_of(turn, error="model_failed", answer="")
+    failed = full_trace_of(turn, error="model_failed", answer="")
     await store.sessions.finish_turn(turn, FinishTurn(abandoned=True, trace=failed))
     assert await store.traces.trace(ANN, "s", turn.number) == failed
 
     again = await begin(store, ANN, "s", "hello", idempotency_key=IdempotencyKey(key="k", fingerprint="f"))
-    await store.sessions.finish_turn(again, closing("hi", trace=trace_of(again)))
+    await store.sessions.finish_turn(again, closing("hi", trace=full_trace_of(again)))
 
     assert again.number == turn.number
-    assert await store.traces.traces(ANN, "s") == (trace_of(again),)
+    assert await store.traces.traces(ANN, "s") == (full_trace_of(again),)
 
 
 async def test_a_lost_or_repeated_end_of_a_turn_changes_no_trace(store: Store, clock: FakeClock) -> None:
     lost = await begin(store, ANN, "s", "hello", lease=timedelta(seconds=1))
     clock.advance(timedelta(seconds=2))
-    turn = await told(store, "s")
+    turn = await traced_turn(store, "s")
 
     with pytest.raises(TurnLost):
-        await store.sessions.finish_turn(lost, closing("late", trace=trace_of(lost)))
-    repeated = await store.sessions.finish_turn(turn, closing("again", trace=trace_of(turn, answer="other")))
+        await store.sessions.finish_turn(lost, closing("late", trace=full_trace_of(lost)))
+    repeated = await store.sessions.finish_turn(turn, closing("again", trace=full_trace_of(turn, answer="other")))
 
     assert repeated.duplicate
-    assert await store.traces.traces(ANN, "s") == (trace_of(turn),)
+    assert await store.traces.traces(ANN, "s") == (full_trace_of(turn),)
 
 
 async def test_a_number_that_no_turn_has_is_no_trace(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
-    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=full_trace_of(turn)))
 
     assert [await store.traces.trace(ANN, "s", number) for number in (0, -1, 2, 2**80)] == [None] * 4
-    assert await store.traces.traces(ANN, "s", limit=2**80, before=2**80) == (trace_of(turn),)
+    assert await store.traces.traces(ANN, "s", limit=2**80, before=2**80) == (full_trace_of(turn),)
     assert await store.traces.traces(ANN, "s", before=0) == await store.traces.traces(ANN, "s", limit=-1) == ()
 
 
+@pytest.mark.requirement("A25", "T1")
 async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, clock: FakeClock) -> None:
-    """T1 for traces: foreign, absent, expired and deleted are one answer."""
-    turn = await told(store, "s")
+    """For traces: foreign, absent, expired and deleted are one answer."""
+    turn = await traced_turn(store, "s")
 
     for stranger in (BOB, EVE):
         with pytest.raises(SessionNotFound):
@@ -171,7 +113,7 @@ async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, 
     day = NewSession(retention=Retention(idle=timedelta(days=1)))
     for session, swept in (("s", False), ("swept", True)):
         turn = await store.sessions.begin_turn(ANN, opening(session, "hello", create=day))
-        await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, closing("hi", trace=full_trace_of(turn)))
         clock.advance(timedelta(days=2))
 
         if swept:
@@ -185,7 +127,7 @@ async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, 
 
 
 async def test_a_reset_forgets_the_traces(store: Store) -> None:
-    turn = await told(store, "s")
+    turn = await traced_turn(store, "s")
 
     await store.sessions.reset(ANN, "s")
 
@@ -194,7 +136,7 @@ async def test_a_reset_forgets_the_traces(store: Store) -> None:
 
 async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Store) -> None:
     """A turn of which any message goes loses its trace, and so do all later ones."""
-    first, second, third = [await told(store, "s") for _ in range(3)]
+    first, second, third = [await traced_turn(store, "s") for _ in range(3)]
     words_of_second = second.user_messages[-1].seq
 
     await store.sessions.truncate(ANN, "s", Truncation(after=words_of_second))
@@ -204,16 +146,16 @@ async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Stor
 
 
 async def test_a_fork_begins_without_traces(store: Store) -> None:
-    turn = await told(store, "s")
+    turn = await traced_turn(store, "s")
 
     await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
 
     assert await store.traces.traces(ANN, "branch") == ()
-    assert await store.traces.trace(ANN, "s", turn.number) == trace_of(turn)
+    assert await store.traces.trace(ANN, "s", turn.number) == full_trace_of(turn)
 
 
 async def test_reading_a_trace_moves_no_deadline(store: Store, clock: FakeClock) -> None:
-    turn = await told(store, fresh("s"))
+    turn = await traced_turn(store, fresh("s"))
     before = (await store.sessions.get(ANN, turn.session.id)).expires_at
     clock.advance(timedelta(days=10))
 
@@ -225,6 +167,6 @@ async def test_reading_a_trace_moves_no_deadline(store: Store, clock: FakeClock)
 
 async def test_a_trace_counts_as_nothing_but_a_trace(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
-    done = await store.sessions.finish_turn(turn, closing("hi", tokens=5, cost_nanos=7, trace=trace_of(turn)))
+    done = await store.sessions.finish_turn(turn, closing("hi", tokens=5, cost_nanos=7, trace=full_trace_of(turn)))
 
     assert (done.session.messages, done.session.tokens, done.session.cost_nanos) == (2, 5, 7)

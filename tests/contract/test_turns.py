@@ -16,6 +16,7 @@ from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, opening, talk, texts
 
 
+@pytest.mark.requirement("D5")
 async def test_a_turn_stores_words_and_reply_in_order(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
     done = await store.sessions.finish_turn(turn, closing("hi", tokens=7, cost_nanos=1500))
@@ -56,6 +57,7 @@ async def test_messages_before_the_window_start_are_kept_but_not_context(store: 
     assert await texts(store, ANN, "s") == ["old", "older", "now"]
 
 
+@pytest.mark.requirement("D17")
 async def test_a_second_turn_on_a_busy_session_stores_nothing(store: Store, clock: FakeClock) -> None:
     first = await begin(store, ANN, "s", "one", lease=timedelta(seconds=60))
     clock.advance(timedelta(seconds=20))
@@ -183,6 +185,7 @@ async def test_a_new_session_starts_with_what_it_was_given(store: Store) -> None
     assert turn.session.scope == ANN
 
 
+@pytest.mark.requirement("D5")
 async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock: FakeClock) -> None:
     first = await talk(store, ANN, "s", "one", "reply")
     last_active = clock()
@@ -195,8 +198,9 @@ async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock
     assert second.session.updated_at == clock()
 
 
+@pytest.mark.requirement("B1", "T3")
 async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> None:
-    """T3 within one process: nothing lost, nothing doubled, the messages of a batch stay together, totals exact."""
+    """Within one process: nothing lost, nothing doubled, the messages of a batch stay together, totals exact."""
     await store.sessions.append(ANN, "s", batch())
 
     async def work(worker: int) -> None:
@@ -218,6 +222,7 @@ async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> N
     assert session.title == "renamed"
 
 
+@pytest.mark.requirement("B1", "D17")
 async def test_only_one_of_many_concurrent_turns_gets_the_lease(store: Store) -> None:
     async def attempt(n: int, session: str = "s") -> bool:
         try:

@@ -19,8 +19,9 @@ DAY = NewSession(retention=Retention(idle=timedelta(days=1)))
 WEEK = NewSession(retention=Retention(idle=timedelta(days=7)))
 
 
+@pytest.mark.requirement("B2", "B4")
 async def test_a_sweep_removes_what_expired_in_all_tenants_and_tells(store: Store, clock: FakeClock) -> None:
-    """B2: swept by age, with one line for each."""
+    """Swept by age, with one line for each."""
     await store.sessions.append(ANN, "a", batch("hello", create=DAY))
     await store.sessions.append(EVE, "e", batch("hello", create=DAY))
     await store.sessions.append(ANN, "kept", batch("hello", create=WEEK))
@@ -43,6 +44,7 @@ async def test_a_sweep_takes_no_more_than_its_limit(store: Store, clock: FakeClo
     assert counts == [2, 2, 1, 0]
 
 
+@pytest.mark.requirement("B1")
 async def test_a_sweep_leaves_what_was_touched_in_time(store: Store, clock: FakeClock) -> None:
     read = NewSession(retention=Retention(idle=timedelta(days=1), touch=Touch.READ))
     await store.sessions.append(ANN, "s", batch("hello", create=read))
@@ -64,8 +66,9 @@ async def test_a_session_made_anew_on_an_expired_id_is_not_swept(store: Store, c
     assert await store.upkeep.list_sites() == (ACME,)
 
 
+@pytest.mark.requirement("B13")
 async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, clock: FakeClock) -> None:
-    """B13: above the bound the oldest go; other sites and tenants are not counted."""
+    """Above the bound the oldest go; other sites and tenants are not counted."""
     for n in range(6):
         await store.sessions.append(BOB if n % 2 else ANN, f"s{n}", batch("hello"))
         clock.advance(timedelta(seconds=1))

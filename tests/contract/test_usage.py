@@ -1,4 +1,4 @@
-"""Usage on every backend that stores state: nothing lost between writers, nothing seen across tenants (C14)."""
+"""Usage on every backend that stores state: nothing lost between writers, nothing seen across tenants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, EVE
 
-pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
+pytestmark = [
+    pytest.mark.requirement("C14"),
+    pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name),
+]
 ONE = UsageCounts(turns=1, input_tokens=10, output_tokens=2, cost_nanos=5)
 
 

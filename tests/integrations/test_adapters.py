@@ -13,10 +13,11 @@ import httpx
 import pytest
 
 import tenuto
-from tenuto.errors import Invalid, TenutoError
+from tenuto.errors import TenutoError
 from tenuto.integrations.home import Home, find_home
 from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, open_talk
-from tests.journeys.door import BASE, served
+from tests.integrations.home_refusals import nothing, refuses_because
+from tests.journeys.http_service import BASE, http_service
 from tests.samples import ANN, BOB, EVE
 
 WRITERS: Final = 16
@@ -45,9 +46,10 @@ def spoil(value: Any) -> None:
             spoil(inner)
 
 
+@pytest.mark.requirement("T19")
 @every_adapter
 async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: str, url: str) -> None:
-    """T19, after a restart and whatever a reader did to them; equal names of two users or tenants do not meet.
+    """After a restart and whatever a reader did to them; equal names of two users or tenants do not meet.
 
     The limit of messages is for sessions that tenuto itself reads: a framework needs its calls with their results.
     """
@@ -72,9 +74,10 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
         assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
 
 
+@pytest.mark.requirement("A25")
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if name not in NAMED])
 async def test_a_caller_without_a_name_has_no_session_of_a_user(name: str) -> None:
-    """A25: neither to read, to add to nor to clear; the tenant itself has to be named as the scope."""
+    """Neither to read, to add to nor to clear; the tenant itself has to be named as the scope."""
     async with tenuto.open("memory://") as app:
         ann, unnamed, tenant = (
             open_talk(name, app, scope, "s") for scope in (app.scope(user="ann"), None, app.scope())
@@ -92,9 +95,9 @@ async def test_a_caller_without_a_name_has_no_session_of_a_user(name: str) -> No
 
 async def test_over_http_adapters_do_the_same() -> None:
     """Each adapter takes what `tenuto.connect` gives; equal names of two users are two conversations there, too."""
-    async with served() as door:
-        _, key = await door.keys.create(tenant="acme")
-        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
+    async with http_service() as service:
+        _, key = await service.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(service.app)) as client:
             for name in (name for name in ADAPTERS if name not in IN_PROCESS):
                 ann, bob = (open_talk(name, client, client.scope(user=user), name) for user in ("ann", "bob"))
                 await ann.store(ann.kinds)
@@ -106,9 +109,10 @@ async def test_over_http_adapters_do_the_same() -> None:
                     assert await ann.read() == []
 
 
+@pytest.mark.requirement("T3")
 @every_adapter
 async def test_sixteen_writers_on_one_conversation_lose_nothing(name: str, url: str) -> None:
-    """T3: the order of each writer is kept; a cancelled call has settled when it returns."""
+    """The order of each writer is kept; a cancelled call has settled when it returns."""
 
     async def write(app: tenuto.Tenuto, writer: int) -> None:
         talk = open_talk(name, app, ANN, "s")
@@ -139,7 +143,7 @@ import asyncio, os, sys, threading
 import tenuto
 from tenuto.errors import Invalid
 from tenuto.integrations.home import find_home
-from tests.integrations.test_adapters import refused
+from tests.integrations.home_refusals import refuses_because
 
 async def count(app):
     return 7
@@ -156,22 +160,11 @@ async def main():
     async with tenuto.open("memory://") as app:
         opened = find_home(app)
         return await asyncio.to_thread(child, lambda: (
-            8 * refused(opened, "forked") + 4 * refused(used, "forked") + memory.wait(count) - fresh.wait(count)))
+            8 * refuses_because(opened, "forked") + 4 * refuses_because(used, "forked")
+            + memory.wait(count) - fresh.wait(count)))
 
 print(asyncio.run(main()), used.wait(count))
 """
-
-
-def refused(home: Home, why: str) -> bool:
-    try:
-        home.wait(nothing)
-    except Invalid as said:
-        return why in str(said)
-    return False
-
-
-async def nothing(_: object) -> None:
-    pass
 
 
 async def test_adapters_outlive_forks_failed_openings_and_second_closes(tmp_path: Path) -> None:
@@ -193,7 +186,7 @@ async def test_adapters_outlive_forks_failed_openings_and_second_closes(tmp_path
     await other.read(nothing)
     one.close()
     one.close()
-    assert refused(one, "closed")
+    assert refuses_because(one, "closed")
     await other.read(nothing)
     other.close()
 
@@ -205,6 +198,6 @@ def test_a_stopped_event_loop_is_an_error() -> None:
 
     loop = asyncio.new_event_loop()
     home = loop.run_until_complete(adapt())
-    assert refused(home, "does not run")
+    assert refuses_because(home, "does not run")
     loop.close()
-    assert refused(home, "closed")
+    assert refuses_because(home, "closed")

@@ -12,7 +12,7 @@ import tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid, SessionNotFound
 from tenuto.sessions import TurnRequest
-from tests.journeys.door import BASE, served
+from tests.journeys.http_service import BASE, http_service
 from tests.samples import ANN
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ async def test_state_is_shared_by_its_prefix_and_stale_writers_are_refused() -> 
             await service.create_session(**place("bob"))
 
 
+@pytest.mark.requirement("T3")
 async def test_a_writer_kept_out_by_others_is_told_that_it_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T3: by a lease that others hold longer than it waits, or one that it loses; here and over HTTP."""
+    """By a lease that others hold longer than it waits, or one that it loses; here and over HTTP."""
     from google.adk.errors import StaleSessionError
 
     from tenuto.integrations.adk import TenutoSessionService, sessions
@@ -113,9 +114,9 @@ async def test_a_writer_kept_out_by_others_is_told_that_it_is_stale(monkeypatch:
         monkeypatch.undo()
 
     no_wait = timedelta(0)
-    async with tenuto.open("memory://", busy_wait=no_wait) as local, served(busy_wait=no_wait) as door:
-        _, key = await door.keys.create(tenant="acme")
-        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as remote:
+    async with tenuto.open("memory://", busy_wait=no_wait) as local, http_service(busy_wait=no_wait) as server:
+        _, key = await server.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(server.app)) as remote:
             await be_kept_out(local)
             await be_kept_out(remote)
 
@@ -126,9 +127,9 @@ async def test_a_server_makes_no_session_but_the_one_asked_for() -> None:
 
     from tenuto.integrations.adk import TenutoSessionService
 
-    async with served(on_missing="new_id") as door:
-        _, key = await door.keys.create(tenant="acme")
-        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(door.app)) as client:
+    async with http_service(on_missing="new_id") as server:
+        _, key = await server.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(server.app)) as client:
             service = TenutoSessionService(client, tenant="acme")
             with pytest.raises(Invalid):
                 await service.create_session(**place(), state={"user:tone": "warm"})

@@ -29,8 +29,8 @@ from tenuto.app import Tenuto
 from tenuto.integrations.langgraph import TenutoSaver, cache, fold
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
-from tests.patience import LONG
 from tests.shared_stores import SHARED
+from tests.timeouts import LONG
 
 EVERY_CAPABILITY = {
     "put": 17,
@@ -171,8 +171,9 @@ async def test_pruning_keeps_what_delta_channels_are_rebuilt_from(app: Tenuto) -
     assert (await anew.aget_state(thread())).values["items"] == held
 
 
+@pytest.mark.requirement("T3")
 async def test_sixteen_writers_on_one_thread_lose_nothing(app: Tenuto, tmp_path: Path) -> None:
-    """T3: half of them in an installation of their own, as in another process; LangGraph's own savers lose most."""
+    """Half of them in an installation of their own, as in another process; LangGraph's own savers lose most."""
 
     async def write(saver: TenutoSaver, number: int) -> None:
         for turn in range(4):
@@ -237,8 +238,9 @@ async def any_app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield opened
 
 
+@pytest.mark.requirement("T3")
 async def test_runs_that_begin_a_thread_together_lose_nothing(any_app: Tenuto) -> None:
-    """T3: four runs in fixed orders; a graph leaves out of its next checkpoint what has no version in the last one."""
+    """Four runs in fixed orders; a graph leaves out of its next checkpoint what has no version in the last one."""
     saver = Ordered(any_app, user="ann")
     graph = chatting(saver)
     for order in ORDERS:
@@ -254,9 +256,10 @@ async def test_runs_that_begin_a_thread_together_lose_nothing(any_app: Tenuto) -
             assert one.checkpoint["channel_values"].keys() <= one.checkpoint["channel_versions"].keys(), order
 
 
+@pytest.mark.requirement("T3")
 @pytest.mark.parametrize("url", ["memory://", "sqlite"])
 async def test_sixteen_threads_that_begin_a_thread_lose_nothing(url: str, tmp_path: Path) -> None:
-    """T3: with the blocking methods."""
+    """With the blocking methods."""
 
     def answer(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(content=f"re {state['messages'][-1].text}")]}
@@ -445,8 +448,9 @@ def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:
     assert (state.head.put.id, state.head.lists) == ("4", {"m": ["b"]})
 
 
+@pytest.mark.requirement("T1")
 async def test_threads_are_sessions_of_their_owner(app: Tenuto) -> None:
-    """T1: the same thread id of another user or tenant is another thread; deleting or erasing leaves nothing."""
+    """The same thread id of another user or tenant is another thread; deleting or erasing leaves nothing."""
     ann, bob = TenutoSaver(app, user="ann"), TenutoSaver(app, user="bob")
     other = TenutoSaver(app, user="ann", tenant="other")
     for saver, text in ((ann, "mine"), (bob, "his")):
@@ -508,7 +512,7 @@ if __name__ == "__main__":
 
 
 async def test_an_interrupted_graph_resumes_after_sigkill(tmp_path: Path) -> None:
-    """Promise 1: what was acknowledged is there; finished nodes are not run again."""
+    """What was acknowledged is there; finished nodes are not run again."""
     url, names = f"sqlite:///{tmp_path}/lg.db", dict[str, Any]()
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", INTERRUPTED, url], timeout=120)
     assert killed.returncode == -signal.SIGKILL

@@ -42,10 +42,11 @@ async def app(tmp_path: Path) -> AsyncIterator[Tenuto]:
         yield opened
 
 
+@pytest.mark.requirement("T18")
 @settings(max_examples=40)
 @given(LABELS, LABELS, TEXTS)
 def test_keys_keep_namespaces_apart(one: list[str], other: list[str], name: str) -> None:
-    """T18: no label or key can leave its namespace, and a prefix finds exactly what is inside."""
+    """No label or key can leave its namespace, and a prefix finds exactly what is inside."""
     key = state_key(tuple(one), name)
 
     assert read_key(key) == (tuple(one), name)
@@ -111,7 +112,7 @@ async def test_items_expire_unless_they_are_read(app: Tenuto, fake_clock: FakeCl
 async def test_searches_and_sweeps_spare_what_was_put_meanwhile(
     app: Tenuto, fake_clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: another writer puts an item between the page that a scan has read and what follows from it."""
+    """Another writer puts an item between the page that a scan has read and what follows from it."""
     store, other = (TenutoStore(app, user="ann", clock=fake_clock) for _ in range(2))
     scan = store._scan
 
@@ -131,8 +132,9 @@ async def test_searches_and_sweeps_spare_what_was_put_meanwhile(
         assert left.value == {"by": "other"}
 
 
+@pytest.mark.requirement("T1")
 async def test_items_belong_to_their_user_and_pass_the_privacy_policy(app: Tenuto) -> None:
-    """T1: another user or tenant sees none; private data is redacted as in memories; an erasure leaves nothing."""
+    """Another user or tenant sees none; private data is redacted as in memories; an erasure leaves nothing."""
     ann, bob = TenutoStore(app, user="ann"), TenutoStore(app, user="bob")
     other = TenutoStore(app, user="ann", tenant="other")
     for store in (ann, bob):

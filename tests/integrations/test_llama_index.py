@@ -15,7 +15,7 @@ import tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.model import MessagePage
-from tests.journeys.door import BASE, served
+from tests.journeys.http_service import BASE, http_service
 from tests.samples import ANN, BOB
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def said(*texts: str) -> list[ChatMessage]:
 
 @asynccontextmanager
 async def by_http() -> AsyncIterator[TenutoApi]:
-    async with served() as door, tenuto.connect(BASE, transport=httpx.ASGITransport(door.app)) as client:
+    async with http_service() as service, tenuto.connect(BASE, transport=httpx.ASGITransport(service.app)) as client:
         yield client
 
 

@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend
-from tests.journeys.door import Door, served
-from tests.journeys.terminal import Desk
+from tests.journeys.http_service import HttpService, http_service
+from tests.journeys.terminal import Shell
 from tests.samples import fresh
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer
 
@@ -85,19 +85,19 @@ async def store_url(ground: Ground, request: pytest.FixtureRequest, tmp_path: Pa
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Door]:
+async def service() -> AsyncIterator[HttpService]:
     """A server on a store in memory that asks for no key."""
-    async with served() as door:
-        yield door
+    async with http_service() as service:
+        yield service
 
 
 @pytest.fixture
-async def locked() -> AsyncIterator[Door]:
+async def locked() -> AsyncIterator[HttpService]:
     """The same, where requests need a key."""
-    async with served(locked=True) as door:
-        yield door
+    async with http_service(locked=True) as service:
+        yield service

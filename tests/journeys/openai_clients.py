@@ -10,15 +10,15 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from tests.clock import FakeClock
-from tests.journeys.door import Door, served
+from tests.journeys.http_service import HttpService, http_service
 from tests.servers.loopback import serving
 
 
 @dataclass(frozen=True)
-class OpenAIDoor:
+class OpenAIService:
     """A server that needs keys, and a client for each of two tenants."""
 
-    door: Door
+    service: HttpService
     base_url: str
     ann: AsyncOpenAI
     eve: AsyncOpenAI
@@ -30,15 +30,15 @@ class OpenAIDoor:
 
 
 @asynccontextmanager
-async def openai_served(**given: Any) -> AsyncIterator[OpenAIDoor]:
+async def openai_served(**given: Any) -> AsyncIterator[OpenAIService]:
     """The server, as `served` opens it."""
     async with AsyncExitStack() as stack:
         # A response that is read again has the same times.
-        door = await stack.enter_async_context(served(locked=True, **{"clock": FakeClock(), **given}))
-        base_url = f"{await stack.enter_async_context(serving(door.app))}/v1"
+        service = await stack.enter_async_context(http_service(locked=True, **{"clock": FakeClock(), **given}))
+        base_url = f"{await stack.enter_async_context(serving(service.app))}/v1"
         clients = []
         for tenant in ("acme", "evil"):
-            _, secret = await door.keys.create(tenant=tenant, user="ann")
+            _, secret = await service.keys.create(tenant=tenant, user="ann")
             client = AsyncOpenAI(base_url=base_url, api_key=secret, max_retries=0)
             clients.append(await stack.enter_async_context(client))
-        yield OpenAIDoor(door, base_url, *clients)
+        yield OpenAIService(service, base_url, *clients)

@@ -6,10 +6,12 @@ import codecs
 import contextlib
 import json
 import os
+import re
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -144,7 +146,7 @@ def own_settings(**given: str) -> dict[str, str]:
     return {**kept, "TENUTO_EMBEDDER": "none", **given}
 
 
-class Desk:
+class Shell:
     """A folder with nothing in it, and `tenuto` to type, of whose settings none come from this process."""
 
     def __init__(self, folder: Path) -> None:
@@ -186,3 +188,24 @@ class Desk:
         """What is stored of the only session."""
         (session,) = self.ask("sessions", "list")["sessions"]
         return [message["text"] for message in self.ask("sessions", "show", session["id"])["messages"]]
+
+
+@contextmanager
+def running_command(shell: Shell, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end, if it still runs."""
+    with shell.start(*args) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def await_log_line(process: subprocess.Popen[bytes], pattern: str) -> str:
+    """The first line of a process's log that fits."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line.decode())
+        if re.search(pattern, seen[-1]):
+            return seen[-1]
+    raise AssertionError("".join(seen))

@@ -32,10 +32,13 @@ from tenuto.chat import LiveTurns
 from tenuto.errors import StoreUnavailable
 from tenuto.llm import Call, Hang, Say, ScriptedModel
 from tenuto.tasks import Tasks
-from tests.journeys.door import ANN, BASE, Door, code, playing, served
-from tests.journeys.test_http_process import running
+from tests.chats import patient
+from tests.journeys.http_service import ANN, BASE, HttpService, code, http_service, playing
+from tests.journeys.server_process import running_server
 from tests.servers.openai_server import stalling, start_model_server
-from tests.talking import patient
+
+pytestmark = pytest.mark.requirement("A2")
+
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 State = proto.TaskState
@@ -43,7 +46,7 @@ State = proto.TaskState
 
 @asynccontextmanager
 async def client(
-    door: Door,
+    service: HttpService,
     headers: dict[str, str],
     binding: str = "JSONRPC",
     *,
@@ -52,7 +55,7 @@ async def client(
     app: ASGIApp | None = None,
 ) -> AsyncIterator[Client]:
     """A client of the default assistant, or of another agent, as its card says."""
-    transport = httpx.ASGITransport(app=app or door.app)
+    transport = httpx.ASGITransport(app=app or service.app)
     async with httpx.AsyncClient(transport=transport, headers=headers, base_url=BASE, timeout=60) as http:
         card = await A2ACardResolver(http, f"{BASE}{agent}").get_agent_card()
         config = ClientConfig(httpx_client=http, streaming=streams, supported_protocol_bindings=[binding])
@@ -82,9 +85,9 @@ def answer(task: proto.Task) -> str:
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_client_keeps_a_context_and_finds_its_tasks(binding: str) -> None:
     async with (
-        served() as door,
-        client(door, ANN, binding) as ann,
-        client(door, ANN, binding, streams=True) as streaming,
+        http_service() as service,
+        client(service, ANN, binding) as ann,
+        client(service, ANN, binding, streams=True) as streaming,
     ):
         first = await send(ann, message("I live in Bologna with my two cats."))
         asked = message("Where do I live?", context_id=first.context_id)
@@ -99,7 +102,7 @@ async def test_a_client_keeps_a_context_and_finds_its_tasks(binding: str) -> Non
             )
         )
         done = await ann.list_tasks(proto.ListTasksRequest(status=State.TASK_STATE_WORKING))
-        head = await door.http.get(f"/v1/sessions/{first.context_id}/messages", headers=ANN)
+        head = await service.http.get(f"/v1/sessions/{first.context_id}/messages", headers=ANN)
         with pytest.raises(TaskNotCancelableError):
             await ann.cancel_task(proto.CancelTaskRequest(id=first.id))
         with pytest.raises(UnsupportedOperationError):
@@ -129,8 +132,8 @@ async def test_a_client_keeps_a_context_and_finds_its_tasks(binding: str) -> Non
 class Answering:
     """The server behind a door; `streams` is set when it begins to send a stream."""
 
-    def __init__(self, door: Door) -> None:
-        self._app = door.app
+    def __init__(self, service: HttpService) -> None:
+        self._app = service.app
         self.streams = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,16 +149,16 @@ class Answering:
 async def test_a_task_under_way_is_followed_by_many_and_cancelled(binding: str) -> None:
     hang = Hang()
     model = ScriptedModel((Say("Once ", "upon "), hang, Say("a time.")))
-    async with served(**playing(model)) as door, client(door, ANN, binding) as ann:
+    async with http_service(**playing(model)) as service, client(service, ANN, binding) as ann:
         task = await send(ann, message("A tale", return_immediately=True))
         await hang.reached.wait()
         looked = await ann.get_task(proto.GetTaskRequest(id=task.id))
 
         async def follow(app: Answering) -> list[proto.StreamResponse]:
-            async with client(door, ANN, binding, streams=True, app=app) as reader:
+            async with client(service, ANN, binding, streams=True, app=app) as reader:
                 return [event async for event in reader.subscribe(proto.SubscribeToTaskRequest(id=task.id))]
 
-        apps = [Answering(door), Answering(door)]
+        apps = [Answering(service), Answering(service)]
         readers = [asyncio.create_task(follow(app)) for app in apps]
         for app in apps:
             await app.streams.wait()
@@ -197,7 +200,10 @@ async def test_a_caller_gets_the_end_that_was_not_stored_at_first(monkeypatch: p
     monkeypatch.setattr(Tasks, "finish", finish_later)
     monkeypatch.setattr(LiveTurns, "start", count)
     model = ScriptedModel("One.", hang := Hang(), "Three.")
-    async with served(**playing(model, policies=patient(busy_wait=timedelta(0)))) as door, client(door, ANN) as ann:
+    async with (
+        http_service(**playing(model, policies=patient(busy_wait=timedelta(0)))) as service,
+        client(service, ANN) as ann,
+    ):
         first = await asyncio.wait_for(send(ann, message("Count")), 20)
         slow = asyncio.create_task(send(ann, message("Go on", context_id=first.context_id)))
         await hang.reached.wait()
@@ -216,19 +222,20 @@ async def test_a_caller_gets_the_end_that_was_not_stored_at_first(monkeypatch: p
     assert ended.status.state == State.TASK_STATE_COMPLETED
 
 
+@pytest.mark.requirement("A8", "T1")
 async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing() -> None:
-    """A8, T1: a task or context of another tenant or user is like one that never was."""
-    async with served(locked=True) as door:
+    """A task or context of another tenant or user is like one that never was."""
+    async with http_service(locked=True) as service:
         keys = [
-            await door.key("acme", user="ann"),
-            await door.key("acme", user="bob"),
-            await door.key("evil", user="ann"),
+            await service.key("acme", user="ann"),
+            await service.key("acme", user="bob"),
+            await service.key("evil", user="ann"),
         ]
         for binding in BINDINGS:
-            async with client(door, keys[0], binding) as ann:
+            async with client(service, keys[0], binding) as ann:
                 ours = await send(ann, message("I live in Bologna."))
             for theirs in keys[1:]:
-                async with client(door, theirs, binding, streams=True) as eve:
+                async with client(service, theirs, binding, streams=True) as eve:
                     for task in (ours.id, "t-0123456789abcdef01234567", "\ud7ff/../é"):
                         for call in (
                             eve.get_task(proto.GetTaskRequest(id=task)),
@@ -242,7 +249,7 @@ async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing
                     assert ours.id not in [task.id for task in before.tasks]
                     hijacked = await send(eve, message("Where do I live?", context_id=ours.context_id))
                     assert "Bologna" not in answer(hijacked)
-            async with client(door, keys[0], binding) as ann:
+            async with client(service, keys[0], binding) as ann:
                 for request, error in (
                     (message(" "), InvalidParamsError),
                     (message("x" * 2_000_000), InvalidParamsError),
@@ -265,26 +272,27 @@ async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing
                         proto.TaskPushNotificationConfig(task_id=ours.id, url="http://localhost/")
                     )
 
-        card = (await door.http.get("/.well-known/agent-card.json")).json()
+        card = (await service.http.get("/.well-known/agent-card.json")).json()
         assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
-        assert code(await door.http.post("/a2a/general", json={})) == (401, "invalid_credential")
-        assert code(await door.http.get("/a2a/general/tasks")) == (401, "invalid_credential")
-        assert code(await door.http.post("/a2a/unknown", json={}, headers=keys[0])) == (404, "assistant_not_found")
+        assert code(await service.http.post("/a2a/general", json={})) == (401, "invalid_credential")
+        assert code(await service.http.get("/a2a/general/tasks")) == (401, "invalid_credential")
+        assert code(await service.http.post("/a2a/unknown", json={}, headers=keys[0])) == (404, "assistant_not_found")
         for body in (b"", b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000, b'{"method": 1}'):
             for path in ("/a2a/general", "/a2a/general/message:send"):
-                answered = await door.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})
+                answered = await service.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})
                 assert "error" in answered.json(), (path, body)
                 assert answered.status_code < 500, (path, body)
 
 
+@pytest.mark.requirement("E14")
 async def test_an_agent_that_asks_waits_for_the_answer_in_the_same_task(subtests: pytest.Subtests) -> None:
-    """E14: a question of an agent, or a human step of a plan, is input-required."""
+    """A question of an agent, or a human step of a plan, is input-required."""
     script = (Call("answer", {"field": "contract"}),), (Call("answer", {"ask": "Since when?"}),)
     ends = (Call("answer", {"text": "Then you may go.", "sources": []}),)
     model = ScriptedModel(*script, ends)
-    async with served(models={"m": model}, model="m", summarizer_model="offline") as door:
+    async with http_service(models={"m": model}, model="m", summarizer_model="offline") as service:
         with subtests.test("an assistant asks"):
-            async with client(door, ANN, agent="/a2a/legal") as ann:
+            async with client(service, ANN, agent="/a2a/legal") as ann:
                 asks = await send(ann, message("I want out of my lease"))
                 found = await ann.get_task(proto.GetTaskRequest(id=asks.id))
                 ended = await send(ann, message("May", task_id=asks.id))
@@ -297,26 +305,27 @@ async def test_an_agent_that_asks_waits_for_the_answer_in_the_same_task(subtests
             assert [task.id for task in listed.tasks] == [asks.id], "the task that the turn ran is a part of it"
         with subtests.test("a plan asks"):
             plan = {"steps": [{"id": "approval", "human_input": "Send this?"}]}
-            made = await door.http.post("/v1/tasks", json={"type": "review", "plan": plan}, headers=ANN)
+            made = await service.http.post("/v1/tasks", json={"type": "review", "plan": plan}, headers=ANN)
             task_id = made.json()["id"]
-            async with client(door, ANN, streams=True) as ann:
+            async with client(service, ANN, streams=True) as ann:
                 events = [event async for event in ann.subscribe(proto.SubscribeToTaskRequest(id=task_id))]
                 said = new_data_message({"send": True, "copies": 2}, role=proto.ROLE_USER, task_id=task_id)
                 after = [event async for event in ann.send_message(proto.SendMessageRequest(message=said))]
             last = events[-1].status_update.status if events[-1].HasField("status_update") else events[-1].task.status
             assert (last.state, get_message_text(last.message)) == (State.TASK_STATE_INPUT_REQUIRED, "Send this?")
             assert after[-1].status_update.status.state == State.TASK_STATE_COMPLETED
-            kept = await door.http.get(f"/v1/tasks/{task_id}", headers=ANN)
+            kept = await service.http.get(f"/v1/tasks/{task_id}", headers=ANN)
             assert kept.json()["result"] == {"approval": {"send": True, "copies": 2}}
 
 
+@pytest.mark.requirement("A1")
 async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path) -> None:
-    """A1: after kill -9 a task is found, and its turn goes on under the same key."""
+    """After kill -9 a task is found, and its turn goes on under the same key."""
     store = tmp_path / "sessions.db"
     with start_model_server() as provider:
         provider.answers(stalling("Once upon"))
         model = {"TENUTO_MODEL": "openai:served", "TENUTO_MODEL_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "k"}
-        with running(store, **model, TENUTO_SUMMARIZER_MODEL="offline") as first:
+        with running_server(store, **model, TENUTO_SUMMARIZER_MODEL="offline") as first:
             body = {
                 "message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "I live in Bologna."}]},
                 "configuration": {"returnImmediately": True},
@@ -325,7 +334,7 @@ async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path)
             task = first.http.post("/a2a/general/message:send", json=body, headers=headers).json()["task"]
             first.end(signal.SIGKILL)
 
-    async with served(store=f"sqlite:///{store}") as door, client(door, ANN, streams=True) as ann:
+    async with http_service(store=f"sqlite:///{store}") as service, client(service, ANN, streams=True) as ann:
         found = await ann.get_task(proto.GetTaskRequest(id=task["id"]))
         events = [event async for event in ann.subscribe(proto.SubscribeToTaskRequest(id=task["id"]))]
         ended = await ann.get_task(proto.GetTaskRequest(id=task["id"]))
@@ -335,18 +344,25 @@ async def test_a_task_of_a_killed_server_is_answered_by_the_next(tmp_path: Path)
     assert [get_message_text(one) for one in ended.history] == ["I live in Bologna.", "Noted."]
 
 
+@pytest.mark.requirement("A1")
 async def test_a_long_message_that_waits_is_whole_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A1: a record holds the beginning of a text alone."""
+    """A record holds the beginning of a text alone."""
     monkeypatch.setattr("tenuto.chat.live._GRACE", 0.0)
     store, text = f"sqlite:///{tmp_path / 'sessions.db'}", "é" * 10_000 + "x" * 10_000 + "."
-    async with served(**playing(ScriptedModel(hang := Hang())), store=store) as door, client(door, ANN) as ann:
+    async with (
+        http_service(**playing(ScriptedModel(hang := Hang())), store=store) as service,
+        client(service, ANN) as ann,
+    ):
         first = await send(ann, message("A tale", return_immediately=True))
         await hang.reached.wait()
         waits = await send(ann, message(text, context_id=first.context_id, return_immediately=True))
 
-    async with served(**playing(ScriptedModel("Done.")), store=store) as door, client(door, ANN, streams=True) as ann:
+    async with (
+        http_service(**playing(ScriptedModel("Done.")), store=store) as service,
+        client(service, ANN, streams=True) as ann,
+    ):
         async for _ in ann.subscribe(proto.SubscribeToTaskRequest(id=waits.id)):
             pass
         ended = await ann.get_task(proto.GetTaskRequest(id=waits.id))
@@ -355,12 +371,12 @@ async def test_a_long_message_that_waits_is_whole_after_a_restart(
 
 
 async def test_a_message_names_the_character_that_answers() -> None:
-    async with served() as door, client(door, ANN, agent="/a2a/npc") as ann:
-        card = (await door.http.get("/a2a/npc/.well-known/agent-card.json", headers=ANN)).json()
+    async with http_service() as service, client(service, ANN, agent="/a2a/npc") as ann:
+        card = (await service.http.get("/a2a/npc/.well-known/agent-card.json", headers=ANN)).json()
         request = message("Hello")
         request.message.metadata["persona"] = card["skills"][-1]["id"]
         task = await send(ann, request)
-        said = await door.tenuto.sessions.messages(door.tenuto.scope(tenant="acme", user="ann"), task.context_id)
+        said = await service.tenuto.sessions.messages(service.tenuto.scope(tenant="acme", user="ann"), task.context_id)
 
     assert len(card["skills"]) > 1
     assert said.messages[-1].persona == card["skills"][-1]["id"]
@@ -369,10 +385,10 @@ async def test_a_message_names_the_character_that_answers() -> None:
 async def test_a_client_of_the_former_version_is_answered() -> None:
     said = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
     call = {"jsonrpc": "2.0", "id": 7, "method": "message/send", "params": {"message": said}}
-    async with served() as door:
-        card = (await door.http.get("/a2a/general/.well-known/agent-card.json", headers=ANN)).json()
-        answered = (await door.http.post(card["url"], json=call, headers=ANN)).json()
-        outside = await door.http.get("/.well-known/agent-card.json", headers={"Host": "evil.example"})
+    async with http_service() as service:
+        card = (await service.http.get("/a2a/general/.well-known/agent-card.json", headers=ANN)).json()
+        answered = (await service.http.post(card["url"], json=call, headers=ANN)).json()
+        outside = await service.http.get("/.well-known/agent-card.json", headers={"Host": "evil.example"})
 
     assert (answered["id"], answered["result"]["status"]["state"]) == (7, "completed")
     assert card["preferredTransport"] == "JSONRPC"

@@ -1,4 +1,4 @@
-"""`begin` and `POST /v1/turns` hand over what an assistant's prompt would show: A34, D9."""
+"""`begin` and `POST /v1/turns` hand over what an assistant's prompt would show."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 from tenuto.sessions import AppendRequest, TurnRequest, fresh_id
 from tests.clock import FakeClock
-from tests.journeys.door import ANN, at, code, says, served
+from tests.journeys.http_service import ANN, at, code, http_service, says
 from tests.samples import SENT_AT
+
+pytestmark = pytest.mark.requirement("A34", "D9")
 
 
 def draft(*parts: JsonObject, role: Role = Role.USER) -> Draft:
@@ -71,13 +73,13 @@ async def test_stale_words_do_not_come_back_with_a_turn() -> None:
 
 async def test_stale_words_do_not_come_back_over_http() -> None:
     clock = FakeClock()
-    async with served(clock=clock, preset="channel") as door:
+    async with http_service(clock=clock, preset="channel") as service:
 
         async def turn(text: str) -> list[str]:
-            begun = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says(text)})).json()
-            renewed = (await door.http.post(f"/v1/turns/{begun['turn_id']}/renew", headers=ANN)).json()
+            begun = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says(text)})).json()
+            renewed = (await service.http.post(f"/v1/turns/{begun['turn_id']}/renew", headers=ANN)).json()
             body: Any = {"message": says("A.", "assistant"), "changes": {"title": text}}
-            await door.http.post(f"/v1/turns/{renewed['turn_id']}/finish", headers=ANN, json=body)
+            await service.http.post(f"/v1/turns/{renewed['turn_id']}/finish", headers=ANN, json=body)
             return [message["text"] for message in begun["window"]]
 
         assert await turn("Old") == ["Old"]
@@ -88,12 +90,12 @@ async def test_stale_words_do_not_come_back_over_http() -> None:
 
 
 async def test_a_clients_clock_makes_nothing_stale() -> None:
-    async with served(preset="channel") as door:
-        old = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Old")})).json()
-        await door.http.post(f"/v1/turns/{old['turn_id']}/finish", headers=ANN, json={})
+    async with http_service(preset="channel") as service:
+        old = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Old")})).json()
+        await service.http.post(f"/v1/turns/{old['turn_id']}/finish", headers=ANN, json={})
 
         new: Any = {**says("New"), "sent_at": "2099-01-01T00:00:00Z"}
-        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": new})).json()
+        turn = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": new})).json()
 
         assert [message["text"] for message in turn["window"]] == ["Old", "New"]
 
@@ -136,11 +138,12 @@ async def test_the_window_of_a_turn_keeps_to_the_token_budget() -> None:
         assert long.cut == (long.window[-1].id,)
 
 
+@pytest.mark.requirement("A34")
 @pytest.mark.parametrize("reply_tokens", [1024, 400])
 async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_on(
     store_url: str, reply_tokens: int
 ) -> None:
-    """Promise 3, A34: summaries follow these turns, too; none is waited for here."""
+    """Summaries follow these turns, too; none is waited for here."""
     async with tenuto.open(store_url, on_missing="adopt", prompt_tokens=1200, reply_tokens=reply_tokens) as t:
         ann = t.scope(user="ann")
         for number in range(60):
@@ -156,7 +159,7 @@ async def test_every_message_is_raw_or_covered_however_long_begin_and_finish_go_
 
 
 async def test_many_short_messages_come_raw_with_a_turn_and_the_cap_evicts_none_uncovered() -> None:
-    """Promise 3: more of them than a turn loads at first, and more than the cap stores."""
+    """More of them than a turn loads at first, and more than the cap stores."""
     async with tenuto.open("memory://", on_missing="adopt", max_messages=60) as t:
         ann = t.scope(user="ann")
         for number in range(70):
@@ -187,7 +190,7 @@ async def test_summaries_of_these_turns_are_the_models_where_there_is_one() -> N
 async def test_a_summary_under_way_is_the_models_when_the_program_closes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Promise 3: the model stays open until the summaries that need it are stored."""
+    """The model stays open until the summaries that need it are stored."""
     asked, closed = asyncio.Event(), asyncio.Event()
 
     class Closing(ScriptedModel):
@@ -265,16 +268,17 @@ async def test_a_turn_after_which_nothing_is_due_reads_nothing_more(monkeypatch:
     assert reads == []
 
 
+@pytest.mark.requirement("A34")
 async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> None:
-    """A34, promise 4: calls and results count like words, in the first turn as in later ones."""
+    """Calls and results count like words, in the first turn as in later ones."""
     rows = [{"id": number, "name": f"row {number}", "price": 3 * number} for number in range(4000)]
     parts: list[JsonObject] = [
         {"role": "user", "text": "Which is the cheapest?"},
         {"role": "assistant", "parts": [tool_call("c1", "rows", {})]},
         {"role": "tool", "parts": [tool_result("c1", rows)]},
     ]
-    async with served(prompt_tokens=1200, reply_tokens=200) as door:
-        turn = (await door.http.post("/v1/turns", headers=ANN, json={"messages": parts})).json()
+    async with http_service(prompt_tokens=1200, reply_tokens=200) as service:
+        turn = (await service.http.post("/v1/turns", headers=ANN, json={"messages": parts})).json()
 
     shown = [tuple(message["parts"]) for message in turn["window"]]
     assert sum(map(TokenCounter().count_parts, shown)) <= 1000
@@ -284,23 +288,24 @@ async def test_a_huge_output_in_a_first_turn_is_cut_and_the_caller_is_told() -> 
     assert turn["user_messages"][2]["parts"][0]["output"] == rows
 
 
+@pytest.mark.requirement("A6")
 async def test_a_spent_budget_refuses_a_turn_of_the_callers_model_like_a_chat() -> None:
-    """A6: what such turns report counts, for session and tenant; a retry of an answered one is free."""
+    """What such turns report counts, for session and tenant; a retry of an answered one is free."""
     budgets: tuple[dict[str, Any], ...] = ({"tenant_daily_tokens": 100}, {"session_budget_tokens": 100})
     for budget in budgets:
-        async with served(on_missing=OnMissing.ADOPT, **budget) as door:
+        async with http_service(on_missing=OnMissing.ADOPT, **budget) as service:
 
             async def begin(key: str, **body: object) -> httpx.Response:
                 headers = {**ANN, "Idempotency-Key": key}
-                return await door.http.post("/v1/turns", headers=headers, json={"message": says("Hi"), **body})
+                return await service.http.post("/v1/turns", headers=headers, json={"message": says("Hi"), **body})
 
             first = await begin("1", session_id="s")
             done: Any = {"message": says("A.", "assistant"), "usage": {"tokens": 120}}
             for _ in range(2):
-                await door.http.post(f"/v1/turns/{first.json()['turn_id']}/finish", headers=ANN, json=done)
+                await service.http.post(f"/v1/turns/{first.json()['turn_id']}/finish", headers=ANN, json=done)
             keyed, again = await begin("2", session_id="s"), await begin("1", session_id="s")
-            plain = await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Hi")})
-            chat = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "session_id": "s"})
+            plain = await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Hi")})
+            chat = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "session_id": "s"})
 
         assert [code(each) for each in (keyed, plain, chat)] == [(429, "budget_exhausted")] * 3
         assert (again.status_code, again.json()["state"]) == (200, "finished")
@@ -380,12 +385,12 @@ async def test_only_texts_are_cut_each_in_its_own_message() -> None:
 
 async def test_what_only_the_callers_model_can_read_stays_in_the_window() -> None:
     picture = {"type": "image", "url": "https://example.org/a.png"}
-    async with served(preset="channel") as door:
+    async with http_service(preset="channel") as service:
         parts = [{"type": "text", "text": "Look."}, picture]
         for message in ({"role": "user", "parts": parts}, {"role": "item", "parts": [picture]}):
-            begun = await door.http.post(at("s", "turns"), headers=ANN, json={"message": message})
-            await door.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", headers=ANN, json={})
+            begun = await service.http.post(at("s", "turns"), headers=ANN, json={"message": message})
+            await service.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", headers=ANN, json={})
 
-        turn = (await door.http.post(at("s", "turns"), headers=ANN, json={"message": says("Well?")})).json()
+        turn = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Well?")})).json()
 
         assert [message["parts"] for message in turn["window"][:2]] == [parts, [picture]]

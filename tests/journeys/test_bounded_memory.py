@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.journeys.door import Door, served
+from tests.journeys.http_service import HttpService, http_service
 
 FEW: Final = 6
 USERS: Final = 25
@@ -55,14 +55,14 @@ def _held_by(owner: object) -> list[Any]:
     return [*gc.get_referents(owner), *getattr(owner, "__dict__", {}).values()]
 
 
-async def visit(door: Door, number: int) -> None:
+async def visit(service: HttpService, number: int) -> None:
     """Talk as a user of one's own, with and without a stream, and with a model of one's own."""
     said, mine = f"I live in town {number} with {number} cats.", {"X-User-ID": f"user-{number}"}
     asked = {"message": said, "stream": number % 2 == 0}
-    reply = await door.http.post("/v1/chat", json=asked, headers=mine | {"Idempotency-Key": f"{number}"})
-    begun = await door.http.post("/v1/turns", json={"message": {"role": "user", "text": said}}, headers=mine)
+    reply = await service.http.post("/v1/chat", json=asked, headers=mine | {"Idempotency-Key": f"{number}"})
+    begun = await service.http.post("/v1/turns", json={"message": {"role": "user", "text": said}}, headers=mine)
     answer = {"messages": [{"role": "assistant", "text": said}]}
-    done = await door.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", json=answer, headers=mine)
+    done = await service.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", json=answer, headers=mine)
     assert [one.status_code for one in (reply, begun, done)] == [200, 201, 200]
 
 
@@ -71,16 +71,16 @@ async def test_nothing_grows_with_the_number_of_users(tmp_path: Path, monkeypatc
         monkeypatch.setattr(f"tenuto.{bound}", FEW)
     gc.unfreeze()  # Frozen objects are among none that the collector lists.
     older = frozenset(map(id, gc.get_objects()))
-    async with served(store=f"sqlite:///{tmp_path}/chat.db", embedder="none", l1_sessions=FEW) as door:
+    async with http_service(store=f"sqlite:///{tmp_path}/chat.db", embedder="none", l1_sessions=FEW) as service:
         for number in range(FEW + 1):
-            await visit(door, number)
-        await door.tenuto.upkeep.drain()
+            await visit(service, number)
+        await service.tenuto.upkeep.drain()
         # Held here, so that none of their ids is given to another; modules that are imported later are not among them.
         watched = containers(older)
         before = {name: len(held) for name, held in watched.items()}
         for number in range(USERS):
-            await visit(door, FEW + 1 + number)
-        await door.tenuto.upkeep.drain()
+            await visit(service, FEW + 1 + number)
+        await service.tenuto.upkeep.drain()
 
         grown = [
             f"{type(held).__name__} of {len(held)} in {[type(owner).__name__ for owner in gc.get_referrers(held)][:9]}"

@@ -18,17 +18,17 @@ from tenuto.chat import Chat
 from tenuto.cli.background import BackgroundApp
 from tenuto.cli.conversation import ChatOptions, Conversation
 from tenuto.model import Scope
-from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Desk
+from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Shell
 from tests.servers.openai_server import ModelServer, Reply, refusal, stalling, start_model_server, words
 
 EVIL = "\x1b]0;owned\x07\x9b31m\u202e"
 
 
 @pytest.fixture
-def provider(desk: Desk) -> Iterator[ModelServer]:
+def provider(shell: Shell) -> Iterator[ModelServer]:
     """A model's server that the desk's `tenuto` talks to."""
     with start_model_server() as server:
-        desk.env |= {
+        shell.env |= {
             "TENUTO_MODEL": "openai:served",
             "TENUTO_MODEL_BASE_URL": f"{server.url}/v1",
             "TENUTO_SUMMARIZER_MODEL": "offline",
@@ -39,8 +39,8 @@ def provider(desk: Desk) -> Iterator[ModelServer]:
 # With a keyboard
 
 
-def test_a_talk_with_its_commands(desk: Desk) -> None:
-    with desk.sit_down() as screen:
+def test_a_talk_with_its_commands(shell: Shell) -> None:
+    with shell.sit_down() as screen:
         screen.see("General answers, with the offline model: no key, no network")
         screen.say("/why", "invalid: nothing has been said yet")
         screen.say("My name is Ann.", "Noted.")
@@ -58,14 +58,14 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
         screen.see("(continue later with: tenuto chat --session ")
         assert screen.end() == 0
 
-    assert desk.texts() == ["My name is Ann.", "Noted.", "What is my name?", "You said: “My name is Ann.”"]
+    assert shell.texts() == ["My name is Ann.", "Noted.", "What is my name?", "You said: “My name is Ann.”"]
 
 
-def test_one_switches_between_sessions(desk: Desk) -> None:
+def test_one_switches_between_sessions(shell: Shell) -> None:
     """By the number in the list as it was shown, or by id; each goes on with its own assistant and character."""
-    visit = desk.ask("chat", "--assistant", "npc", "--persona", "ancestor_yan", "严氏家训有哪些？")["session_id"]
-    desk.ask("chat", "My name is Ann.")
-    with desk.sit_down("--assistant", "goods") as screen:
+    visit = shell.ask("chat", "--assistant", "npc", "--persona", "ancestor_yan", "严氏家训有哪些？")["session_id"]
+    shell.ask("chat", "My name is Ann.")
+    with shell.sit_down("--assistant", "goods") as screen:
         screen.say("/open", "invalid: name a session")
         screen.say("/open 99", "session_not_found: ")
         screen.say("/sessions")
@@ -79,22 +79,23 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
         screen.say("/quit")
         assert screen.end() == 0
 
-    assert desk.ask("sessions", "show", visit)["session"]["metadata"]["persona"] == "ancestor_yan"
+    assert shell.ask("sessions", "show", visit)["session"]["metadata"]["persona"] == "ancestor_yan"
 
 
-def test_a_session_that_was_reset_goes_on_with_its_assistant(desk: Desk) -> None:
-    shop = desk.ask("chat", "--assistant", "goods", "cheap phones?", "--user", "ann")["session_id"]
-    with desk.sit_down("--session", shop, "--user", "ann") as screen:
+def test_a_session_that_was_reset_goes_on_with_its_assistant(shell: Shell) -> None:
+    shop = shell.ask("chat", "--assistant", "goods", "cheap phones?", "--user", "ann")["session_id"]
+    with shell.sit_down("--session", shop, "--user", "ann") as screen:
         screen.say("/reset", "(cleared; the session is empty)")
         screen.say("cheap laptops", "¥")
         screen.say("/quit")
         assert screen.end() == 0
 
-    assert desk.ask("sessions", "show", shop, "--user", "ann")["session"]["metadata"]["assistant"] == "goods"
+    assert shell.ask("sessions", "show", shop, "--user", "ann")["session"]["metadata"]["assistant"] == "goods"
 
 
-def test_new_and_reset_begin_again(desk: Desk) -> None:
-    with desk.sit_down("--user", "ann") as screen:
+@pytest.mark.requirement("D20")
+def test_new_and_reset_begin_again(shell: Shell) -> None:
+    with shell.sit_down("--user", "ann") as screen:
         screen.say("My name is Ann.", "Noted")
         screen.say("/reset", "(cleared; the session is empty)")
         screen.say("/new")
@@ -102,40 +103,40 @@ def test_new_and_reset_begin_again(desk: Desk) -> None:
         screen.say("/quit", "--user ann)")
         assert screen.end() == 0
 
-    first, second = sorted(desk.ask("sessions", "list", "--user", "ann")["sessions"], key=lambda each: each["id"])
+    first, second = sorted(shell.ask("sessions", "list", "--user", "ann")["sessions"], key=lambda each: each["id"])
     assert first["message_count"] == 0
-    shown = desk.ask("sessions", "show", second["id"], "--user", "ann")["messages"]
+    shown = shell.ask("sessions", "show", second["id"], "--user", "ann")["messages"]
     assert shown[0]["text"] == "/home is a folder"
 
 
-def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> None:
-    session = desk.ask("chat", "--assistant", "goods", "cheap phones?")["session_id"]
+def test_a_new_session_is_answered_by_whom_the_one_before_was(shell: Shell) -> None:
+    session = shell.ask("chat", "--assistant", "goods", "cheap phones?")["session_id"]
 
-    with desk.sit_down("--session", session) as screen:
+    with shell.sit_down("--session", session) as screen:
         screen.say("/new")
         screen.say("cheap laptops?")
         screen.say("/quit", "(continue later with: ")
         assert screen.end() == 0
 
-    traces = desk.ask("traces", "list")["traces"]
+    traces = shell.ask("traces", "list")["traces"]
     assert [trace["assistant"] for trace in traces] == ["goods", "goods"]
     assert len({trace["session_id"] for trace in traces}) == 2
-    shown = desk.run("traces", "show", session, "--text").stdout
+    shown = shell.run("traces", "show", session, "--text").stdout
     assert shown.index("\nquestion\ncheap phones?") < shown.index("\nframe\n(not stored)")
 
 
-def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None:
-    with desk.sit_down("--store", "sqlite:///my talks.db", "--user", "ann") as screen:
+def test_the_command_to_go_on_with_can_be_typed_as_it_stands(shell: Shell) -> None:
+    with shell.sit_down("--store", "sqlite:///my talks.db", "--user", "ann") as screen:
         screen.say("My name is Ann.", "Noted")
         screen.say("/quit", "(continue later with: tenuto ")
         command = shlex.split(screen.see(")\x1b"))
         assert screen.end() == 0
 
-    assert "You said: “My name is Ann.”" in desk.run(*command, "What is my name?").stdout
+    assert "You said: “My name is Ann.”" in shell.run(*command, "What is my name?").stdout
 
 
-def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
-    """T18."""
+@pytest.mark.requirement("T18")
+def test_the_command_to_go_on_with_shows_no_password(shell: Shell) -> None:
     manner = ChatOptions(persona="ancestor_yan", store="redis://me:hush@example.org/0")
     scope = Scope(tenant="local", user="ann")
 
@@ -147,11 +148,11 @@ def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
     ]  # fmt: skip
 
 
-def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Desk) -> None:
-    desk.env["TENUTO_EMBEDDER"] = "local"
-    session = desk.ask("chat", "My name is Ann.")["session_id"]
+def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(shell: Shell) -> None:
+    shell.env["TENUTO_EMBEDDER"] = "local"
+    session = shell.ask("chat", "My name is Ann.")["session_id"]
 
-    with desk.sit_down("--session", session) as screen:
+    with shell.sit_down("--session", session) as screen:
         screen.see("2 messages")
         screen.see("> My name is Ann.")
         screen.see("Noted.")
@@ -161,13 +162,13 @@ def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Des
         screen.say("/quit")
         assert screen.end() == 0
 
-    assert desk.texts()[-2:] == ["My name is Ann.", "Noted."]
+    assert shell.texts()[-2:] == ["My name is Ann.", "Noted."]
 
 
-def test_words_come_as_they_are_said_and_ctrl_c_keeps_the_question(desk: Desk, provider: ModelServer) -> None:
+def test_words_come_as_they_are_said_and_ctrl_c_keeps_the_question(shell: Shell, provider: ModelServer) -> None:
     provider.answers(stalling("Once ", "upon "), words("A short ", "tale."))
 
-    with desk.sit_down() as screen:
+    with shell.sit_down() as screen:
         screen.see("answers, with openai:served.")
         screen.say("Tell me a tale", "Once upon ")
         screen.press(CTRL_C)
@@ -178,8 +179,8 @@ def test_words_come_as_they_are_said_and_ctrl_c_keeps_the_question(desk: Desk, p
         screen.interrupt()
         assert screen.leave() == 0
 
-    assert desk.texts() == ["Tell me a tale", "A short tale."]
-    assert [trace["error"] for trace in desk.ask("traces", "list")["traces"]] == [None, "cancelled"]
+    assert shell.texts() == ["Tell me a tale", "A short tale."]
+    assert [trace["error"] for trace in shell.ask("traces", "list")["traces"]] == [None, "cancelled"]
 
 
 def test_ctrl_c_in_the_moment_before_the_wait_begins_is_noticed() -> None:
@@ -212,44 +213,44 @@ def test_ctrl_c_in_the_moment_before_the_wait_begins_is_noticed() -> None:
     assert ended == ["cancelled"]
 
 
-def test_a_model_that_fails_ends_no_talk(desk: Desk, provider: ModelServer) -> None:
+def test_a_model_that_fails_ends_no_talk(shell: Shell, provider: ModelServer) -> None:
     provider.answers(refusal(400, "no"), words("Now then."))
 
-    with desk.sit_down() as screen:
+    with shell.sit_down() as screen:
         screen.say("Hello", "model_refused: the model openai:served refused the request")
         screen.say("/retry", "Now then.")
         screen.say("/quit")
         assert screen.end() == 0
 
 
-def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> None:
-    """T18."""
+@pytest.mark.requirement("T18")
+def test_a_models_words_steer_no_terminal(shell: Shell, provider: ModelServer) -> None:
     provider.answers(words("Look: ", EVIL[:3], EVIL[3:], " there."))
 
-    with desk.sit_down() as screen:
+    with shell.sit_down() as screen:
         screen.say("Hello", "Look: \\x1b]0;owned\\x07\\x9b31m\\u202e there.")
         screen.say("/quit")
         assert screen.end() == 0
 
-    once = desk.run("chat", "Hello")
+    once = shell.run("chat", "Hello")
     assert not set(once.stdout) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
 # Through pipes
 
 
-def test_one_question_is_answered_and_the_process_ends(desk: Desk) -> None:
-    given = desk.run_process("chat", "My name is Ann.")
-    piped = desk.run_process("chat", words="我叫小林。\n".encode())
+def test_one_question_is_answered_and_the_process_ends(shell: Shell) -> None:
+    given = shell.run_process("chat", "My name is Ann.")
+    piped = shell.run_process("chat", words="我叫小林。\n".encode())
 
     assert (given.returncode, given.stdout, given.stderr) == (0, "Noted.\n", "")
     assert piped.returncode == 0
     assert piped.stdout == "记下了。\n"
 
 
-def test_json_tells_the_whole_reply(desk: Desk) -> None:
-    first = desk.ask("chat", "--assistant", "goods", "cheap phones?")
-    second = desk.ask("chat", "--session", first["session_id"], "the best value among them")
+def test_json_tells_the_whole_reply(shell: Shell) -> None:
+    first = shell.ask("chat", "--assistant", "goods", "cheap phones?")
+    second = shell.ask("chat", "--session", first["session_id"], "the best value among them")
 
     assert (first["assistant"], first["offline"], first["created"]) == ("goods", True, True)
     assert second["assistant"] == "goods"
@@ -257,27 +258,27 @@ def test_json_tells_the_whole_reply(desk: Desk) -> None:
     assert second["context"]["total"] <= second["context"]["prompt_limit"]
 
 
-def test_a_character_is_asked_by_its_id(desk: Desk) -> None:
-    """C6, C10."""
+@pytest.mark.requirement("C6", "C10")
+def test_a_character_is_asked_by_its_id(shell: Shell) -> None:
     asked = ("chat", "--assistant", "npc", "--persona", "ancestor_yan", "--session", "visit")
 
-    first = desk.run(*asked, "严氏家训有哪些？")
-    second = desk.run(*asked, "--no-stream", "第一条是什么意思？")
+    first = shell.run(*asked, "严氏家训有哪些？")
+    second = shell.run(*asked, "--no-stream", "第一条是什么意思？")
 
     assert "[E-RULE-01]" in first.stdout
     assert "[E-MEAN-01]" in second.stdout
-    nobody = desk.run("chat", "--assistant", "npc", "--persona", "nobody", "Hi")
+    nobody = shell.run("chat", "--assistant", "npc", "--persona", "nobody", "Hi")
     assert (nobody.returncode, nobody.stderr.startswith("assistant_not_found: ")) == (1, True)
 
 
-def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provider: ModelServer) -> None:
+def test_a_title_by_the_model_is_there_when_the_process_ends(shell: Shell, provider: ModelServer) -> None:
     """What follows the turn is waited for."""
-    del desk.env["TENUTO_SUMMARIZER_MODEL"]
+    del shell.env["TENUTO_SUMMARIZER_MODEL"]
     provider.answers(words("Start at the lake."), words("Lake Morning Walk"))
 
-    desk.run_process("chat", "Where do I start in Hangzhou tomorrow?")
+    shell.run_process("chat", "Where do I start in Hangzhou tomorrow?")
 
-    assert [session["title"] for session in desk.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
+    assert [session["title"] for session in shell.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
 
 
 NOBODY = "there is no such assistant; available: general, goods, npc, legal; TENUTO_ASSISTANTS, the folder of"
@@ -297,9 +298,9 @@ NOBODY = "there is no such assistant; available: general, goods, npc, legal; TEN
     ],
 )  # fmt: skip
 def test_what_cannot_be_answered_ends_with_one_and_a_sentence(
-    desk: Desk, args: tuple[str, ...], piped: bytes, says: str
+    shell: Shell, args: tuple[str, ...], piped: bytes, says: str
 ) -> None:
-    done = desk.run("chat", *args, words=piped)
+    done = shell.run("chat", *args, words=piped)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(says)
@@ -319,36 +320,36 @@ def test_what_cannot_be_answered_ends_with_one_and_a_sentence(
     ids=["refused", "key"],
 )
 def test_a_model_that_fails_ends_one_question_with_its_cause_alone(
-    desk: Desk, provider: ModelServer, failure: Reply, cause: str
+    shell: Shell, provider: ModelServer, failure: Reply, cause: str
 ) -> None:
     provider.answers(failure)
 
-    done = desk.run("chat", "Hello")
+    done = shell.run("chat", "Hello")
 
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{cause}\n")
-    assert desk.texts() == ["Hello"]
+    assert shell.texts() == ["Hello"]
 
 
-def test_an_assistants_own_model_that_is_away_is_named_with_its_address(desk: Desk, provider: ModelServer) -> None:
-    folder = desk.folder / "assistants"
+def test_an_assistants_own_model_that_is_away_is_named_with_its_address(shell: Shell, provider: ModelServer) -> None:
+    folder = shell.folder / "assistants"
     folder.mkdir()
     (folder / "own.toml").write_text("system.en = 'You help.'\nmodel = 'ollama:own'")
-    desk.env |= {"TENUTO_ASSISTANTS": "assistants", "OLLAMA_BASE_URL": "http://127.0.0.1:1/v1"}
+    shell.env |= {"TENUTO_ASSISTANTS": "assistants", "OLLAMA_BASE_URL": "http://127.0.0.1:1/v1"}
 
-    done = desk.run("chat", "--assistant", "own", "Hello")
+    done = shell.run("chat", "--assistant", "own", "Hello")
 
     cause = "model_failed: the model ollama:own does not answer: 127.0.0.1:1 cannot be reached (Connection refused)"
     assert (done.returncode, done.stderr) == (1, f"{cause}\n")
-    assert "model_failed: unreachable" in desk.run("traces", "list").stdout
+    assert "model_failed: unreachable" in shell.run("traces", "list").stdout
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_an_answer_of_the_fallback_says_why_the_model_failed(
-    desk: Desk, provider: ModelServer, options: tuple[str, ...]
+    shell: Shell, provider: ModelServer, options: tuple[str, ...]
 ) -> None:
     provider.answers(refusal(429, "slow down", "rate_limit_exceeded"))
 
-    done = desk.run("chat", "--model", "openai:served,offline", *options, "Hello")
+    done = shell.run("chat", "--model", "openai:served,offline", *options, "Hello")
 
     assert done.returncode == 0
     assert done.stderr == (
@@ -357,59 +358,59 @@ def test_an_answer_of_the_fallback_says_why_the_model_failed(
     )
 
 
-def test_ctrl_c_ends_one_question_and_keeps_it(desk: Desk, provider: ModelServer) -> None:
+def test_ctrl_c_ends_one_question_and_keeps_it(shell: Shell, provider: ModelServer) -> None:
     provider.answers(stalling("Once upon"))
 
-    with desk.start("chat", "A tale") as process:
+    with shell.start("chat", "A tale") as process:
         assert process.stdout is not None
         assert process.stdout.read(9) == b"Once upon"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out, err) == (130, b"\n", b"")
-    assert desk.texts() == ["A tale"]
+    assert shell.texts() == ["A tale"]
 
 
 # Traces
 
 
-def test_traces_are_listed_and_shown(desk: Desk) -> None:
-    reply = desk.ask("chat", "--assistant", "goods", "--user", "ann", "cheap phones?")
+def test_traces_are_listed_and_shown(shell: Shell) -> None:
+    reply = shell.ask("chat", "--assistant", "goods", "--user", "ann", "cheap phones?")
     session, trace = reply["session_id"], reply["trace_id"]
 
-    listed = desk.run("traces", "list").stdout.splitlines()
-    shown = desk.run("traces", "show", session)
+    listed = shell.run("traces", "list").stdout.splitlines()
+    shown = shell.run("traces", "show", session)
 
     assert listed[1].split()[:5] == [session, "1", "goods", "offline", "answered"]
     assert listed[1].endswith("cheap phones?")
     for part in ("search_goods", "█", "KIND", "Request\ncheap phones?"):
         assert part in shown.stdout
-    assert desk.run("traces", "show", trace).stdout == shown.stdout
-    assert desk.run("traces", "show", session, "--turn", "1").stdout == shown.stdout
-    assert desk.ask("traces", "show", trace)["context"] == reply["context"]
-    assert desk.ask("traces", "list", "--session", session)["traces"][0]["trace_id"] == trace
+    assert shell.run("traces", "show", trace).stdout == shown.stdout
+    assert shell.run("traces", "show", session, "--turn", "1").stdout == shown.stdout
+    assert shell.ask("traces", "show", trace)["context"] == reply["context"]
+    assert shell.ask("traces", "list", "--session", session)["traces"][0]["trace_id"] == trace
     for stranger in (("--user", "bob"), ("--tenant", "other"), ("--turn", "2")):
-        hidden = desk.run("traces", "show", session, *stranger)
+        hidden = shell.run("traces", "show", session, *stranger)
         assert (hidden.returncode, hidden.stderr) == (1, "trace_not_found: trace not found\n")
-    assert desk.run("traces", "list", "--tenant", "other").stdout == "No traces.\n"
+    assert shell.run("traces", "list", "--tenant", "other").stdout == "No traces.\n"
 
 
-def test_a_broken_file_of_an_assistant_ends_its_own_chat_alone(desk: Desk) -> None:
-    folder = desk.folder / "assistants"
+def test_a_broken_file_of_an_assistant_ends_its_own_chat_alone(shell: Shell) -> None:
+    folder = shell.folder / "assistants"
     folder.mkdir()
     (folder / "own.py").write_text("x = 1\nimport no_such_graph\n")
     (folder / "good.toml").write_text("system.en = 'You help.'")
-    desk.env |= {"TENUTO_ASSISTANTS": "assistants"}
+    shell.env |= {"TENUTO_ASSISTANTS": "assistants"}
 
-    answered = [desk.run("chat", "--assistant", name, "Hello").returncode for name in ("good", "goods")]
-    before = desk.ask("sessions", "list")["sessions"]
-    done = desk.run("chat", "--assistant", "own", "Hello")
+    answered = [shell.run("chat", "--assistant", name, "Hello").returncode for name in ("good", "goods")]
+    before = shell.ask("sessions", "list")["sessions"]
+    done = shell.run("chat", "--assistant", "own", "Hello")
 
     cause = "own.py (No module named 'no_such_graph' at line 2) needs a package that is not installed; install the "
     assert answered == [0, 0]
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"assistant_missing: assistant own cannot be loaded: {cause}")
-    assert desk.ask("sessions", "list")["sessions"] == before
+    assert shell.ask("sessions", "list")["sessions"] == before
 
 
 RESPONDS = """
@@ -432,17 +433,17 @@ def weather(city: str) -> str:
 """
 
 
-def test_what_ones_own_code_raises_is_named_with_its_line_and_its_trace(desk: Desk) -> None:
-    folder = desk.folder / "assistants"
+def test_what_ones_own_code_raises_is_named_with_its_line_and_its_trace(shell: Shell) -> None:
+    folder = shell.folder / "assistants"
     folder.mkdir()
     (folder / "resp.py").write_text(RESPONDS)
     (folder / "sky.py").write_text(FAILING_TOOL)
     (folder / "sky.toml").write_text('system.en = "x"\ntools = ["weather"]')
-    desk.env |= {"TENUTO_ASSISTANTS": "assistants"}
+    shell.env |= {"TENUTO_ASSISTANTS": "assistants"}
 
-    failed = desk.run("chat", "--assistant", "resp", "Hello")
-    answered = desk.run("chat", "--assistant", "sky", "What is the weather?")
-    listed = desk.run("traces", "list").stdout
+    failed = shell.run("chat", "--assistant", "resp", "Hello")
+    answered = shell.run("chat", "--assistant", "sky", "What is the weather?")
+    listed = shell.run("traces", "list").stdout
 
     assert (failed.returncode, failed.stdout) == (1, "")
     raised, trace, code = failed.stderr.splitlines()
@@ -454,5 +455,5 @@ def test_what_ones_own_code_raises_is_named_with_its_line_and_its_trace(desk: De
     assert "weather raised NameError: name 'undefined_name' is not defined (sky.py:7 in weather" in answered.stderr
     assert "(trace: tenuto traces show " in answered.stderr
     assert "again in a moment" not in answered.stdout
-    shown = desk.run("traces", "show", trace.removeprefix("(trace: tenuto traces show ").rstrip(")")).stdout
+    shown = shell.run("traces", "show", trace.removeprefix("(trace: tenuto traces show ").rstrip(")")).stdout
     assert "No model was called: the turn ended before it." in shown

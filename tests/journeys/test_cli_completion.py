@@ -10,8 +10,8 @@ from pathlib import Path
 import tenuto
 from tenuto.cli.completion import SHIPPED
 from tenuto.model import NewSession
-from tests.journeys.door import served
-from tests.journeys.terminal import Desk
+from tests.journeys.http_service import http_service
+from tests.journeys.terminal import Shell
 
 # Completes each line of standard input with the function that the printed script registers.
 BASH = r"""
@@ -32,14 +32,14 @@ async def seed(store: str) -> None:
 
 
 def test_the_tab_key_completes_commands_options_ids_and_assistants(tmp_path: Path) -> None:
-    desk, store = Desk(tmp_path), f"sqlite:///{tmp_path / 'chat.db'}"
+    shell, store = Shell(tmp_path), f"sqlite:///{tmp_path / 'chat.db'}"
     asyncio.run(seed(store))
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "a.toml").write_text('name = "weather"')
     (tmp_path / "tenuto").write_text(f'#!/bin/sh\nexec {sys.executable} -m tenuto "$@"\n')
     (tmp_path / "tenuto").chmod(0o755)
-    path = f"{tmp_path}:{desk.env['PATH']}"
-    env = {**desk.env, "PATH": path, "TENUTO_STORE": store, "TENUTO_ASSISTANTS": str(tmp_path / "own")}
+    path = f"{tmp_path}:{shell.env['PATH']}"
+    env = {**shell.env, "PATH": path, "TENUTO_STORE": store, "TENUTO_ASSISTANTS": str(tmp_path / "own")}
     lines = {
         "tenuto st": "stats",
         "tenuto sessions sh": "show",
@@ -52,10 +52,10 @@ def test_the_tab_key_completes_commands_options_ids_and_assistants(tmp_path: Pat
     done = subprocess.run(
         ["bash", "-c", BASH], input="\n".join(lines) + "\n", env=env, cwd=tmp_path, capture_output=True, text=True
     )
-    zsh = desk.run(
+    zsh = shell.run(
         env={**env, "_TENUTO_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "tenuto traces list --session a"}
     )
-    fish = desk.run(
+    fish = shell.run(
         env={
             **env,
             "_TENUTO_COMPLETE": "complete_fish",
@@ -71,7 +71,7 @@ def test_the_tab_key_completes_commands_options_ids_and_assistants(tmp_path: Pat
 
 
 async def test_the_shipped_assistants_are_those_that_complete() -> None:
-    async with served() as door:
-        told = (await door.http.get("/v1/assistants")).json()
+    async with http_service() as service:
+        told = (await service.http.get("/v1/assistants")).json()
 
     assert sorted(each["name"] for each in told["assistants"]) == sorted(SHIPPED)

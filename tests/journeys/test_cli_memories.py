@@ -1,4 +1,4 @@
-"""A person looks at what is remembered of them, changes and forgets it in the terminal; an operator audits it (C13)."""
+"""A person looks at what is remembered of them, changes and forgets it in the terminal; an operator audits it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import pytest
 import tenuto
 from tenuto import Tenuto
 from tenuto.app import open_app
-from tenuto.cli import running
+from tenuto.cli import conversation, running
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.settings import Settings
-from tests.journeys.desk import asked, typed
-from tests.journeys.terminal import Desk, Screen
+from tests.journeys.cli_runs import run_command, run_json
+from tests.journeys.terminal import Screen, Shell
 
-pytestmark = pytest.mark.usefixtures("own_environment")
+pytestmark = [pytest.mark.requirement("C13"), pytest.mark.usefixtures("own_environment")]
 
 EVIL = "\x1b]0;owned\x07 \u202etxt"
 HOME = "I live in Bologna with my two cats."
@@ -63,8 +63,8 @@ def remembered(words_alone: None) -> None:
 
 @pytest.mark.usefixtures("remembered")
 def test_memories_are_listed_newest_first() -> None:
-    table = typed("memories", "list", "--user", "ann").stdout
-    answer = asked("memories", "list", "--user", "ann")
+    table = run_command("memories", "list", "--user", "ann").stdout
+    answer = run_json("memories", "list", "--user", "ann")
 
     lines = table.splitlines()
     assert lines[0].split() == ["ID", "KIND", "SAID", "MENTIONS", "TEXT"]
@@ -74,17 +74,17 @@ def test_memories_are_listed_newest_first() -> None:
     assert [one["id"] for one in answer["memories"]] == ["m3", "m2", "m1"]
     assert answer["cursor"] is None
     assert not {"\x1b", "\x07", "\u202e"} & set(table)
-    assert [one["id"] for one in asked("memories", "list", "--user", "ann", "--kind", "fact")["memories"]] == [
+    assert [one["id"] for one in run_json("memories", "list", "--user", "ann", "--kind", "fact")["memories"]] == [
         "m2", "m1",
     ]  # fmt: skip
-    assert typed("memories", "list", "--user", "bob").stdout == "No memories.\n"
+    assert run_command("memories", "list", "--user", "bob").stdout == "No memories.\n"
 
 
 @pytest.mark.usefixtures("remembered")
 def test_a_long_listing_tells_how_to_go_on() -> None:
-    first = asked("memories", "list", "--user", "ann", "--limit", "2")
-    page = typed("memories", "list", "--user", "ann", "--limit", "2").stdout
-    rest = asked("memories", "list", "--user", "ann", "--cursor", first["cursor"])
+    first = run_json("memories", "list", "--user", "ann", "--limit", "2")
+    page = run_command("memories", "list", "--user", "ann", "--limit", "2").stdout
+    rest = run_json("memories", "list", "--user", "ann", "--cursor", first["cursor"])
 
     assert page.splitlines()[-1] == f"2 memories shown, and there may be more: --cursor {first['cursor']}"
     assert [one["id"] for one in rest["memories"]] == ["m1"]
@@ -92,11 +92,11 @@ def test_a_long_listing_tells_how_to_go_on() -> None:
 
 @pytest.mark.usefixtures("remembered")
 def test_a_search_shows_why_each_was_found() -> None:
-    page = typed("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1").stdout
-    (hit,) = asked("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1", "--mmr-lambda", "1")[
+    page = run_command("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1").stdout
+    (hit,) = run_json("memories", "search", "live in Bologna", "--user", "ann", "--limit", "1", "--mmr-lambda", "1")[
         "hits"
     ]
-    empty = typed("memories", "search", "Bologna", "--user", "bob")
+    empty = run_command("memories", "search", "Bologna", "--user", "bob")
 
     text, where, why = page.splitlines()
     assert text == f"1. {HOME}"
@@ -109,11 +109,11 @@ def test_a_search_shows_why_each_was_found() -> None:
 
 
 def test_a_memory_is_added_changed_and_superseded() -> None:
-    added = asked("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann")
-    said = typed("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann").stdout
-    edited = asked("memories", "edit", added["id"], "--text", "I work at Ferrari.", "--user", "ann")
-    later = asked("memories", "add", "I work at Lamborghini.", "--subject", "employer", "--user", "ann")
-    table = typed("memories", "list", "--superseded", "--user", "ann").stdout
+    added = run_json("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann")
+    said = run_command("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann").stdout
+    edited = run_json("memories", "edit", added["id"], "--text", "I work at Ferrari.", "--user", "ann")
+    later = run_json("memories", "add", "I work at Lamborghini.", "--subject", "employer", "--user", "ann")
+    table = run_command("memories", "list", "--superseded", "--user", "ann").stdout
 
     assert said == f"Remembered as fact {added['id']}, 2 times: I work at Ducati.\n"
     assert (edited["text"], edited["id"]) == ("I work at Ferrari.", added["id"])
@@ -123,8 +123,8 @@ def test_a_memory_is_added_changed_and_superseded() -> None:
 
 @pytest.mark.usefixtures("remembered")
 def test_preferences_are_shown_and_set() -> None:
-    shown = typed("memories", "preferences", "--user", "ann").stdout
-    held = asked(
+    shown = run_command("memories", "preferences", "--user", "ann").stdout
+    held = run_json(
         "memories", "preferences", "--set", "Answer in Italian.", "--set", "Be brief, please.", "--user", "ann"
     )
 
@@ -132,46 +132,46 @@ def test_preferences_are_shown_and_set() -> None:
     assert [(one["text"], one["kind"]) for one in held["preferences"]] == [
         ("Answer in Italian.", "preference"), ("Be brief, please.", "preference"),
     ]  # fmt: skip
-    assert typed("memories", "preferences", "--user", "bob").stdout == "No preferences.\n"
+    assert run_command("memories", "preferences", "--user", "bob").stdout == "No preferences.\n"
 
 
 @pytest.mark.usefixtures("remembered")
 def test_many_are_forgotten_only_when_it_is_confirmed() -> None:
-    unasked = typed("memories", "forget", "--session", "talk", "--user", "ann")
-    blind = typed("memories", "forget", "--search", "dog", "--yes", "--user", "ann")
-    unclear = typed("memories", "forget", "m1", "--all", "--user", "ann")
-    foreign = typed("memories", "forget", "m1", "--user", "bob")
-    one = typed("memories", "forget", "m3", "--user", "ann")
-    kept = asked("memories", "list", "--user", "ann")
-    many = asked("memories", "forget", "--session", "talk", "--yes", "--user", "ann")
+    unasked = run_command("memories", "forget", "--session", "talk", "--user", "ann")
+    blind = run_command("memories", "forget", "--search", "dog", "--yes", "--user", "ann")
+    unclear = run_command("memories", "forget", "m1", "--all", "--user", "ann")
+    foreign = run_command("memories", "forget", "m1", "--user", "bob")
+    one = run_command("memories", "forget", "m3", "--user", "ann")
+    kept = run_json("memories", "list", "--user", "ann")
+    many = run_json("memories", "forget", "--session", "talk", "--yes", "--user", "ann")
 
     assert (unasked.exit_code, blind.exit_code, unclear.exit_code) == (2, 2, 2)
     assert (foreign.exit_code, foreign.stderr) == (1, "memory_not_found: memory not found\n")
     assert one.stdout == "1 memory forgotten.\n"
     assert [each["id"] for each in kept["memories"]] == ["m2", "m1"]
     assert many == {"forgotten": 2}
-    assert asked("memories", "list", "--user", "ann")["memories"] == []
+    assert run_json("memories", "list", "--user", "ann")["memories"] == []
 
 
 @pytest.mark.usefixtures("remembered")
-def test_what_a_search_finds_is_seen_before_it_is_forgotten(desk: Desk) -> None:
+def test_what_a_search_finds_is_seen_before_it_is_forgotten(shell: Shell) -> None:
     command = ("memories", "forget", "--search", "Bologna", "--limit", "1", "--user", "ann")
-    with Screen(desk.folder, *command, env=desk.env) as screen:
+    with Screen(shell.folder, *command, env=shell.env) as screen:
         screen.see(HOME)
         screen.see("Forget 1 memory permanently?")
         screen.press("y\r")
         screen.see("1 memory forgotten.")
         assert screen.end() == 0
 
-    assert [one["id"] for one in asked("memories", "list", "--user", "ann")["memories"]] == ["m3", "m2"]
+    assert [one["id"] for one in run_json("memories", "list", "--user", "ann")["memories"]] == ["m3", "m2"]
 
 
 @pytest.mark.usefixtures("remembered")
 def test_an_export_holds_everything_and_nothing_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENUTO_PRIVACY_MEMORY", "keep")
-    typed("memories", "add", "Write to me at ann@example.com.", "--user", "ann")
-    printed = json.loads(typed("memories", "export", "--user", "ann").stdout)
-    told = typed("memories", "export", "--user", "ann", "--output", str(tmp_path / "ann.json"))
+    run_command("memories", "add", "Write to me at ann@example.com.", "--user", "ann")
+    printed = json.loads(run_command("memories", "export", "--user", "ann").stdout)
+    told = run_command("memories", "export", "--user", "ann", "--output", str(tmp_path / "ann.json"))
 
     assert (printed["format"], printed["version"], len(printed["memories"])) == ("tenuto.memories", 1, 4)
     assert "Write to me at [REDACTED_EMAIL]." in [one["text"] for one in printed["memories"]]
@@ -200,9 +200,9 @@ def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
 
     asyncio.run(remember())
 
-    report = typed("memories", "audit").stdout
-    audit = asked("memories", "audit")
-    of_ann = asked("memories", "audit", "--user", "ann")
+    report = run_command("memories", "audit").stdout
+    audit = run_json("memories", "audit")
+    of_ann = run_json("memories", "audit", "--user", "ann")
 
     assert (audit["owners"], audit["quotes"], of_ann["owners"], of_ann["quotes"]) == (3, 5, 1, 2)
     assert audit["junk"] == {"question": 1, "not about the user": 1}
@@ -212,7 +212,7 @@ def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
     }  # fmt: skip
     assert audit["kinds"]["episode"]["stored"] == 1
     assert "Junk rate: 40.0% (2 of 5 quotations that are current)" in report
-    assert typed("memories", "audit", "--user", "eve").stdout == "No memories.\n"
+    assert run_command("memories", "audit", "--user", "eve").stdout == "No memories.\n"
 
 
 def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,11 +224,11 @@ def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monk
         return open_app(settings, **options)
 
     monkeypatch.setattr(running, "open_app", opening)
-    mine = asked("memories", "add", HOME)
-    talk = typed("chat", "Where do I live?")
+    mine = run_json("memories", "add", HOME)
+    talk = run_command("chat", "Where do I live?")
     monkeypatch.setenv("TENUTO_MEMORIES_WITHOUT_USER", "false")
-    refused = typed("memories", "list")
-    silent = typed("chat", "Where do I live?")
+    refused = run_command("memories", "list")
+    silent = run_command("chat", "Where do I live?")
 
     assert opened == [True, False]
     assert mine["text"] == HOME
@@ -244,9 +244,9 @@ def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monk
     ids=lambda command: " ".join(command),
 )  # fmt: skip
 def test_bad_input_ends_with_a_sentence(command: list[str]) -> None:
-    asked("memories", "add", HOME, "--user", "ann")
+    run_json("memories", "add", HOME, "--user", "ann")
 
-    done = typed("memories", *command, "--user", "ann")
+    done = run_command("memories", *command, "--user", "ann")
 
     assert done.exit_code in (1, 2)
     assert done.stderr
@@ -257,10 +257,19 @@ def test_what_a_chat_remembers_is_embedded_before_it_ends(monkeypatch: pytest.Mo
     """The process used to end before the embedder was loaded, and a search said that one of two things was wrong."""
     chat = [sys.executable, "-m", "tenuto", "chat", HOME]
     subprocess.run(chat, check=True, stdin=subprocess.DEVNULL, env={**os.environ, "TENUTO_EMBEDDER": "local"})
-    assert typed("chat", "My dog is called Rex and he is three years old.").exit_code == 0
+    assert run_command("chat", "My dog is called Rex and he is three years old.").exit_code == 0
 
     monkeypatch.setenv("TENUTO_EMBEDDER", "local")
-    lacking = typed("memories", "search", "dog").stderr
+    lacking = run_command("memories", "search", "dog").stderr
 
     # That of the second chat, which had no embedder.
     assert lacking.startswith("1 memory without a vector ranked by words alone: ")
+
+
+def test_a_chat_says_which_memories_it_left_without_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "_EMBED_WITHIN", timedelta(0))
+    monkeypatch.setenv("TENUTO_EMBEDDER", "local")
+
+    done = run_command("chat", HOME)
+
+    assert "(1 memory without a vector: a running server adds them)" in done.stderr

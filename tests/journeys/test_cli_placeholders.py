@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from tests.journeys.desk import MAIL, SAID
-from tests.journeys.terminal import CTRL_D, Desk
+import pytest
+
+from tests.journeys.cli_runs import MAIL, PRIVATE_TEXT
+from tests.journeys.terminal import CTRL_D, Shell
 
 DIM, MARKED, PLAIN = "\x1b[2m", "\x1b[36m\x1b[2m", "\x1b[0m"
 
 
-def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
-    """S1: the talk that goes on shows what is stored, which holds no value."""
-    desk.env |= {"TENUTO_PRIVACY_MESSAGE": "redact"}
-    with desk.sit_down() as screen:
-        screen.say(SAID)
+@pytest.mark.requirement("S1")
+def test_marks_are_dimmed_and_why_counts_what_was_taken_out(shell: Shell) -> None:
+    """The talk that goes on shows what is stored, which holds no value."""
+    shell.env |= {"TENUTO_PRIVACY_MESSAGE": "redact"}
+    with shell.sit_down() as screen:
+        screen.say(PRIVATE_TEXT)
         screen.say("/why", "KIND ")
         before = screen.see("> ")
         assert "private values redacted in the stored messages: " in before
@@ -20,9 +23,9 @@ def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
         assert "private values redacted in the stored trace: " in before
         screen.press(CTRL_D)
         screen.end()
-    (session,) = desk.ask("sessions", "list")["sessions"]
+    (session,) = shell.ask("sessions", "list")["sessions"]
 
-    with desk.sit_down("--session", session["id"]) as screen:
+    with shell.sit_down("--session", session["id"]) as screen:
         screen.see(f"{DIM}> My mail is {PLAIN}{MARKED}[REDACTED_EMAIL]{PLAIN}{DIM}, my card is {PLAIN}")
         screen.say("/why", "private values redacted in the stored messages: ", "> ")
         screen.press(CTRL_D)
@@ -30,8 +33,8 @@ def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
         assert MAIL not in screen.seen
 
 
-def test_why_says_nothing_of_values_where_there_were_none(desk: Desk) -> None:
-    with desk.sit_down() as screen:
+def test_why_says_nothing_of_values_where_there_were_none(shell: Shell) -> None:
+    with shell.sit_down() as screen:
         screen.say("My name is Ann.")
         screen.say("/why", "KIND ")
         assert "private value" not in screen.see("> ")
@@ -39,11 +42,11 @@ def test_why_says_nothing_of_values_where_there_were_none(desk: Desk) -> None:
         screen.end()
 
 
-def test_marks_are_plain_text_in_a_pipe(desk: Desk) -> None:
-    desk.env |= {"TENUTO_PRIVACY_ANSWER": "redact"}
-    desk.run("chat", f"My mail is {MAIL}.")
-    (session,) = desk.ask("sessions", "list")["sessions"]
-    done = desk.run("chat", "--session", session["id"], "What is my mail?")
+def test_marks_are_plain_text_in_a_pipe(shell: Shell) -> None:
+    shell.env |= {"TENUTO_PRIVACY_ANSWER": "redact"}
+    shell.run("chat", f"My mail is {MAIL}.")
+    (session,) = shell.ask("sessions", "list")["sessions"]
+    done = shell.run("chat", "--session", session["id"], "What is my mail?")
 
     assert "[REDACTED_EMAIL]" in done.stdout
     assert "\x1b" not in done.stdout

@@ -16,8 +16,17 @@ import pytest
 import tenuto
 from tenuto.model import Scope
 from tenuto.privacy.compliance.service import PrivacyService
-from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, ring, say, typed
-from tests.journeys.terminal import ENTER, Desk, Screen
+from tests.journeys.cli_runs import (
+    KEEP_SETTINGS,
+    MAIL,
+    PRIVATE_TEXT,
+    PSEUDONYM_SETTINGS,
+    chat_session_id,
+    key_ring_settings,
+    run_command,
+    run_json,
+)
+from tests.journeys.terminal import ENTER, Screen, Shell
 from tests.samples import CARD, shows_card
 
 pytestmark = pytest.mark.usefixtures("own_environment")
@@ -25,19 +34,19 @@ pytestmark = pytest.mark.usefixtures("own_environment")
 
 def shown(session: str) -> str:
     """A session and its traces, as they are stored."""
-    return typed("sessions", "show", session, "--json").stdout + typed("traces", "list", "--json").stdout
+    return run_command("sessions", "show", session, "--json").stdout + run_command("traces", "list", "--json").stdout
 
 
 # Scanning
 
 
 def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() -> None:
-    session = say(env=KEPT)
+    session = chat_session_id(env=KEEP_SETTINGS)
 
-    first = typed("privacy", "scan")
-    told = asked("privacy", "scan", ends=1)
-    fixed = asked("privacy", "scan", "--fix")
-    again = asked("privacy", "scan")
+    first = run_command("privacy", "scan")
+    told = run_json("privacy", "scan", ends=1)
+    fixed = run_json("privacy", "scan", "--fix")
+    again = run_json("privacy", "scan")
 
     assert first.exit_code == 1
     assert [line.split()[:3] for line in first.stdout.splitlines() if line.startswith("trace")] == [
@@ -52,8 +61,8 @@ def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() 
     assert fixed["fixed"] >= 1
     assert again["violations"] == 0
     assert MAIL in shown(session), "the live message stays by default"
-    assert MAIL not in typed("traces", "list", "--json").stdout
-    assert [note["act"] for note in asked("privacy", "audit")["entries"]] == ["fixed"]
+    assert MAIL not in run_command("traces", "list", "--json").stdout
+    assert [note["act"] for note in run_json("privacy", "audit")["entries"]] == ["fixed"]
 
 
 def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
@@ -69,11 +78,11 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
 
     asyncio.run(remember())
 
-    first = typed("privacy", "scan")
-    told = asked("privacy", "scan", "--all", ends=1)
-    fixed = asked("privacy", "scan", "--fix")
-    again = typed("privacy", "scan", "--all")
-    note = asked("privacy", "audit")["entries"][-1]
+    first = run_command("privacy", "scan")
+    told = run_json("privacy", "scan", "--all", ends=1)
+    fixed = run_json("privacy", "scan", "--fix")
+    again = run_command("privacy", "scan", "--all")
+    note = run_json("privacy", "audit")["entries"][-1]
 
     assert first.exit_code == 1
     assert ["memory", "EMAIL", "1", "against", "the", "policy"] in [line.split() for line in first.stdout.splitlines()]
@@ -90,7 +99,7 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
 @pytest.mark.parametrize("site", [(), ("--all",)], ids=["one", "all"])
 def test_a_scan_counts_beforehand_only_at_a_terminal(site: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no bar to fill where the answer is JSON, or output is no terminal."""
-    say("Nothing private.")
+    chat_session_id("Nothing private.")
     extent, asked_for = PrivacyService.extent, []
 
     async def counted(office: PrivacyService, scope: Scope) -> int:
@@ -99,36 +108,36 @@ def test_a_scan_counts_beforehand_only_at_a_terminal(site: tuple[str, ...], monk
 
     monkeypatch.setattr(PrivacyService, "extent", counted)
 
-    asked("privacy", "scan", *site)
-    typed("privacy", "scan", *site)
+    run_json("privacy", "scan", *site)
+    run_command("privacy", "scan", *site)
     before = asked_for.copy()
     monkeypatch.setattr("tenuto.cli.privacy.is_watched", lambda quiet: not quiet)
-    asked("privacy", "scan", *site)
-    typed("privacy", "scan", *site)
+    run_json("privacy", "scan", *site)
+    run_command("privacy", "scan", *site)
 
     assert before == []
     assert len(asked_for) == 1
 
 
 def test_a_scan_looks_at_its_own_tenant_and_site_only() -> None:
-    say(env=KEPT)
+    chat_session_id(env=KEEP_SETTINGS)
 
-    assert asked("privacy", "scan", "--tenant", "acme")["sessions"] == 0
-    assert asked("privacy", "scan", "--site", "museum")["sessions"] == 0
+    assert run_json("privacy", "scan", "--tenant", "acme")["sessions"] == 0
+    assert run_json("privacy", "scan", "--site", "museum")["sessions"] == 0
 
 
 def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
     """Every tenant is judged by its own policy, and only what stands against it ends with 1."""
     Path("policy.toml").write_text('[tenants.acme]\nmessage = "redact"\n', encoding="utf-8")
     strict = {"TENUTO_PRIVACY_FILE": "policy.toml"}
-    say()
+    chat_session_id()
     for where in (("--tenant", "acme"), ("--tenant", "acme", "--site", "museum")):
-        asked("chat", SAID, "--user", "ann", *where)
+        run_json("chat", PRIVATE_TEXT, "--user", "ann", *where)
 
-    allowed = asked("privacy", "scan", "--all")
-    against = asked("privacy", "scan", "--all", env=strict, ends=1)
-    table = typed("privacy", "scan", "--all", env=strict)
-    fixed = asked("privacy", "scan", "--all", "--fix", env=strict)
+    allowed = run_json("privacy", "scan", "--all")
+    against = run_json("privacy", "scan", "--all", env=strict, ends=1)
+    table = run_command("privacy", "scan", "--all", env=strict)
+    fixed = run_json("privacy", "scan", "--all", "--fix", env=strict)
 
     assert (allowed["sessions"], allowed["violations"]) == (3, 0)
     assert [(one["tenant"], one["site"], one["violations"]) for one in against["sites"]] == [
@@ -143,22 +152,22 @@ def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
     assert "3 sites, 3 sessions" in table.stdout
     assert (table.exit_code, MAIL in table.output) == (1, False)
     assert fixed["fixed"] >= 2
-    assert asked("privacy", "scan", "--all", env=strict)["violations"] == 0
+    assert run_json("privacy", "scan", "--all", env=strict)["violations"] == 0
     for site in ("", "museum"):
-        noted = asked("privacy", "audit", "--tenant", "acme", "--site", site)["entries"]
+        noted = run_json("privacy", "audit", "--tenant", "acme", "--site", site)["entries"]
         assert [note["act"] for note in noted] == ["fixed"]
 
 
 def test_a_fix_of_everything_clears_the_bytes_of_every_site_and_says_so(tmp_path: Path) -> None:
     """What one site took out goes from the file as surely as what the first one did."""
     for tenant in ("acme", "bravo"):
-        asked("chat", SAID, "--user", "ann", "--tenant", tenant, env=KEPT)
+        run_json("chat", PRIVATE_TEXT, "--user", "ann", "--tenant", tenant, env=KEEP_SETTINGS)
     strict = {"TENUTO_PRIVACY_MESSAGE": "redact"}
     before = _in_files(tmp_path)
 
-    fixed = asked("privacy", "scan", "--all", "--fix", env=strict)
+    fixed = run_json("privacy", "scan", "--all", "--fix", env=strict)
     after = _in_files(tmp_path)
-    again = typed("privacy", "scan", "--all", "--fix", env=strict)
+    again = run_command("privacy", "scan", "--all", "--fix", env=strict)
 
     assert (before, after) == (True, False)
     assert (fixed["compaction"], fixed["remaining_reason"], len(fixed["sites"])) == ("done", "", 2)
@@ -171,10 +180,10 @@ def _in_files(folder: Path) -> bool:
 
 
 def test_a_fix_of_one_site_tells_what_became_of_the_bytes(tmp_path: Path) -> None:
-    say(env=KEPT)
+    chat_session_id(env=KEEP_SETTINGS)
 
-    looked = asked("privacy", "scan", ends=1)
-    fixed = typed("privacy", "scan", "--fix", env={"TENUTO_PRIVACY_MESSAGE": "redact"})
+    looked = run_json("privacy", "scan", ends=1)
+    fixed = run_command("privacy", "scan", "--fix", env={"TENUTO_PRIVACY_MESSAGE": "redact"})
 
     assert looked["compaction"] is None
     assert fixed.stdout.splitlines()[-1] == "Deleted bytes, in the whole store: cleared."
@@ -182,14 +191,14 @@ def test_a_fix_of_one_site_tells_what_became_of_the_bytes(tmp_path: Path) -> Non
 
 
 def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_path: Path) -> None:
-    both, one = ring(tmp_path, own="bravo")
-    sealed = {**KEPT, "TENUTO_ENCRYPTION": "true"}
+    both, one = key_ring_settings(tmp_path, own="bravo")
+    sealed = {**KEEP_SETTINGS, "TENUTO_ENCRYPTION": "true"}
     for tenant in ("acme", "bravo", "charlie"):
-        asked("chat", SAID, "--user", "ann", "--tenant", tenant, env={**sealed, **both})
+        run_json("chat", PRIVATE_TEXT, "--user", "ann", "--tenant", tenant, env={**sealed, **both})
     lacking = {**sealed, **one, "TENUTO_PRIVACY_MESSAGE": "redact"}
 
-    fixed = asked("privacy", "scan", "--all", "--fix", env=lacking, ends=1)
-    told = typed("privacy", "scan", "--all", env=lacking)
+    fixed = run_json("privacy", "scan", "--all", "--fix", env=lacking, ends=1)
+    told = run_command("privacy", "scan", "--all", env=lacking)
 
     assert [(site["tenant"], bool(site["fixed"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
     assert [(site["tenant"], site["code"]) for site in fixed["locked_sites"]] == [("bravo", "decryption_failed")]
@@ -200,13 +209,13 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
 
 def test_a_scan_of_everything_takes_no_tenant() -> None:
     for where in (("--tenant", "acme"), ("--site", "museum")):
-        refused = typed("privacy", "scan", "--all", *where)
+        refused = run_command("privacy", "scan", "--all", *where)
         assert refused.exit_code == 2
         assert "--tenant" in refused.output
 
 
 def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
-    empty = typed("privacy", "scan", "--all", "--store", "memory://")
+    empty = run_command("privacy", "scan", "--all", "--store", "memory://")
 
     assert empty.exit_code == 0
     assert empty.stdout.splitlines() == [
@@ -218,13 +227,14 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 # Erasing
 
 
-def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path, desk: Desk) -> None:
-    """S3: the real process; afterwards no byte of the words is left in the database or beside it."""
-    say()
-    say("Hello there!", user="bob")
+@pytest.mark.requirement("S3")
+def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path, shell: Shell) -> None:
+    """The real process; afterwards no byte of the words is left in the database or beside it."""
+    chat_session_id()
+    chat_session_id("Hello there!", user="bob")
 
-    nobody_asked = desk.run("privacy", "erase", "--user", "ann")
-    erased = desk.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
+    nobody_asked = shell.run("privacy", "erase", "--user", "ann")
+    erased = shell.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
     left = b"".join(path.read_bytes() for path in tmp_path.glob("data/tenuto.db*"))
 
     assert nobody_asked.returncode == 2
@@ -233,25 +243,25 @@ def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_pa
     assert "1 sessions" in erased.stdout
     assert MAIL.encode() not in left
     assert CARD.encode() not in left
-    assert asked("privacy", "verify", "receipt.json")["valid"] is True
-    assert asked("stats")["sessions"] == 1
-    [note] = asked("privacy", "audit")["entries"]
+    assert run_json("privacy", "verify", "receipt.json")["valid"] is True
+    assert run_json("stats")["sessions"] == 1
+    [note] = run_json("privacy", "audit")["entries"]
     assert (note["act"], note["by"].partition(":")[0]) == ("erased", "cli")
 
 
 def test_somebody_at_the_terminal_is_asked_before_anyone_is_erased(tmp_path: Path) -> None:
-    say()
+    chat_session_id()
     for answer, code, left in (("n", 1, 1), ("y", 0, 0)):
         with Screen(tmp_path, "privacy", "erase", "--user", "ann", env=os.environ) as screen:
             screen.see("Erase everything of user ann in all sites of tenant local permanently? [y/N]: ")
             screen.press(answer + ENTER)
             assert screen.end() == code
-        assert asked("stats")["sessions"] == left
+        assert run_json("stats")["sessions"] == left
 
 
 def test_a_receipt_that_was_changed_does_not_hold(tmp_path: Path) -> None:
-    say()
-    receipt = asked("privacy", "erase", "--user", "ann", "--yes")
+    chat_session_id()
+    receipt = run_json("privacy", "erase", "--user", "ann", "--yes")
     changes: list[dict[str, Any]] = [
         {},
         {"counts": {**receipt["counts"], "messages": 99}},
@@ -266,57 +276,57 @@ def test_a_receipt_that_was_changed_does_not_hold(tmp_path: Path) -> None:
     for number, change in enumerate(changes):
         path = tmp_path / f"{number}.json"
         path.write_text(json.dumps({**receipt, **change}))
-        results.append(typed("privacy", "verify", str(path)).exit_code)
+        results.append(run_command("privacy", "verify", str(path)).exit_code)
 
     assert results == [0, 1, 1, 1, 1, 1, 1]
 
 
 def test_a_receipt_of_another_installation_does_not_hold_here(tmp_path: Path) -> None:
-    say()
-    receipt = asked("privacy", "erase", "--user", "ann", "--yes")
+    chat_session_id()
+    receipt = run_json("privacy", "erase", "--user", "ann", "--yes")
     (tmp_path / "receipt.json").write_text(json.dumps(receipt))
     other = ("--store", "sqlite:///other.db")
-    typed("chat", "Hello!", *other)
+    run_command("chat", "Hello!", *other)
 
-    elsewhere = typed("privacy", "verify", "receipt.json", *other)
-    by_key = asked("privacy", "verify", "receipt.json", "--key", receipt["public_key"], *other)
-    about_bob = asked("privacy", "verify", "receipt.json", "--user", "bob", ends=1)
+    elsewhere = run_command("privacy", "verify", "receipt.json", *other)
+    by_key = run_json("privacy", "verify", "receipt.json", "--key", receipt["public_key"], *other)
+    about_bob = run_json("privacy", "verify", "receipt.json", "--user", "bob", ends=1)
 
     assert elsewhere.exit_code == 1
     assert "not signed by this installation" in elsewhere.stderr
     assert by_key["valid"] is True
     assert about_bob["why"] == "it is about another user"
-    assert asked("privacy", "verify", "receipt.json", "--user", "ann")["valid"] is True
+    assert run_json("privacy", "verify", "receipt.json", "--user", "ann")["valid"] is True
 
 
 def test_a_receipt_that_is_not_there_is_told_by_its_name() -> None:
-    say()
-    missing = typed("privacy", "verify", "nowhere.json")
+    chat_session_id()
+    missing = run_command("privacy", "verify", "nowhere.json")
 
     assert (missing.exit_code, missing.stderr) == (1, "invalid: cannot read nowhere.json: No such file or directory\n")
 
 
 def test_a_receipt_that_cannot_be_written_stops_the_erasing() -> None:
-    say()
+    chat_session_id()
 
-    refused = typed("privacy", "erase", "--user", "ann", "--yes", "--out", "no/such/folder/receipt.json")
+    refused = run_command("privacy", "erase", "--user", "ann", "--yes", "--out", "no/such/folder/receipt.json")
 
     assert refused.exit_code == 1
-    assert asked("stats")["sessions"] == 1
+    assert run_json("stats")["sessions"] == 1
 
 
 # Pseudonyms and keys
 
 
 def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
-    typed("privacy", "new-key", "key.toml")
-    session = say(env=MARKED)
+    run_command("privacy", "new-key", "key.toml")
+    session = chat_session_id(env=PSEUDONYM_SETTINGS)
 
-    opened = asked("privacy", "reveal", session, "EMAIL_1", "[CC_1]", env=MARKED)
-    part = asked("privacy", "reveal", session, "EMAIL_1", "PHONE_7", env=MARKED, ends=1)
-    unknown = typed("privacy", "reveal", session, "EMAIL_7", env=MARKED)
-    keyless = typed("privacy", "reveal", session, "EMAIL_1")
-    [first, _] = asked("privacy", "audit")["entries"]
+    opened = run_json("privacy", "reveal", session, "EMAIL_1", "[CC_1]", env=PSEUDONYM_SETTINGS)
+    part = run_json("privacy", "reveal", session, "EMAIL_1", "PHONE_7", env=PSEUDONYM_SETTINGS, ends=1)
+    unknown = run_command("privacy", "reveal", session, "EMAIL_7", env=PSEUDONYM_SETTINGS)
+    keyless = run_command("privacy", "reveal", session, "EMAIL_1")
+    [first, _] = run_json("privacy", "audit")["entries"]
 
     assert MAIL not in shown(session)
     assert opened["values"] == {"[EMAIL_1]": MAIL, "[CC_1]": CARD}
@@ -325,22 +335,22 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
     assert unknown.stderr.startswith("placeholder_not_found: the session has no such placeholder")
     assert (keyless.exit_code, "privacy_key" in keyless.stderr) == (1, True)
     assert (first["act"], first["by"], first["about"]["session"]) == ("revealed", "cli:otto", session)
-    assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout
+    assert "redacted: 1 CC, 1 EMAIL" in run_command("sessions", "show", session).stdout
 
 
 def test_what_is_stored_is_encrypted_renewed_and_made_plain_again(tmp_path: Path) -> None:
-    typed("privacy", "new-key", "key.toml")
+    run_command("privacy", "new-key", "key.toml")
     plain, words = {"TENUTO_PRIVACY_KEY_FILE": "key.toml"}, "The quokka smiles."
     sealed = {**plain, "TENUTO_ENCRYPTION": "true"}
-    session = say(words)
+    session = chat_session_id(words)
     before = words.encode() in _store()
 
-    encrypted = typed("privacy", "rotate", "--reseal", env=sealed)
+    encrypted = run_command("privacy", "rotate", "--reseal", env=sealed)
     lies_there = _store()
-    renewed = asked("privacy", "rotate", "--renew", "--reseal", env=sealed)["resealed"]
-    again = typed("privacy", "rotate", "--reseal", env=sealed).stdout
-    one_tenant = typed("privacy", "rotate", "--reseal", "--tenant", "local", env=sealed)
-    decrypted = asked("privacy", "rotate", "--reseal", env=plain)["resealed"]
+    renewed = run_json("privacy", "rotate", "--renew", "--reseal", env=sealed)["resealed"]
+    again = run_command("privacy", "rotate", "--reseal", env=sealed).stdout
+    one_tenant = run_command("privacy", "rotate", "--reseal", "--tenant", "local", env=sealed)
+    decrypted = run_json("privacy", "rotate", "--reseal", env=plain)["resealed"]
 
     assert before
     assert encrypted.exit_code == 0, encrypted.stderr
@@ -348,7 +358,7 @@ def test_what_is_stored_is_encrypted_renewed_and_made_plain_again(tmp_path: Path
     assert (renewed["written"] > 0, decrypted["written"] > 0) == (True, True)
     assert re.search(r"^0 of \d+ records rewritten: all text is encrypted with the keys in use\.$", again, re.MULTILINE)
     assert (one_tenant.exit_code, "covers every tenant" in one_tenant.stderr) == (2, True)
-    assert words in typed("sessions", "show", session).stdout
+    assert words in run_command("sessions", "show", session).stdout
 
 
 def _store() -> bytes:
@@ -357,18 +367,18 @@ def _store() -> bytes:
 
 
 def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path) -> None:
-    typed("privacy", "new-key", "key.toml")
-    session = say(env=MARKED)
+    run_command("privacy", "new-key", "key.toml")
+    session = chat_session_id(env=PSEUDONYM_SETTINGS)
     file = tmp_path / "key.toml"
     old = file.read_text()
     name, secret = old.rpartition("[keys]")[2].strip().split(" = ")
     file.write_text(f'current = "next"\n[keys]\n{name} = {secret}\nnext = "{"ab" * 32}"\n')
 
-    rotated = asked("privacy", "rotate", "--renew", env=MARKED)
+    rotated = run_json("privacy", "rotate", "--renew", env=PSEUDONYM_SETTINGS)
     file.write_text(f'current = "next"\n[keys]\nnext = "{"ab" * 32}"\n')
-    opened = asked("privacy", "reveal", session, "EMAIL_1", env=MARKED)
+    opened = run_json("privacy", "reveal", session, "EMAIL_1", env=PSEUDONYM_SETTINGS)
     file.write_text(old)
-    lost = typed("privacy", "rotate", env=MARKED)
+    lost = run_command("privacy", "rotate", env=PSEUDONYM_SETTINGS)
 
     assert rotated["wrapped"]["local"] >= 1
     assert rotated["renewed"] == ["local"]
@@ -382,11 +392,11 @@ def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path)
 
 @pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
 def test_an_export_to_the_terminal_or_a_file_holds_nothing_private(written: str, tmp_path: Path) -> None:
-    session = say()
+    session = chat_session_id()
 
-    printed = typed("sessions", "export", session, "--format", written).stdout
-    typed("sessions", "export", session, "--format", written, "-o", "out")
-    kept = typed("sessions", "export", session, "--format", written, env={"TENUTO_PRIVACY_EXPORT": "keep"}).stdout
+    printed = run_command("sessions", "export", session, "--format", written).stdout
+    run_command("sessions", "export", session, "--format", written, "-o", "out")
+    kept = run_command("sessions", "export", session, "--format", written, env={"TENUTO_PRIVACY_EXPORT": "keep"}).stdout
 
     assert MAIL not in printed + (tmp_path / "out").read_text()
     assert not shows_card(printed)
@@ -395,15 +405,15 @@ def test_an_export_to_the_terminal_or_a_file_holds_nothing_private(written: str,
 
 def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_path: Path) -> None:
     """It is told by its id, and the rest is there; such an export says that it is not whole."""
-    typed("privacy", "new-key", "key.toml")
+    run_command("privacy", "new-key", "key.toml")
     sealed = {"TENUTO_ENCRYPTION": "true", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
-    first, odd, last = say(env=sealed), "../a b/%", say(env=sealed, user="bob")
-    asked("sessions", "fork", last, "--new-id", odd, env=sealed)
+    first, odd, last = chat_session_id(env=sealed), "../a b/%", chat_session_id(env=sealed, user="bob")
+    run_json("sessions", "fork", last, "--new-id", odd, env=sealed)
     _mix_up(tmp_path / "data" / "tenuto.db", last, first)
 
-    told = typed("sessions", "export", "--all", "-o", "out", env=sealed)
-    exported = asked("sessions", "export", "--all", "-o", "lines", "--format", "jsonl", env=sealed, ends=1)
-    hers = asked("sessions", "export", "--all", "-o", "hers", "--user", "bob", env=sealed)
+    told = run_command("sessions", "export", "--all", "-o", "out", env=sealed)
+    exported = run_json("sessions", "export", "--all", "-o", "lines", "--format", "jsonl", env=sealed, ends=1)
+    hers = run_json("sessions", "export", "--all", "-o", "hers", "--user", "bob", env=sealed)
 
     assert told.exit_code == 1
     assert told.stdout == "2 sessions written to out.\n"
@@ -415,7 +425,7 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
     assert {one["id"] for one in exported["exported"]} == {last, odd}
     assert [one["id"] for one in exported["failed"]] == [first]
     assert {one["id"] for one in hers["exported"]} == {last, odd}
-    assert typed("sessions", "import", f"out/{last}.json", env=sealed).exit_code == 0
+    assert run_command("sessions", "import", f"out/{last}.json", env=sealed).exit_code == 0
 
 
 def _mix_up(file: Path, source: str, target: str) -> None:
@@ -427,9 +437,9 @@ def _mix_up(file: Path, source: str, target: str) -> None:
 
 
 def test_an_export_takes_one_id_or_everything() -> None:
-    session = say()
+    session = chat_session_id()
     for wrong in ((), ("--all",), ("--all", "-o", "-"), (session, "--all", "-o", "out")):
-        assert typed("sessions", "export", *wrong).exit_code == 2
+        assert run_command("sessions", "export", *wrong).exit_code == 2
 
 
 # Blocking
@@ -438,7 +448,7 @@ def test_an_export_takes_one_id_or_everything() -> None:
 def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:
     asyncio.run(_made())
 
-    refused = typed("chat", SAID, env={"TENUTO_PRIVACY_MESSAGE": "block"})
+    refused = run_command("chat", PRIVATE_TEXT, env={"TENUTO_PRIVACY_MESSAGE": "block"})
 
     assert refused.exit_code == 1
     assert refused.stderr.startswith("private_data: ")

@@ -15,17 +15,17 @@ import pytest
 import tenuto
 from tenuto.model import Scope
 from tenuto.model.privacy import KEYS_NAMESPACE
-from tests.journeys.desk import MARKED, asked, typed
+from tests.journeys.cli_runs import PSEUDONYM_SETTINGS, run_command, run_json
 
 pytestmark = pytest.mark.usefixtures("own_environment")
 
 
 def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:
-    typed("privacy", "new-key", "key.toml")
-    well = typed("doctor", env=MARKED).stdout
-    keyless = typed("doctor", env={"TENUTO_PRIVACY_MESSAGE": "pseudonym"})
+    run_command("privacy", "new-key", "key.toml")
+    well = run_command("doctor", env=PSEUDONYM_SETTINGS).stdout
+    keyless = run_command("doctor", env={"TENUTO_PRIVACY_MESSAGE": "pseudonym"})
     (tmp_path / "key.toml").chmod(0o644)
-    open_to_all = typed("doctor", env=MARKED)
+    open_to_all = run_command("doctor", env=PSEUDONYM_SETTINGS)
 
     assert "pseudonym: message" in well
     assert "privacy key" in well
@@ -38,7 +38,7 @@ def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:
 
 
 def test_the_doctor_finds_an_outside_detector_that_does_not_answer() -> None:
-    ill = typed("doctor", env={"TENUTO_PRIVACY_DETECTOR": "http://ann:hunter2@127.0.0.1:9"})
+    ill = run_command("doctor", env={"TENUTO_PRIVACY_DETECTOR": "http://ann:hunter2@127.0.0.1:9"})
 
     assert ill.exit_code == 1
     assert "127.0.0.1:9 does not answer" in ill.stdout
@@ -46,19 +46,19 @@ def test_the_doctor_finds_an_outside_detector_that_does_not_answer() -> None:
 
 
 def test_no_setting_that_is_shown_shows_a_key() -> None:
-    shown = typed("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
+    shown = run_command("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
 
     assert "cd" * 32 not in shown
 
 
 @pytest.mark.parametrize("tenant", ["~tenuto", "acme"], ids=["the installation's", "a tenant's"])
 def test_keys_that_were_changed_in_the_store_are_told_from_a_missing_master_key(tenant: str) -> None:
-    typed("privacy", "new-key", "key.toml")
+    run_command("privacy", "new-key", "key.toml")
     sealing = {"TENUTO_ENCRYPTION": "true", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
-    asked("chat", "Hello.", "--user", "ann", "--tenant", "acme", env=sealing)
+    run_json("chat", "Hello.", "--user", "ann", "--tenant", "acme", env=sealing)
     asyncio.run(_damage(Scope(tenant=tenant)))
 
-    ill = typed("doctor", env=sealing)
+    ill = run_command("doctor", env=sealing)
 
     assert ill.exit_code == 1
     assert "the tenant's data keys were changed in the store, or are another tenant's" in " ".join(ill.stdout.split())
@@ -106,8 +106,8 @@ def analyzer_of_english() -> Iterator[str]:
 def test_the_doctor_tries_every_language_that_the_outside_detector_is_sent() -> None:
     with analyzer_of_english() as url:
         patient = {"TENUTO_PRIVACY_DETECTOR": url, "TENUTO_PRIVACY_DETECTOR_TIMEOUT": "1m"}
-        well = typed("doctor", env=patient)
-        ill = typed("doctor", env={**patient, "TENUTO_PRIVACY_DETECTOR_LANGUAGES": "en,zh"})
+        well = run_command("doctor", env=patient)
+        ill = run_command("doctor", env={**patient, "TENUTO_PRIVACY_DETECTOR_LANGUAGES": "en,zh"})
 
     assert well.exit_code == 0
     assert ill.exit_code == 1

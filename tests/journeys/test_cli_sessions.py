@@ -14,7 +14,7 @@ import pytest
 import tenuto
 from tenuto.model import Changes, Draft, Role, text_part, tool_call
 from tenuto.ports import utc_now
-from tests.journeys.terminal import Desk
+from tests.journeys.terminal import Shell
 
 EVIL = "\x1b]0;owned\x07\x9b31m \u202etxt"
 
@@ -36,46 +36,47 @@ async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         return turn.session.id
 
 
-def substance(desk: Desk, session_id: str) -> Any:
+def substance(shell: Shell, session_id: str) -> Any:
     """What an export must bring back: everything but ids, owner, bookkeeping of the head, and missing counts."""
-    shown = desk.ask("sessions", "show", session_id)
+    shown = shell.ask("sessions", "show", session_id)
     head = {name: shown["session"][name] for name in ("title", "attributes", "context", "tokens", "cost_usd", "turns")}
     return head, [{**message, "tokens": 0} for message in shown["messages"]]
 
 
-def test_looking_around(desk: Desk, talk: str) -> None:
-    """T18: what users wrote is shown and steers nothing."""
-    listed = desk.run_process("sessions", "list")
-    shown = desk.run("sessions", "show", talk)
+@pytest.mark.requirement("T18")
+def test_looking_around(shell: Shell, talk: str) -> None:
+    """What users wrote is shown and steers nothing."""
+    listed = shell.run_process("sessions", "list")
+    shown = shell.run("sessions", "show", talk)
 
     assert listed.returncode == shown.returncode == 0
     assert talk in listed.stdout
     assert "Let me see.\nOne moment, 你好" in shown.stdout
     assert '[tool_call] {"type":"tool_call"' in shown.stdout
-    for output in (listed.stdout, shown.stdout, desk.run("sessions", "list", "--json").stdout):
+    for output in (listed.stdout, shown.stdout, shell.run("sessions", "list", "--json").stdout):
         assert not set(output) & {"\x1b", "\x07", "\x9b", "\u202e"}
-    assert desk.ask("sessions", "list", "--user", "ann")["sessions"][0]["title"] == f"Museum {EVIL}"
+    assert shell.ask("sessions", "list", "--user", "ann")["sessions"][0]["title"] == f"Museum {EVIL}"
 
 
 @pytest.mark.parametrize("written_as", ["json", "jsonl", "markdown"])
-def test_an_export_comes_back_equal(desk: Desk, talk: str, written_as: str) -> None:
-    exported = desk.run("sessions", "export", talk, "--format", written_as)
-    (desk.folder / "saved").write_text(exported.stdout)
+def test_an_export_comes_back_equal(shell: Shell, talk: str, written_as: str) -> None:
+    exported = shell.run("sessions", "export", talk, "--format", written_as)
+    (shell.folder / "saved").write_text(exported.stdout)
 
-    from_stdin = desk.run("sessions", "import", "-", "--user", "ann", "--json", words=exported.stdout.encode())
-    from_file = desk.ask("sessions", "import", "saved", "--user", "ann")
+    from_stdin = shell.run("sessions", "import", "-", "--user", "ann", "--json", words=exported.stdout.encode())
+    from_file = shell.ask("sessions", "import", "saved", "--user", "ann")
 
     again = json.loads(from_stdin.stdout)["imported"][0]["session"]["id"]
     assert len({again, from_file["imported"][0]["session"]["id"], talk}) == 3
-    assert substance(desk, again) == substance(desk, talk)
+    assert substance(shell, again) == substance(shell, talk)
 
 
-def test_reset_then_delete(desk: Desk, talk: str) -> None:
-    reset = desk.run("sessions", "reset", talk)
-    emptied = desk.ask("sessions", "show", talk)
-    unasked = desk.run("sessions", "delete", talk)
-    deleted = desk.run("sessions", "delete", talk, "--yes")
-    gone = desk.run("sessions", "show", talk)
+def test_reset_then_delete(shell: Shell, talk: str) -> None:
+    reset = shell.run("sessions", "reset", talk)
+    emptied = shell.ask("sessions", "show", talk)
+    unasked = shell.run("sessions", "delete", talk)
+    deleted = shell.run("sessions", "delete", talk, "--yes")
+    gone = shell.run("sessions", "show", talk)
 
     assert reset.returncode == 0
     assert (emptied["messages"], emptied["session"]["tokens"]) == ([], 21)
@@ -84,14 +85,14 @@ def test_reset_then_delete(desk: Desk, talk: str) -> None:
     assert (gone.returncode, gone.stdout, gone.stderr) == (1, "", "session_not_found: session not found\n")
 
 
-def test_a_reader_that_goes_away_is_no_failure_to_talk_about(desk: Desk, talk: str) -> None:
+def test_a_reader_that_goes_away_is_no_failure_to_talk_about(shell: Shell, talk: str) -> None:
     """`tenuto sessions export ... | head -c 10`, where the export is larger than a pipe holds."""
     words = json.dumps({"role": "user", "text": "long " * 40_000})
     head = '{"format": "tenuto.session", "version": 1, "session": {}}'
-    made = desk.run("sessions", "import", "-", "--json", words=f"{head}\n{words}\n".encode())
+    made = shell.run("sessions", "import", "-", "--json", words=f"{head}\n{words}\n".encode())
     session_id = json.loads(made.stdout)["imported"][0]["session"]["id"]
 
-    with desk.start("sessions", "export", session_id) as process:
+    with shell.start("sessions", "export", session_id) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read(10) == b'{"format":'
@@ -101,11 +102,11 @@ def test_a_reader_that_goes_away_is_no_failure_to_talk_about(desk: Desk, talk: s
     assert complaint == b""
 
 
-def test_an_export_onto_a_terminal_steers_nothing(desk: Desk, talk: str) -> None:
+def test_an_export_onto_a_terminal_steers_nothing(shell: Shell, talk: str) -> None:
     """Markdown is read on terminals, so no escape sequence is in it, wherever it goes; JSON keeps every byte."""
     screen, its_end = os.openpty()
 
-    with desk.start("sessions", "export", talk, "--format", "markdown", stdout=its_end):
+    with shell.start("sessions", "export", talk, "--format", "markdown", stdout=its_end):
         os.close(its_end)
         # A terminal hands on what was written piece by piece, and an error once the other end is closed.
         pieces: list[bytes] = []
@@ -115,32 +116,32 @@ def test_an_export_onto_a_terminal_steers_nothing(desk: Desk, talk: str) -> None
     os.close(screen)
 
     assert "Let me see." in shown
-    piped = desk.run("sessions", "export", talk, "--format", "markdown").stdout
+    piped = shell.run("sessions", "export", talk, "--format", "markdown").stdout
     assert not set(shown + piped) & {"\x1b", "\x07", "\x9b", "\u202e"}
-    assert EVIL in json.loads(desk.run("sessions", "export", talk).stdout)["messages"][0]["text"]
+    assert EVIL in json.loads(shell.run("sessions", "export", talk).stdout)["messages"][0]["text"]
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])
-def test_deleting_asks_whoever_is_there(desk: Desk, talk: str, answer: bytes, code: int, left: int) -> None:
+def test_deleting_asks_whoever_is_there(shell: Shell, talk: str, answer: bytes, code: int, left: int) -> None:
     keyboard, its_end = os.openpty()
     os.write(keyboard, answer)
 
-    with desk.start("sessions", "delete", talk, stdin=its_end) as process:
+    with shell.start("sessions", "delete", talk, stdin=its_end) as process:
         _, err = process.communicate(timeout=120)
     os.close(its_end)
     os.close(keyboard)
 
     assert process.returncode == code
     assert f"Delete {talk} permanently?" in err.decode()
-    assert len(desk.ask("sessions", "list")["sessions"]) == left
+    assert len(shell.ask("sessions", "list")["sessions"]) == left
 
 
-def test_ctrl_c_ends_without_words(desk: Desk) -> None:
-    fifo = desk.folder / "slow.json"
+def test_ctrl_c_ends_without_words(shell: Shell) -> None:
+    fifo = shell.folder / "slow.json"
     os.mkfifo(fifo)
 
     # Opening the other end waits until the command reads.
-    with desk.start("sessions", "import", "slow.json") as process, fifo.open("wb"):
+    with shell.start("sessions", "import", "slow.json") as process, fifo.open("wb"):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
 
@@ -157,8 +158,8 @@ def test_ctrl_c_ends_without_words(desk: Desk) -> None:
         (("sessions", "show"), 2, "Usage: tenuto sessions show"),
     ],
 )
-def test_bad_input_ends_with_a_sentence(desk: Desk, args: tuple[str, ...], code: int, says: str) -> None:
-    done = desk.run(*args)
+def test_bad_input_ends_with_a_sentence(shell: Shell, args: tuple[str, ...], code: int, says: str) -> None:
+    done = shell.run(*args)
 
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(says)

@@ -17,7 +17,7 @@ from tenuto.model import NewSession
 from tenuto.model.memory import MemoryKind
 from tenuto.model.task import NewTask
 from tenuto.ports import utc_now
-from tests.journeys.desk import asked, typed
+from tests.journeys.cli_runs import run_command, run_json
 
 pytestmark = pytest.mark.usefixtures("own_environment")
 
@@ -105,26 +105,26 @@ def test_the_end_of_an_id_is_enough(made: Made) -> None:
     short = Made("00a1", made.task[-8:], made.memory[-8:], made.trace[-12:], made.key[:6])
 
     for command in READING:
-        assert typed(*_line(command, short)).stdout == typed(*_line(command, made)).stdout != "", command
+        assert run_command(*_line(command, short)).stdout == run_command(*_line(command, made)).stdout != "", command
     Path("plan.toml").write_text(PLAN)
-    assert json.loads(typed(*_line(RUN, short)).stdout)["task"]["session_id"] == made.session
+    assert json.loads(run_command(*_line(RUN, short)).stdout)["task"]["session_id"] == made.session
     for command in CHANGING:
-        done = typed(*_line(command, short))
+        done = run_command(*_line(command, short))
         assert done.exit_code == 0, (command, done.output)
 
-    left = {session["id"] for session in asked("sessions", "list", "--all")["sessions"]}
+    left = {session["id"] for session in run_json("sessions", "list", "--all")["sessions"]}
     assert made.session not in left
     assert {*SESSIONS, *CHOSEN} - left == {made.session}
-    assert made.task not in {task["id"] for task in asked("tasks", "list", "--user", "ann")["tasks"]}
-    assert asked("keys", "list")["keys"][0]["revoked_at"] is not None
+    assert made.task not in {task["id"] for task in run_json("tasks", "list", "--user", "ann")["tasks"]}
+    assert run_json("keys", "list")["keys"][0]["revoked_at"] is not None
 
 
 def test_an_error_is_about_what_the_short_id_stands_for(made: Made) -> None:
     short = Made("00a1", made.task[-8:], made.memory[-8:], made.trace[-12:], made.key[:6])
-    assert typed(*_line("tasks cancel {task} --user ann", made)).exit_code == 0
+    assert run_command(*_line("tasks cancel {task} --user ann", made)).exit_code == 0
 
     for command, says in REFUSED.items():
-        done = typed(*_line(command, short), env={"TENUTO_PRIVACY_KEY": "11" * 32})
+        done = run_command(*_line(command, short), env={"TENUTO_PRIVACY_KEY": "11" * 32})
         assert (done.exit_code, says in done.output) == (1, True), (command, done.output)
 
 
@@ -156,18 +156,18 @@ FITTING = [
 
 def test_what_fits_none_or_several(made: Made) -> None:
     for command, code, says in FITTING:
-        done = typed(*command.split())
+        done = run_command(*command.split())
 
         assert (done.exit_code, says in done.output) == (code, True), (command, done.output)
         if says.startswith("ambiguous"):
             listed = [line for line in done.stderr.splitlines() if line.startswith("  ")]
             assert (listed[0].split()[1:3], listed[5:]) == (["Talk", "1"], ["  and 1 more"])
-    assert len(asked("sessions", "list")["sessions"]) == len(SESSIONS) + len(CHOSEN)
+    assert len(run_json("sessions", "list")["sessions"]) == len(SESSIONS) + len(CHOSEN)
 
 
 def test_a_search_that_ends_before_the_last_id_says_so(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_ids, "_SEARCHED", 3)
 
-    done = typed("sessions", "show", "00a2")
+    done = run_command("sessions", "show", "00a2")
 
     assert "(only the newest 3 sessions were searched for 00a2)" in done.stderr

@@ -1,4 +1,4 @@
-"""An operator looks at what agents work on together, removes it, and runs plans (E3, E5, E14, E15, E17)."""
+"""An operator looks at what agents work on together, removes it, and runs plans."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tenuto.cli.program import program
 from tenuto.model.plan import parse_plan
 from tenuto.model.task import NewTask
 from tenuto.ports import Clock, utc_now
-from tests.journeys.desk import asked, typed
+from tests.journeys.cli_runs import run_command, run_json
 
-pytestmark = pytest.mark.usefixtures("own_environment")
+pytestmark = [pytest.mark.requirement("E3", "E5", "E14", "E15", "E17"), pytest.mark.usefixtures("own_environment")]
 
 EVIL = "\x1b]0;owned\x07 \u202etxt"
 
@@ -52,27 +52,27 @@ def task() -> str:
 
 
 def test_tasks_are_listed(task: str) -> None:
-    table = typed("tasks", "list", "--user", "ann")
-    answer = asked("tasks", "list", "--user", "ann")
+    table = run_command("tasks", "list", "--user", "ann")
+    answer = run_json("tasks", "list", "--user", "ann")
 
     assert table.exit_code == 0
     assert table.stdout.split()[:5] == ["ID", "TYPE", "STATUS", "CHANGED", "GOAL"]
     assert table.stdout.splitlines()[1].split()[:5] == [task, "review", "waiting", "for", "input"]
     assert [each["id"] for each in answer["tasks"]] == [task]
     session = answer["tasks"][0]["session_id"]
-    assert asked("tasks", "list", "--user", "ann", "--session", session) == answer
-    shown = asked("sessions", "show", session, "--user", "ann")["session"]
+    assert run_json("tasks", "list", "--user", "ann", "--session", session) == answer
+    shown = run_json("sessions", "show", session, "--user", "ann")["session"]
     assert shown["active_tasks"] == [{"id": task, "status": "running"}]
-    page = typed("sessions", "show", session, "--user", "ann").stdout
+    page = run_command("sessions", "show", session, "--user", "ann").stdout
     assert ["active", "task", task, "(running)"] in [line.split() for line in page.splitlines()]
-    assert asked("tasks", "list", "--user", "ann", "--status", "failed")["tasks"] == []
-    assert typed("tasks", "list", "--user", "bob").stdout == "No tasks.\n"
-    assert typed("tasks", "list").stdout == "No tasks.\n"
+    assert run_json("tasks", "list", "--user", "ann", "--status", "failed")["tasks"] == []
+    assert run_command("tasks", "list", "--user", "bob").stdout == "No tasks.\n"
+    assert run_command("tasks", "list").stdout == "No tasks.\n"
 
 
 def test_a_task_is_shown_with_its_board(task: str) -> None:
-    page = typed("tasks", "show", task, "--user", "ann").stdout
-    answer = asked("tasks", "show", task, "--user", "ann")
+    page = run_command("tasks", "show", task, "--user", "ann").stdout
+    answer = run_json("tasks", "show", task, "--user", "ann")
 
     rows = [line.split() for line in page.splitlines()]
     assert ["status", "running,", "waiting", "for", "input:", "ask"] in rows
@@ -81,39 +81,40 @@ def test_a_task_is_shown_with_its_board(task: str) -> None:
     assert "private thoughts" not in page + json.dumps(answer)
     assert [entry["key"] for entry in answer["board"]["entries"]] == ["months", f"odd {EVIL}"]
     assert [lock["holder"] for lock in answer["board"]["locks"]] == ["writer"]
-    for printed in (page, typed("tasks", "show", task, "--user", "ann", "--json").stdout):
+    for printed in (page, run_command("tasks", "show", task, "--user", "ann", "--json").stdout):
         assert not {"\x1b", "\x07", "\u202e"} & set(printed)
 
 
 def test_a_long_listing_tells_how_to_go_on(task: str) -> None:
     later = asyncio.run(_opened())
 
-    page = typed("tasks", "list", "--user", "ann", "--limit", "1").stdout
-    rest = asked("tasks", "list", "--user", "ann", "--cursor", task)
+    page = run_command("tasks", "list", "--user", "ann", "--limit", "1").stdout
+    rest = run_json("tasks", "list", "--user", "ann", "--cursor", task)
 
     assert page.splitlines()[-1] == f"1 task shown, and there are more: --cursor {task}"
     assert [each["id"] for each in rest["tasks"]] == [later]
 
 
 def test_a_task_is_removed(task: str) -> None:
-    unasked = typed("tasks", "delete", task, "--user", "ann")
-    foreign = typed("tasks", "delete", task, "--user", "bob", "--yes")
-    deleted = typed("tasks", "delete", task, "--user", "ann", "--yes")
-    again = typed("tasks", "delete", task, "--user", "ann", "--yes", "--json")
+    unasked = run_command("tasks", "delete", task, "--user", "ann")
+    foreign = run_command("tasks", "delete", task, "--user", "bob", "--yes")
+    deleted = run_command("tasks", "delete", task, "--user", "ann", "--yes")
+    again = run_command("tasks", "delete", task, "--user", "ann", "--yes", "--json")
 
     assert unasked.exit_code == 2
     assert (foreign.exit_code, foreign.stderr) == (1, "task_not_found: task not found\n")
     assert (deleted.exit_code, deleted.stdout) == (0, f"Deleted {task}.\n")
     assert (again.exit_code, again.stderr) == (1, "task_not_found: task not found\n")
-    assert asked("tasks", "list", "--user", "ann")["tasks"] == []
+    assert run_json("tasks", "list", "--user", "ann")["tasks"] == []
 
 
+@pytest.mark.requirement("E25")
 def test_the_log_of_a_conversation_tells_of_all_its_agents(task: str) -> None:
-    """E25: in order of time, without a value of the board or a note, and only of one's own tasks."""
-    session = asked("tasks", "list", "--user", "ann")["tasks"][0]["session_id"]
+    """In order of time, without a value of the board or a note, and only of one's own tasks."""
+    session = run_json("tasks", "list", "--user", "ann")["tasks"][0]["session_id"]
 
-    table = typed("tasks", "log", "--session", session, "--user", "ann").stdout
-    events = asked("tasks", "log", "--session", session, "--user", "ann")["events"]
+    table = run_command("tasks", "log", "--session", session, "--user", "ann").stdout
+    events = run_json("tasks", "log", "--session", session, "--user", "ann")["events"]
 
     told = [(each["event"]["type"], each["event"]["agent"], each["event"]["key"]) for each in events]
     assert told[:4] == [
@@ -123,13 +124,13 @@ def test_the_log_of_a_conversation_tells_of_all_its_agents(task: str) -> None:
         ("board.changed", "lawyer", "months"),
     ]
     assert {each["task_id"] for each in events} == {task}
-    assert asked("tasks", "log", task, "--user", "ann")["events"] == events
+    assert run_json("tasks", "log", task, "--user", "ann")["events"] == events
     assert "private" not in table
     assert "value " not in table
     assert "\x1b" not in table
-    assert typed("tasks", "log", "--session", session, "--user", "bob").stdout == "No tasks.\n"
-    assert typed("tasks", "log", task, "--user", "bob").stderr == "task_not_found: task not found\n"
-    assert typed("tasks", "log", "--user", "ann").exit_code == 2
+    assert run_command("tasks", "log", "--session", session, "--user", "bob").stdout == "No tasks.\n"
+    assert run_command("tasks", "log", task, "--user", "bob").stderr == "task_not_found: task not found\n"
+    assert run_command("tasks", "log", "--user", "ann").exit_code == 2
 
 
 @pytest.mark.parametrize("command", ["show", "delete"])
@@ -137,15 +138,15 @@ def test_an_id_that_names_nothing_is_refused(task: str, command: str) -> None:
     yes = ["--yes"] if command == "delete" else []
 
     for named in ("absent", "..", "*", task.upper()):
-        assert typed("tasks", command, named, "--user", "ann", *yes).stderr == "task_not_found: task not found\n"
-    assert typed("tasks", command, "", "--user", "ann", *yes).exit_code != 0
+        assert run_command("tasks", command, named, "--user", "ann", *yes).stderr == "task_not_found: task not found\n"
+    assert run_command("tasks", command, "", "--user", "ann", *yes).exit_code != 0
 
 
 def test_sweeping_takes_expired_tasks_along() -> None:
     long_ago = utc_now() - timedelta(days=3)
     asyncio.run(_opened(lambda: long_ago))
 
-    first, second = asked("sweep"), typed("sweep")
+    first, second = run_json("sweep"), run_command("sweep")
 
     assert first == {"swept": 0, "tasks": 1, "usage": 0}
     assert second.stdout == "0 expired sessions and 0 expired tasks removed.\n"
@@ -153,11 +154,11 @@ def test_sweeping_takes_expired_tasks_along() -> None:
 
 def test_whoever_is_erased_leaves_no_task(task: str) -> None:
     """The receipt counts the states, and the deadlines that named them."""
-    receipt = asked("privacy", "erase", "--user", "ann", "--yes")
+    receipt = run_json("privacy", "erase", "--user", "ann", "--yes")
 
     assert receipt["counts"]["states"] > 3
     assert receipt["counts"]["task_deadlines"] >= 2
-    assert asked("tasks", "list", "--user", "ann")["tasks"] == []
+    assert run_json("tasks", "list", "--user", "ann")["tasks"] == []
 
 
 # Plans
@@ -193,10 +194,10 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plan_is_run_and_followed_to_its_end(plans: Path) -> None:
-    done = typed("tasks", "run", "good.json", "--user", "ann", "--goal", f"all {EVIL}")
-    (listed,) = asked("tasks", "list", "--user", "ann")["tasks"]
-    followed = typed("tasks", "follow", listed["id"], "--user", "ann")
-    shown = typed("tasks", "show", listed["id"], "--user", "ann").stdout
+    done = run_command("tasks", "run", "good.json", "--user", "ann", "--goal", f"all {EVIL}")
+    (listed,) = run_json("tasks", "list", "--user", "ann")["tasks"]
+    followed = run_command("tasks", "follow", listed["id"], "--user", "ann")
+    shown = run_command("tasks", "show", listed["id"], "--user", "ann").stdout
 
     assert done.exit_code == 0
     assert done.stdout.splitlines()[-1].startswith(f"Task {listed['id']} completed: ")
@@ -208,12 +209,14 @@ def test_a_plan_is_run_and_followed_to_its_end(plans: Path) -> None:
 
 
 def test_a_failed_plan_ends_with_1_and_is_resumed_where_it_failed(plans: Path) -> None:
-    failed = asked("tasks", "run", "bad.json", ends=1)
+    failed = run_json("tasks", "run", "bad.json", ends=1)
     task_id = failed["task"]["id"]
 
-    resumed = typed("tasks", "resume", task_id)
-    cancelled = asked("tasks", "cancel", task_id)
-    wrong = [typed("tasks", *words) for words in (("cancel", "no"), ("answer", task_id, "a", "x"), ("resume", "no"))]
+    resumed = run_command("tasks", "resume", task_id)
+    cancelled = run_json("tasks", "cancel", task_id)
+    wrong = [
+        run_command("tasks", *words) for words in (("cancel", "no"), ("answer", task_id, "a", "x"), ("resume", "no"))
+    ]
 
     assert (failed["error"]["code"], failed["error"]["step"]) == ("agent_failed", "bad")
     assert [(step["id"], step["status"]) for step in failed["steps"]] == [("a", "completed"), ("bad", "failed")]
@@ -224,25 +227,25 @@ def test_a_failed_plan_ends_with_1_and_is_resumed_where_it_failed(plans: Path) -
 
 
 def test_a_submitted_plan_waits_for_a_worker(plans: Path) -> None:
-    submitted = asked("tasks", "run", "good.json", "--detach", "--type", "review")
+    submitted = run_json("tasks", "run", "good.json", "--detach", "--type", "review")
 
     assert (submitted["task"]["status"], submitted["task"]["type"]) == ("pending", "review")
-    assert asked("tasks", "recover") == {"recovered": 0}
+    assert run_json("tasks", "recover") == {"recovered": 0}
 
 
+@pytest.mark.requirement("E15")
 @pytest.mark.parametrize(("name", "code"), [("cycle", "plan_invalid"), ("stranger", "agent_not_found")])
 def test_a_plan_that_cannot_run_is_refused(plans: Path, name: str, code: str) -> None:
-    """E15."""
-    refused = typed("tasks", "run", f"{name}.json")
+    refused = run_command("tasks", "run", f"{name}.json")
 
     assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, code)
-    assert asked("tasks", "list")["tasks"] == []
+    assert run_json("tasks", "list")["tasks"] == []
 
 
 def test_the_doctor_tells_of_agents_and_of_what_hinders_them(plans: Path) -> None:
-    well = asked("doctor")["checks"]
+    well = run_json("doctor")["checks"]
     (plans / "agents" / "broken.py").write_text("1/0")
-    ill = asked("doctor", ends=1)["checks"]
+    ill = run_json("doctor", ends=1)["checks"]
 
     (line,) = [check for check in well if check["name"] == "tasks"]
     assert (line["status"], "agents here: reader" in line["message"]) == ("ok", True)

@@ -39,14 +39,14 @@ from tenuto.model.task import NewTask
 from tenuto.ports import utc_now
 from tenuto.sessions import AppendRequest, TurnRequest
 from tenuto.sessions.transfer import parse_export
-from tests.journeys.door import BASE, playing, served
-from tests.journeys.test_http_process import Running, running
+from tests.chats import patient
+from tests.journeys.http_service import BASE, http_service, playing
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.loopback import serving
-from tests.talking import patient
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str, str]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, str, str]]:
     """A server process, a key of the tenant acme, and one of its agent `reader`."""
     store = tmp_path_factory.mktemp("client") / "sessions.db"
 
@@ -58,12 +58,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
     # In a thread: this one may have an event loop already.
     with ThreadPoolExecutor(1) as pool:
         keys = pool.submit(lambda: asyncio.run(make_keys())).result()
-    with running(store, TENUTO_BUSY_WAIT="0.05", TENUTO_MAX_MESSAGE_BYTES="20000") as server:
+    with running_server(store, TENUTO_BUSY_WAIT="0.05", TENUTO_MAX_MESSAGE_BYTES="20000") as server:
         yield server, *keys
 
 
 @pytest.fixture
-async def client(server: tuple[Running, str, str]) -> AsyncIterator[TenutoClient]:
+async def client(server: tuple[ServerProcess, str, str]) -> AsyncIterator[TenutoClient]:
     running_server, key, _ = server
     async with tenuto.connect(str(running_server.http.base_url), key) as client:
         yield client
@@ -78,8 +78,9 @@ async def installation(request: pytest.FixtureRequest, client: TenutoClient) -> 
         yield app
 
 
+@pytest.mark.requirement("T1", "T19")
 async def test_a_program_runs_the_same_in_process_and_over_http(installation: Tenuto | TenutoClient) -> None:
-    """T1, T19: turns, sessions and their errors are the same values and types on both sides."""
+    """Turns, sessions and their errors are the same values and types on both sides."""
     await converse(installation)
     await keep_sessions(installation)
     await refuse(installation)
@@ -189,7 +190,7 @@ def anew(draft: Draft) -> Draft:
 
 
 async def test_assistants_memories_and_tasks_answer_over_http(
-    client: TenutoClient, server: tuple[Running, str, str]
+    client: TenutoClient, server: tuple[ServerProcess, str, str]
 ) -> None:
     """Replies and their events, memories, boards and notes are the library's own values; notes are the agent's."""
     ann = client.scope(user="ann")
@@ -269,8 +270,8 @@ class CutBody(httpx.AsyncByteStream):
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> None:
     """A retry carries the same idempotency key; what has no key is not sent again once it may have arrived."""
-    async with served() as door:
-        way = Faults(httpx.ASGITransport(app=door.app))
+    async with http_service() as service:
+        way = Faults(httpx.ASGITransport(app=service.app))
         quick = ClientPolicy(first_pause=ClientPolicy().first_pause / 100, retries=2)
         async with tenuto.connect(BASE, policy=quick, transport=way) as client:
             ann = client.scope(user="ann")
@@ -337,14 +338,15 @@ class Broken(httpx.AsyncByteStream):
         await self.response.aclose()
 
 
+@pytest.mark.requirement("C9")
 async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
-    """C9: the turn is joined under its key, no event comes twice, and the model is asked once; a stop ends a turn."""
+    """The turn is joined under its key, no event comes twice, and the model is asked once; a stop ends a turn."""
     hang, forever = Hang(), Hang()
     model = ScriptedModel([Say("One\u2028", "two\x85 "), hang, Say("three.")], [Say("Four "), forever])
     quick = ClientPolicy(first_pause=timedelta(milliseconds=1))
     async with (
-        served(**playing(model, policies=patient())) as door,
-        serving(door.app) as url,
+        http_service(**playing(model, policies=patient())) as service,
+        serving(service.app) as url,
         tenuto.connect(url, policy=quick, transport=CutOnce(hang)) as client,
     ):
         chat, ann = await client.chat(), client.scope(user="ann")
@@ -363,7 +365,9 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke() -> None:
         assert await chat.stop(ann, done.reply.session_id) is None
 
 
-async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server: tuple[Running, str, str]) -> None:
+async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(
+    server: tuple[ServerProcess, str, str],
+) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text()
     [shown] = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     given: list[tuple[str, int]] = []
@@ -380,8 +384,9 @@ async def test_the_program_of_the_guide_runs_on_a_server_without_sessions(server
     assert given == [("", 1)]
 
 
-async def test_a_key_decides_for_whom_a_client_acts(server: tuple[Running, str, str]) -> None:
-    """T1: the scope is the key's; another tenant is refused, and so is no key."""
+@pytest.mark.requirement("T1")
+async def test_a_key_decides_for_whom_a_client_acts(server: tuple[ServerProcess, str, str]) -> None:
+    """The scope is the key's; another tenant is refused, and so is no key."""
     url, (_, key, _) = str(server[0].http.base_url), server
     async with tenuto.connect(url, key) as client:
         assert (client.owner.tenant, client.scope(user="ann").user) == ("acme", "ann")

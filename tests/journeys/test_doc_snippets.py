@@ -25,7 +25,7 @@ from tenuto.model.privacy import Mode
 from tenuto.settings import Settings, read_settings
 from tenuto.wiring.channels import channel_apps
 from tests.command_lines import check_command
-from tests.journeys.door import served
+from tests.journeys.http_service import http_service
 from tests.journeys.terminal import own_settings
 from tests.servers.loopback import serving
 from tests.walkthrough import FOLLOWED, SET_UP, File, steps
@@ -224,8 +224,10 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
     values: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         agents, key = str(TOP / "deploy" / "agents"), "00" * 32
-        door = await stack.enter_async_context(served(agents=agents, privacy_message=Mode.PSEUDONYM, privacy_key=key))
-        address = await stack.enter_async_context(serving(door.app))
+        service = await stack.enter_async_context(
+            http_service(agents=agents, privacy_message=Mode.PSEUDONYM, privacy_key=key)
+        )
+        address = await stack.enter_async_context(serving(service.app))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=address, timeout=60))
         for page, words in curl_lines(with_key=False):
             await check_answered(http, page, words, values)
@@ -235,13 +237,13 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
                 with redirect_stdout(StringIO()) as printed:
                     await asyncio.to_thread(exec, compile(text, name, "exec"), {})
                 assert printed.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
-        _, values["key"] = await door.keys.create(tenant="local")
-        door.ticks.now += 2  # The first key has ended open mode by now.
+        _, values["key"] = await service.keys.create(tenant="local")
+        service.ticks.now += 2  # The first key has ended open mode by now.
         for line in (MAIL, TASK):
             await ask(http, shlex.split(line), values)
         for page, words in curl_lines(with_key=True):
             owner = KEYS.get(page.name, {"role": KeyRole.ADMIN})
-            _, values["key"] = await door.keys.create(tenant="local", **owner)
+            _, values["key"] = await service.keys.create(tenant="local", **owner)
             await check_answered(http, page, words, values)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.journeys.door import ANN, served
+from tests.journeys.http_service import ANN, http_service
 
 # One of each type; what is neither hashable nor text fails most often.
 GARBAGE: Final[tuple[Any, ...]] = (None, -1, "x", [[]], {"type": ["x"]})
@@ -185,22 +185,23 @@ def with_garbage(value: Any, path: tuple[Any, ...], garbage: Any) -> Any:
     return changed
 
 
+@pytest.mark.requirement("T18")
 @pytest.mark.parametrize(("method", "path", "body"), BODIES, ids=lambda given: given if isinstance(given, str) else "")
 async def test_no_json_in_a_body_is_a_failure_of_ours(method: str, path: str, body: Any) -> None:
-    """T18: every place of a sound body in turn, with a value of every type. What was stored stays readable."""
+    """Every place of a sound body in turn, with a value of every type. What was stored stays readable."""
     headers = {**ANN, "Accept": "application/json, text/event-stream", "A2A-Version": "1.0", "Tenuto-Session": "chat"}
     failures = []
-    async with served(busy_wait=timedelta(0), embedder="none", requests_per_minute=0) as door:
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    async with http_service(busy_wait=timedelta(0), embedder="none", requests_per_minute=0) as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
         for place in places(body):
             for garbage in GARBAGE:
                 sent = with_garbage(body, place, garbage)
-                answer = await door.http.request(method, path, headers=headers, json=sent)
+                answer = await service.http.request(method, path, headers=headers, json=sent)
                 if answer.status_code == 500 or '"internal"' in answer.text:
                     failures.append((place, garbage, answer.text))
-        key = await door.key(user="ann") if path == "/v1/keys" else ANN  # Its garbage may have closed the door.
+        key = await service.key(user="ann") if path == "/v1/keys" else ANN  # Its garbage may have closed the door.
         for read in READS:
-            answer = await door.http.get(read, headers=key)
+            answer = await service.http.get(read, headers=key)
             if answer.status_code != 200:
                 failures.append(((), read, answer.text))
     assert failures == []

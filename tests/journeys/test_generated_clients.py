@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.llm import ScriptedModel
 from tenuto.server.openapi import document
-from tests.journeys.door import playing, served
+from tests.journeys.http_service import http_service, playing
 from tests.npm_clients import install_clients, run_node
 from tests.servers.loopback import serving
 
@@ -22,8 +22,8 @@ async def test_a_client_of_openapi_typescript_compiles_and_talks(tmp_path: Path)
     packages = (await install_clients()) / "node_modules"
     (tmp_path / "node_modules").symlink_to(packages)
     shutil.copy(Path(__file__).parents[1] / "data" / "npm_clients" / "generated_client.ts", tmp_path)
-    async with served(**playing(ScriptedModel("A boat.", "A red one."))) as door, serving(door.app) as base:
-        (tmp_path / "api.json").write_bytes(msgspec.json.encode(document(door.app)))
+    async with http_service(**playing(ScriptedModel("A boat.", "A red one."))) as service, serving(service.app) as base:
+        (tmp_path / "api.json").write_bytes(msgspec.json.encode(document(service.app)))
         await run_node(packages / "openapi-typescript" / "bin" / "cli.js", "api.json", "-o", "api.ts", cwd=tmp_path)
         (tmp_path / "node.d.ts").write_text("declare const process: { argv: string[] };\n")
         compiler = packages / "typescript" / "bin" / "tsc"

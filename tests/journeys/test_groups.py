@@ -1,4 +1,4 @@
-"""What a group's model is told of its members, and what no member can make it believe: D27."""
+"""What a group's model is told of its members, and what no member can make it believe."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from tenuto.llm import ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.channel import ChatLine
 from tenuto.ports import utc_now
+
+pytestmark = pytest.mark.requirement("D27")
+
 
 ANN, BOB, CARL = (Scope(tenant="default", user=user, channel="lark", chat="oc") for user in ("ann", "bob", "carl"))
 
@@ -77,8 +80,9 @@ async def test_offline_no_member_is_given_anothers_words_as_their_own() -> None:
         assert "“A member: My favourite colour is green.”" in colour.text
 
 
+@pytest.mark.requirement("D27")
 async def test_a_member_named_like_a_character_is_told_apart() -> None:
-    """D27: also one who only wrote in the group, or is named like a member."""
+    """Also one who only wrote in the group, or is named like a member."""
     model = ScriptedModel("家训第一条是诚信。")
     async with tenuto.open("memory://", model=model, summarizer_model="offline") as t:
         room = {"session_id": "n", "assistant": "npc", "persona": "ancestor_yan", "language": "zh"}

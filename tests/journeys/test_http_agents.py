@@ -1,7 +1,4 @@
-"""An agent in another process: its context in one call, a credential bound to its name, and nothing of other agents.
-
-Shows E4, E16 and E23.
-"""
+"""An agent in another process: its context in one call, a credential bound to its name, and nothing of other agents."""
 
 from __future__ import annotations
 
@@ -24,8 +21,11 @@ from tenuto.model.plan import parse_plan
 from tenuto.model.task import NewTask
 from tenuto.server.routing import ApiRoute
 from tenuto.tasks.runs import RunRecorder
-from tests.journeys.desk import asked, typed
-from tests.journeys.door import ANN, BOB, Door, bearer, code, served
+from tests.journeys.cli_runs import run_command, run_json
+from tests.journeys.http_service import ANN, BOB, HttpService, bearer, code, http_service
+
+pytestmark = pytest.mark.requirement("E4", "E16", "E23")
+
 
 SECRET = "a secret that is long enough for HS256, at least"
 PRIVATE = "private thoughts of the reader"
@@ -53,7 +53,7 @@ async def worked_on(app: Tenuto, scope: Scope, session_id: str | None = None) ->
 class Office(NamedTuple):
     """A server with the task, and what the two agents show to it: a key or a token."""
 
-    door: Door
+    service: HttpService
     task: str
     reader: dict[str, str]
     spy: dict[str, str]
@@ -66,29 +66,30 @@ def token(agent: str) -> dict[str, str]:
 
 @pytest.fixture(params=["key", "token"])
 async def office(request: pytest.FixtureRequest) -> AsyncIterator[Office]:
-    async with served(locked=True, jwt_secret=SECRET) as door:
-        task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER)}"
+    async with http_service(locked=True, jwt_secret=SECRET) as service:
+        task = f"/v1/tasks/{await worked_on(service.tenuto, OWNER)}"
         if request.param == "token":
-            yield Office(door, task, token("reader"), token("spy"))
+            yield Office(service, task, token("reader"), token("spy"))
         else:
-            keys = [await door.key(user="ann", agent=name) for name in ("reader", "spy")]
-            yield Office(door, task, *keys)
+            keys = [await service.key(user="ann", agent=name) for name in ("reader", "spy")]
+            yield Office(service, task, *keys)
 
 
+@pytest.mark.requirement("E11", "E23")
 async def test_one_call_gives_an_agent_its_whole_context(store_url: str) -> None:
-    """E11, E23: on every kind of store."""
-    async with served(store=store_url) as door:
-        turn = await door.tenuto.begin(OWNER, "How long is my notice period?")
-        task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER, turn.session.id)}"
-        await door.tenuto.tasks.board(OWNER, task.rpartition("/")[2]).write("months", 6, agent="lawyer")
+    """On every kind of store."""
+    async with http_service(store=store_url) as service:
+        turn = await service.tenuto.begin(OWNER, "How long is my notice period?")
+        task = f"/v1/tasks/{await worked_on(service.tenuto, OWNER, turn.session.id)}"
+        await service.tenuto.tasks.board(OWNER, task.rpartition("/")[2]).write("months", 6, agent="lawyer")
 
-        seen = await door.http.get(
+        seen = await service.http.get(
             f"{task}/context", headers={**ANN, "Tenuto-Agent": "reader"}, params={"role": "a lawyer"}
         )
-        runs = await door.http.get(f"{task}/runs", headers=ANN)
-        nameless = await door.http.get(f"{task}/context", headers=ANN)
-        foreign = [await door.http.get(f"{task}/{what}", headers=BOB) for what in ("context", "runs")]
-        foreign += [await door.http.get(f"{task}/context", headers={**BOB, "Tenuto-Agent": "reader"})]
+        runs = await service.http.get(f"{task}/runs", headers=ANN)
+        nameless = await service.http.get(f"{task}/context", headers=ANN)
+        foreign = [await service.http.get(f"{task}/{what}", headers=BOB) for what in ("context", "runs")]
+        foreign += [await service.http.get(f"{task}/context", headers={**BOB, "Tenuto-Agent": "reader"})]
 
     context = seen.json()
     assert (context["goal"], context["agent"], context["session_id"]) == ("Read it", "reader", turn.session.id)
@@ -135,7 +136,7 @@ async def test_a_credential_acts_as_its_agent_alone(
 ) -> None:
     headers = {**office.spy, **sent.get("headers", {})}
 
-    answered = await office.door.http.request(method, office.task + path, **{**sent, "headers": headers})
+    answered = await office.service.http.request(method, office.task + path, **{**sent, "headers": headers})
 
     assert answered.status_code == 403
     assert code(answered)[1] in ("forbidden", "scope_mismatch")
@@ -143,11 +144,11 @@ async def test_a_credential_acts_as_its_agent_alone(
 
 
 async def test_a_credential_of_an_agent_writes_in_its_name_without_naming_it(office: Office) -> None:
-    door, task = office.door, office.task
-    written = await door.http.put(f"{task}/board/clause", headers=office.spy, json={"value": 8})
-    noted = await door.http.put(f"{task}/agents/spy/notes/mine", headers=office.spy, json={"value": 1})
-    locked = await door.http.post(f"{task}/locks/other", headers=office.spy, json={})
-    protected = await door.http.put(f"{task}/board/final_decision", headers=office.spy, json={"value": "sign"})
+    service, task = office.service, office.task
+    written = await service.http.put(f"{task}/board/clause", headers=office.spy, json={"value": 8})
+    noted = await service.http.put(f"{task}/agents/spy/notes/mine", headers=office.spy, json={"value": 1})
+    locked = await service.http.post(f"{task}/locks/other", headers=office.spy, json={})
+    protected = await service.http.put(f"{task}/board/final_decision", headers=office.spy, json={"value": "sign"})
 
     assert (written.json()["writer"], written.json()["previous_writer"]) == ("spy", "reader")
     assert (noted.status_code, locked.json()["holder"]) == (200, "spy")
@@ -157,12 +158,12 @@ async def test_a_credential_of_an_agent_writes_in_its_name_without_naming_it(off
 async def test_every_route_that_is_not_for_agents_refuses_their_credentials(office: Office) -> None:
     """A new route is closed to agents unless it is about a task; their clients ask for whom they act."""
     open_to_agents: list[str] = []
-    for route in office.door.app.routes:
+    for route in office.service.app.routes:
         if not isinstance(route, ApiRoute) or route.operation is None or "security" in route.operation.content:
             continue
         path = route.path.format(**dict.fromkeys(route.param_convertors, "x"))
         for method in route.methods or ():
-            answered = await office.door.http.request(method, path, headers=office.spy)
+            answered = await office.service.http.request(method, path, headers=office.spy)
             if answered.status_code != 403:
                 open_to_agents.append(f"{method} {route.path}")
 
@@ -171,8 +172,9 @@ async def test_every_route_that_is_not_for_agents_refuses_their_credentials(offi
     assert {"POST /v1/tasks", "PATCH /v1/tasks/{task_id}", "DELETE /v1/tasks/{task_id}"}.isdisjoint(open_to_agents)
 
 
+@pytest.mark.requirement("E16")
 async def test_what_one_agent_may_read_holds_nothing_private_of_another(office: Office) -> None:
-    """E16: each door that an agent may open, and the same door for the agent whose data it is."""
+    """Each door that an agent may open, and the same door for the agent whose data it is."""
     for path, own in (
         ("/context", True),
         ("/runs", True),
@@ -181,7 +183,8 @@ async def test_what_one_agent_may_read_holds_nothing_private_of_another(office: 
         ("/agents/spy/notes", False),
     ):
         answers = [
-            await office.door.http.get(office.task + path, headers=headers) for headers in (office.spy, office.reader)
+            await office.service.http.get(office.task + path, headers=headers)
+            for headers in (office.spy, office.reader)
         ]
         assert answers[0].status_code == 200
         assert PRIVATE not in answers[0].text
@@ -192,40 +195,42 @@ DECISION = {"Tenuto-Agent": "decision-agent"}
 PRIVATE_PATHS = ("/agents/reader/notes", "/agents/reader/notes/doubt", "/runs", "/context")
 
 
+@pytest.mark.requirement("E16", "T17")
 @pytest.mark.parametrize("named", [{}, READER], ids=["no header", "header"])
 async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict[str, str]) -> None:
-    """E16, T17: for the owner of the task and the tenant's backend, notes are as absent as those of an idle agent."""
-    door, idle = office.door, {"Tenuto-Agent": "idle"} if named else {}
-    for owner in (await door.key(user="ann"), {**await door.key(), "X-User-ID": "ann"}):
+    """For the owner of the task and the tenant's backend, notes are as absent as those of an idle agent."""
+    service, idle = office.service, {"Tenuto-Agent": "idle"} if named else {}
+    for owner in (await service.key(user="ann"), {**await service.key(), "X-User-ID": "ann"}):
         for path in PRIVATE_PATHS:
-            seen = await door.http.get(office.task + path, headers={**owner, **named})
-            absent = await door.http.get(office.task + path.replace("reader", "idle"), headers={**owner, **idle})
+            seen = await service.http.get(office.task + path, headers={**owner, **named})
+            absent = await service.http.get(office.task + path.replace("reader", "idle"), headers={**owner, **idle})
             assert PRIVATE not in seen.text
             assert seen.status_code == absent.status_code
             if path.startswith("/agents"):
                 assert seen.content == absent.content
         for method in ("PUT", "DELETE"):
             body: dict[str, Any] = {"json": {"value": "forged"}} if method == "PUT" else {}
-            written = await door.http.request(
+            written = await service.http.request(
                 method, office.task + PRIVATE_PATHS[1], headers={**owner, **named}, **body
             )
             assert code(written) == (403, "forbidden")
-    own = await door.http.get(office.task + PRIVATE_PATHS[1], headers=office.reader)
+    own = await service.http.get(office.task + PRIVATE_PATHS[1], headers=office.reader)
     assert own.json()["value"] == PRIVATE
 
 
+@pytest.mark.requirement("E16", "T17")
 async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> None:
-    """E16, T17: protected keys, by every door; other keys of the board as before."""
-    door, user, decided = office.door, await office.door.key(user="ann"), f"{office.task}/board/final_decision"
+    """Protected keys, by every door; other keys of the board as before."""
+    service, user, decided = office.service, await office.service.key(user="ann"), f"{office.task}/board/final_decision"
     named = {**user, **DECISION}
     body: dict[str, Any] = {"json": {"value": "forged"}}
     refused = [
-        await door.http.put(decided, headers=named, **body),
-        await door.http.put(decided, headers=user, json={"value": "forged", "agent": "decision-agent"}),
-        await door.http.post(f"{decided}/append", headers=named, json={"item": 1}),
-        await door.http.post(f"{decided}/increment", headers=named, json={"by": 1}),
-        await door.http.post(f"{office.task}/locks/final_decision", headers=named, json={}),
-        await door.http.delete(decided, headers=named),
+        await service.http.put(decided, headers=named, **body),
+        await service.http.put(decided, headers=user, json={"value": "forged", "agent": "decision-agent"}),
+        await service.http.post(f"{decided}/append", headers=named, json={"item": 1}),
+        await service.http.post(f"{decided}/increment", headers=named, json={"by": 1}),
+        await service.http.post(f"{office.task}/locks/final_decision", headers=named, json={}),
+        await service.http.delete(decided, headers=named),
     ]
     arguments = {
         "task_id": office.task.rpartition("/")[2],
@@ -239,26 +244,27 @@ async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> 
         "method": "tools/call",
         "params": {"name": "write_board", "arguments": arguments},
     }
-    told = await door.http.post("/mcp", headers={**user, "Accept": "application/json, text/event-stream"}, json=call)
-    plain = await door.http.put(f"{office.task}/board/clause", headers=named, **body)
-    backend = await door.http.put(decided, headers={**await door.key(), "X-User-ID": "ann", **DECISION}, **body)
-    agents = await door.key(user="ann", agent="decision-agent")
-    own = await door.http.put(decided, headers=agents, **body)
+    told = await service.http.post("/mcp", headers={**user, "Accept": "application/json, text/event-stream"}, json=call)
+    plain = await service.http.put(f"{office.task}/board/clause", headers=named, **body)
+    backend = await service.http.put(decided, headers={**await service.key(), "X-User-ID": "ann", **DECISION}, **body)
+    agents = await service.key(user="ann", agent="decision-agent")
+    own = await service.http.put(decided, headers=agents, **body)
 
     assert [code(answer) for answer in refused] == [(409, "key_protected")] * len(refused)
     assert "key_protected" in told.text
     assert [plain.status_code, backend.status_code, own.status_code] == [200, 200, 200]
 
 
+@pytest.mark.requirement("E16")
 async def test_an_admin_looks_at_an_agents_notes_and_the_audit_says_so(office: Office) -> None:
-    """E16: each look at one agent, and none without a name or at an absent task."""
-    door, admin = office.door, {**await office.door.key(role=KeyRole.ADMIN), "X-User-ID": "ann"}
-    looks = [await door.http.get(office.task + path, headers={**admin, **READER}) for path in PRIVATE_PATHS]
+    """Each look at one agent, and none without a name or at an absent task."""
+    service, admin = office.service, {**await office.service.key(role=KeyRole.ADMIN), "X-User-ID": "ann"}
+    looks = [await service.http.get(office.task + path, headers={**admin, **READER}) for path in PRIVATE_PATHS]
     aside = [
-        await door.http.get(path, headers=admin) for path in (f"{office.task}/runs", "/v1/tasks/none/agents/x/notes")
+        await service.http.get(path, headers=admin) for path in (f"{office.task}/runs", "/v1/tasks/none/agents/x/notes")
     ]
-    written = await door.http.put(office.task + PRIVATE_PATHS[1], headers={**admin, **READER}, json={"value": 1})
-    audit = (await door.http.get("/v1/privacy/audit", headers=admin)).json()["entries"]
+    written = await service.http.put(office.task + PRIVATE_PATHS[1], headers={**admin, **READER}, json={"value": 1})
+    audit = (await service.http.get("/v1/privacy/audit", headers=admin)).json()["entries"]
 
     assert all(PRIVATE in look.text for look in looks)
     assert not any(PRIVATE in each.text for each in aside)
@@ -269,10 +275,10 @@ async def test_an_admin_looks_at_an_agents_notes_and_the_audit_says_so(office: O
 
 
 async def test_on_an_open_server_the_header_names_the_agent() -> None:
-    async with served() as door:
-        task = f"/v1/tasks/{await worked_on(door.tenuto, OWNER)}"
-        nameless = [await door.http.get(task + path, headers=ANN) for path in PRIVATE_PATHS]
-        named = [await door.http.get(task + path, headers={**ANN, **READER}) for path in PRIVATE_PATHS]
+    async with http_service() as service:
+        task = f"/v1/tasks/{await worked_on(service.tenuto, OWNER)}"
+        nameless = [await service.http.get(task + path, headers=ANN) for path in PRIVATE_PATHS]
+        named = [await service.http.get(task + path, headers={**ANN, **READER}) for path in PRIVATE_PATHS]
 
         assert not any(PRIVATE in each.text for each in nameless)
         assert all(PRIVATE in each.text for each in named)
@@ -302,25 +308,27 @@ def test_the_command_line_shows_nothing_private_and_makes_bound_keys() -> None:
 
     task = asyncio.run(prepare())
     shown = [
-        typed("tasks", "show", task, "--user", "ann").stdout,
-        json.dumps(asked("tasks", "show", task, "--user", "ann")),
+        run_command("tasks", "show", task, "--user", "ann").stdout,
+        json.dumps(run_json("tasks", "show", task, "--user", "ann")),
     ]
-    made = asked("keys", "create", "--tenant", "acme", "--agent", "reader")
-    refused = typed("keys", "create", "--tenant", "acme", "--agent", "reader", "--role", "admin")
+    made = run_json("keys", "create", "--tenant", "acme", "--agent", "reader")
+    refused = run_command("keys", "create", "--tenant", "acme", "--agent", "reader", "--role", "admin")
 
     assert all(task in text for text in shown)
     assert PRIVATE not in "".join(shown)
     assert made["key"]["agent"] == "reader"
-    assert "reader" in typed("keys", "list").stdout
+    assert "reader" in run_command("keys", "list").stdout
     assert refused.exit_code != 0
     assert "cannot have the role admin" in refused.stderr
 
 
 @pytest.mark.parametrize("bound", [{"agent": "human"}, {"agent": ""}, {"agent": "reader", "role": "admin"}], ids=str)
 async def test_no_credential_makes_an_agent_a_person(bound: dict[str, Any]) -> None:
-    async with served(jwt_secret=SECRET) as door:
+    async with http_service(jwt_secret=SECRET) as service:
         with pytest.raises(Invalid):
-            await door.keys.create(tenant="acme", **bound)
+            await service.keys.create(tenant="acme", **bound)
         claims = {"tenant_id": "acme", "sub": "ann", "exp": datetime.now(UTC) + timedelta(minutes=5), **bound}
-        answered: httpx.Response = await door.http.get("/v1/tasks", headers=bearer(jwt.encode(claims, SECRET, "HS256")))
+        answered: httpx.Response = await service.http.get(
+            "/v1/tasks", headers=bearer(jwt.encode(claims, SECRET, "HS256"))
+        )
         assert code(answered) == (401, "invalid_credential")

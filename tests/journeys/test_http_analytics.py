@@ -1,4 +1,4 @@
-"""Usage and hot topics over HTTP: counted from real turns, for the tenant's own backend and admins (C14)."""
+"""Usage and hot topics over HTTP: counted from real turns, for the tenant's own backend and admins."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from tenuto.model.generation import ModelDone
 from tenuto.server.openapi import document
 from tenuto.sessions.views import TopicReportView, UsageReportView
 from tests.clock import FakeClock
-from tests.journeys.door import ANN, Door, code, playing, served, user
+from tests.journeys.http_service import ANN, HttpService, code, http_service, playing, user
 from tests.samples import CARD
+
+pytestmark = pytest.mark.requirement("C14")
+
 
 ACME = {"X-Tenant-ID": "acme"}
 DONE = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
 
 
-async def say(door: Door, who: dict[str, str], text: str, **body: object) -> dict[str, Any]:
-    response = await door.http.post("/v1/chat", headers=who, json={"message": text, **body})
+async def say(service: HttpService, who: dict[str, str], text: str, **body: object) -> dict[str, Any]:
+    response = await service.http.post("/v1/chat", headers=who, json={"message": text, **body})
     assert response.status_code == 200, response.text
     told: dict[str, Any] = response.json()
     return told
 
 
-async def read(door: Door, path: str, who: dict[str, str] = ACME) -> dict[str, Any]:
-    response = await door.http.get(f"/v1/analytics/{path}", headers=who)
+async def read(service: HttpService, path: str, who: dict[str, str] = ACME) -> dict[str, Any]:
+    response = await service.http.get(f"/v1/analytics/{path}", headers=who)
     assert response.status_code == 200, response.text
     told: dict[str, Any] = response.json()
     return told
@@ -37,19 +40,19 @@ async def read(door: Door, path: str, who: dict[str, str] = ACME) -> dict[str, A
 async def test_turns_are_counted_by_site_assistant_and_day_and_outlive_the_process(store_url: str) -> None:
     played = playing(ScriptedModel(*["An answer."] * 9, ended=DONE))
     museum = {**ANN, "X-Site-ID": "museum"}
-    async with served(store=store_url, **played) as door:
-        first = await say(door, ANN, "Where is my order?")
-        await say(door, ANN, "And now?", session_id=first["session_id"])
-        await say(door, user("bob"), "Any cheap phones?", assistant="goods")
-        await say(door, museum, "When do you open?")
-        await say(door, user("ann", "evil"), "Hello")
-        here, there = await read(door, "usage?days=7"), await read(door, "usage", {**ACME, "X-Site-ID": "museum"})
+    async with http_service(store=store_url, **played) as service:
+        first = await say(service, ANN, "Where is my order?")
+        await say(service, ANN, "And now?", session_id=first["session_id"])
+        await say(service, user("bob"), "Any cheap phones?", assistant="goods")
+        await say(service, museum, "When do you open?")
+        await say(service, user("ann", "evil"), "Hello")
+        here, there = await read(service, "usage?days=7"), await read(service, "usage", {**ACME, "X-Site-ID": "museum"})
     again = here
     if store_url != "memory://":
         # Stored by the end of the process.
-        async with served(store=store_url, **playing(ScriptedModel())) as door:
-            await door.http.delete("/v1/users/ann", headers=ACME)
-            again = await read(door, "usage?days=7")
+        async with http_service(store=store_url, **playing(ScriptedModel())) as service:
+            await service.http.delete("/v1/users/ann", headers=ACME)
+            again = await read(service, "usage?days=7")
 
     helper, goods = here["assistants"]
     assert helper == {
@@ -62,14 +65,15 @@ async def test_turns_are_counted_by_site_assistant_and_day_and_outlive_the_proce
     assert again == here, "neither a restart nor the erasure of a user changes what was used"
 
 
+@pytest.mark.requirement("A6")
 async def test_a_spent_budget_and_the_usage_are_the_same_numbers() -> None:
-    """A6: one book."""
+    """One book."""
     played = playing(ScriptedModel(*["An answer."] * 9, ended=DONE))
-    async with served(tenant_daily_tokens=240, **played) as door:
+    async with http_service(tenant_daily_tokens=240, **played) as service:
         for _ in range(2):
-            await say(door, ANN, "Hello there")
-        refused = await door.http.post("/v1/chat", headers=ANN, json={"message": "Once more"})
-        used = await read(door, "usage?days=1")
+            await say(service, ANN, "Hello there")
+        refused = await service.http.post("/v1/chat", headers=ANN, json={"message": "Once more"})
+        used = await read(service, "usage?days=1")
 
     assert code(refused) == (429, "budget_exhausted")
     assert (used["total"]["turns"], used["total"]["input_tokens"] + used["total"]["output_tokens"]) == (2, 240)
@@ -78,15 +82,15 @@ async def test_a_spent_budget_and_the_usage_are_the_same_numbers() -> None:
 async def test_topics_are_told_once_three_users_raised_them(store_url: str) -> None:
     clock = FakeClock()
     today = clock().date().isoformat()
-    async with served(store=store_url, clock=clock) as door:
+    async with http_service(store=store_url, clock=clock) as service:
         for name in ("ann", "bob"):
-            await say(door, user(name), "How do refunds work?")
-            await say(door, user(name), "怎么申请退款")
-        await say(door, ANN, f"My card {CARD} was charged")
-        few = await read(door, "topics")
-        await say(door, user("cai"), "A refund, please")
-        await say(door, user("cai"), "退款流程")
-        many, one = await read(door, "topics?days=1"), await read(door, "topics?limit=1")
+            await say(service, user(name), "How do refunds work?")
+            await say(service, user(name), "怎么申请退款")
+        await say(service, ANN, f"My card {CARD} was charged")
+        few = await read(service, "topics")
+        await say(service, user("cai"), "A refund, please")
+        await say(service, user("cai"), "退款流程")
+        many, one = await read(service, "topics?days=1"), await read(service, "topics?limit=1")
 
     assert (few["topics"], few["sessions"], few["truncated"]) == ([], 5, False)
     assert sorted(many["topics"], key=lambda topic: str(topic["name"])) == [
@@ -97,13 +101,13 @@ async def test_topics_are_told_once_three_users_raised_them(store_url: str) -> N
 
 
 async def test_a_users_own_key_reads_no_analytics() -> None:
-    async with served(locked=True) as door:
-        member, backend = await door.key(user="ann"), await door.key()
-        admin = await door.key(user="ann", role=KeyRole.ADMIN)
-        await say(door, member, "Hello there")
-        refused = [await door.http.get(f"/v1/analytics/{what}", headers=member) for what in ("usage", "topics")]
-        told = [await read(door, "usage", who) for who in (backend, admin, {**backend, "X-User-ID": "bob"})]
-        elsewhere = await read(door, "usage", await door.key(tenant="evil"))
+    async with http_service(locked=True) as service:
+        member, backend = await service.key(user="ann"), await service.key()
+        admin = await service.key(user="ann", role=KeyRole.ADMIN)
+        await say(service, member, "Hello there")
+        refused = [await service.http.get(f"/v1/analytics/{what}", headers=member) for what in ("usage", "topics")]
+        told = [await read(service, "usage", who) for who in (backend, admin, {**backend, "X-User-ID": "bob"})]
+        elsewhere = await read(service, "usage", await service.key(tenant="evil"))
 
     assert [code(response) for response in refused] == [(403, "forbidden")] * 2
     assert [report["total"]["turns"] for report in told] == [1, 1, 1]
@@ -113,12 +117,12 @@ async def test_a_users_own_key_reads_no_analytics() -> None:
 @pytest.mark.parametrize(
     "query", ["usage?days=0", "usage?days=401", "usage?days=x", "topics?days=-1", "topics?limit=0"]
 )
-async def test_a_period_out_of_range_is_400(door: Door, query: str) -> None:
-    assert code(await door.http.get(f"/v1/analytics/{query}")) == (400, "invalid")
+async def test_a_period_out_of_range_is_400(service: HttpService, query: str) -> None:
+    assert code(await service.http.get(f"/v1/analytics/{query}")) == (400, "invalid")
 
 
-async def test_the_examples_of_the_document_are_answers(door: Door) -> None:
-    paths = document(door.app)["paths"]
+async def test_the_examples_of_the_document_are_answers(service: HttpService) -> None:
+    paths = document(service.app)["paths"]
     for path, kind in (("usage", UsageReportView), ("topics", TopicReportView)):
         content = paths[f"/v1/analytics/{path}"]["get"]["responses"]["200"]["content"]["application/json"]
         convert(content["example"], kind)

@@ -20,20 +20,20 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidSetting
 from tenuto.settings import Settings
-from tests.journeys.door import Door, at, bearer, code, served
+from tests.journeys.http_service import HttpService, at, bearer, code, http_service
 from tests.samples import one_field_each
 
 SECRET = "a shared secret of more than sixty-four bytes, which is what HS512 asks for"
 
 
-async def status(door: Door, headers: dict[str, str], path: str = "/v1/sessions", **query: str) -> int:
-    return (await door.http.get(path, headers=headers, params=query)).status_code
+async def status(service: HttpService, headers: dict[str, str], path: str = "/v1/sessions", **query: str) -> int:
+    return (await service.http.get(path, headers=headers, params=query)).status_code
 
 
 # Keys
 
 
-async def test_without_a_credential_that_holds_nobody_gets_in(locked: Door) -> None:
+async def test_without_a_credential_that_holds_nobody_gets_in(locked: HttpService) -> None:
     key, secret = await locked.keys.create(tenant="acme")
     tries = [
         {},
@@ -57,7 +57,7 @@ async def test_without_a_credential_that_holds_nobody_gets_in(locked: Door) -> N
     assert len({answer.content for answer in answers}) == 1
 
 
-async def test_a_key_opens_its_tenant_and_no_other(locked: Door) -> None:
+async def test_a_key_opens_its_tenant_and_no_other(locked: HttpService) -> None:
     acme, evil = await locked.key("acme"), await locked.key("evil")
 
     made = await locked.http.post("/v1/sessions", headers=acme, json={"id": "s"})
@@ -67,14 +67,14 @@ async def test_a_key_opens_its_tenant_and_no_other(locked: Door) -> None:
     assert await status(locked, evil, at("s")) == 404
 
 
-async def test_a_key_may_come_as_x_api_key_too(locked: Door) -> None:
+async def test_a_key_may_come_as_x_api_key_too(locked: HttpService) -> None:
     _, secret = await locked.keys.create(tenant="acme")
 
     assert await status(locked, {"X-API-Key": secret}) == 200
     assert await status(locked, {"authorization": f"bearer {secret}"}) == 200
 
 
-async def test_what_the_request_names_must_agree_with_the_credential(locked: Door) -> None:
+async def test_what_the_request_names_must_agree_with_the_credential(locked: HttpService) -> None:
     key = await locked.key("acme", site="museum")
 
     assert await status(locked, {**key, "X-Tenant-ID": "acme", "X-Site-ID": "museum"}) == 200
@@ -86,7 +86,7 @@ async def test_what_the_request_names_must_agree_with_the_credential(locked: Doo
         assert code(await locked.http.post("/v1/sessions", headers=key, json=named)) == (403, "scope_mismatch")
 
 
-async def test_a_site_bound_key_stays_on_its_site_without_being_told(locked: Door) -> None:
+async def test_a_site_bound_key_stays_on_its_site_without_being_told(locked: HttpService) -> None:
     museum, any_site = await locked.key("acme", site="museum"), await locked.key("acme")
 
     await locked.http.post("/v1/sessions", headers=museum, json={"id": "s"})
@@ -95,7 +95,7 @@ async def test_a_site_bound_key_stays_on_its_site_without_being_told(locked: Doo
     assert await status(locked, {**any_site, "X-Site-ID": "museum"}, at("s")) == 200
 
 
-async def test_a_users_key_acts_for_that_user_alone(locked: Door) -> None:
+async def test_a_users_key_acts_for_that_user_alone(locked: HttpService) -> None:
     ann, bob, backend = await locked.key(user="ann"), await locked.key(user="bob"), await locked.key()
     await locked.http.post("/v1/sessions", headers=ann, json={"id": "s"})
 
@@ -108,7 +108,7 @@ async def test_a_users_key_acts_for_that_user_alone(locked: Door) -> None:
     assert await status(locked, {**backend, "X-User-ID": "bob"}, at("s")) == 404
 
 
-async def test_an_admin_key_of_a_user_may_act_for_others_and_for_the_tenant(locked: Door) -> None:
+async def test_an_admin_key_of_a_user_may_act_for_others_and_for_the_tenant(locked: HttpService) -> None:
     admin = await locked.key(user="root", role=KeyRole.ADMIN)
     await locked.http.post("/v1/sessions", headers={**admin, "X-User-ID": "ann"}, json={"id": "s"})
 
@@ -117,7 +117,7 @@ async def test_an_admin_key_of_a_user_may_act_for_others_and_for_the_tenant(lock
     assert await status(locked, {**admin, "X-User-ID": ""}, at("s")) == 200
 
 
-async def test_a_revoked_key_is_out_within_two_seconds(locked: Door) -> None:
+async def test_a_revoked_key_is_out_within_two_seconds(locked: HttpService) -> None:
     key, secret = await locked.keys.create(tenant="acme")
     assert await status(locked, bearer(secret)) == 200
 
@@ -135,44 +135,47 @@ async def tried(client: httpx.AsyncClient, times: int, headers: dict[str, str]) 
 
 
 async def test_an_address_with_many_wrong_credentials_is_told_to_wait() -> None:
-    async with served(locked=True, wrong_credentials_per_minute=3) as door:
-        key, _ = await door.keys.create(tenant="acme")
+    async with http_service(locked=True, wrong_credentials_per_minute=3) as service:
+        key, _ = await service.keys.create(tenant="acme")
         wrong = bearer(f"tnt_{key.id}_{'x' * 43}")
 
-        statuses = await tried(door.http, 4, wrong)
-        refused = await door.http.get("/v1/sessions", headers={"X-API-Key": "nonsense"})
+        statuses = await tried(service.http, 4, wrong)
+        refused = await service.http.get("/v1/sessions", headers={"X-API-Key": "nonsense"})
 
         assert statuses == [401, 401, 401, 429]
         assert code(refused) == (429, "rate_limited")
         assert refused.headers["retry-after"] == "20"
         assert "wrong credentials" in refused.json()["detail"]
 
-        door.ticks.now += 20
+        service.ticks.now += 20
 
-        assert await tried(door.http, 2, wrong) == [401, 429]
+        assert await tried(service.http, 2, wrong) == [401, 429]
 
 
 async def test_wrong_credentials_shut_out_no_right_one() -> None:
     """Neither one that was seen before nor a new one, from the same address or another."""
-    async with served(locked=True, wrong_credentials_per_minute=1) as door, door.from_elsewhere("10.0.0.9") as other:
-        known, new = await door.key(), await door.key()
-        assert await status(door, known) == 200
+    async with (
+        http_service(locked=True, wrong_credentials_per_minute=1) as service,
+        service.from_elsewhere("10.0.0.9") as other,
+    ):
+        known, new = await service.key(), await service.key()
+        assert await status(service, known) == 200
 
-        assert await tried(door.http, 3, bearer("tnt_0_x")) == [401, 429, 429]
+        assert await tried(service.http, 3, bearer("tnt_0_x")) == [401, 429, 429]
 
-        assert await status(door, known) == 200
-        door.ticks.now += 2
-        assert await status(door, known) == 200
-        assert await status(door, new) == 200
+        assert await status(service, known) == 200
+        service.ticks.now += 2
+        assert await status(service, known) == 200
+        assert await status(service, new) == 200
         assert await tried(other, 2, bearer("tnt_0_x")) == [401, 429]
         assert await tried(other, 1, new) == [200]
 
 
 async def test_a_token_that_does_not_hold_counts_and_none_at_all_does_not() -> None:
-    async with served(jwt_secret=SECRET, wrong_credentials_per_minute=1) as door:
-        assert await tried(door.http, 3, {}) == [401, 401, 401]
-        assert await tried(door.http, 2, hs(exp=1)) == [401, 429]
-        assert await tried(door.http, 1, hs()) == [200]
+    async with http_service(jwt_secret=SECRET, wrong_credentials_per_minute=1) as service:
+        assert await tried(service.http, 3, {}) == [401, 401, 401]
+        assert await tried(service.http, 2, hs(exp=1)) == [401, 429]
+        assert await tried(service.http, 1, hs()) == [200]
 
 
 @pytest.mark.parametrize(
@@ -187,33 +190,33 @@ async def test_a_token_that_does_not_hold_counts_and_none_at_all_does_not() -> N
 )
 async def test_addresses_of_one_network_are_counted_together(first: str, second: str, status_of_second: int) -> None:
     async with (
-        served(locked=True, wrong_credentials_per_minute=1) as door,
-        door.from_elsewhere(first) as one,
-        door.from_elsewhere(second) as another,
+        http_service(locked=True, wrong_credentials_per_minute=1) as service,
+        service.from_elsewhere(first) as one,
+        service.from_elsewhere(second) as another,
     ):
         assert await tried(one, 1, bearer("tnt_0_x")) == [401]
         assert await tried(another, 1, bearer("tnt_0_x")) == [status_of_second]
 
 
 async def test_the_limit_on_wrong_credentials_can_be_switched_off() -> None:
-    async with served(locked=True, wrong_credentials_per_minute=0) as door:
-        assert set(await tried(door.http, 100, bearer("tnt_0_x"))) == {401}
+    async with http_service(locked=True, wrong_credentials_per_minute=0) as service:
+        assert set(await tried(service.http, 100, bearer("tnt_0_x"))) == {401}
 
 
 # The open door
 
 
-async def test_without_keys_the_tenant_is_local_or_as_named(door: Door) -> None:
-    assert (await door.http.get("/healthz")).json()["auth"] == "open: loopback only, tenant local"
-    assert (await door.http.post("/v1/sessions")).json()["tenant"] == "local"
-    assert (await door.http.post("/v1/sessions", headers={"X-Tenant-ID": "t"})).json()["tenant"] == "t"
-    assert (await door.http.post("/v1/sessions", headers=bearer("whatever"))).status_code == 201
+async def test_without_keys_the_tenant_is_local_or_as_named(service: HttpService) -> None:
+    assert (await service.http.get("/healthz")).json()["auth"] == "open: loopback only, tenant local"
+    assert (await service.http.post("/v1/sessions")).json()["tenant"] == "local"
+    assert (await service.http.post("/v1/sessions", headers={"X-Tenant-ID": "t"})).json()["tenant"] == "t"
+    assert (await service.http.post("/v1/sessions", headers=bearer("whatever"))).status_code == 201
 
 
 @pytest.mark.parametrize("tenant", ["~tenuto", "~", ""])
-async def test_the_installations_own_tenant_cannot_be_named(door: Door, tenant: str) -> None:
-    assert code(await door.http.get("/v1/sessions", headers={"X-Tenant-ID": tenant})) == (400, "invalid")
-    assert (await door.http.post("/v1/sessions", json={"tenant_id": tenant})).status_code == 400
+async def test_the_installations_own_tenant_cannot_be_named(service: HttpService, tenant: str) -> None:
+    assert code(await service.http.get("/v1/sessions", headers={"X-Tenant-ID": tenant})) == (400, "invalid")
+    assert (await service.http.post("/v1/sessions", json={"tenant_id": tenant})).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -231,47 +234,49 @@ async def test_the_installations_own_tenant_cannot_be_named(door: Door, tenant: 
     ],
     ids=lambda headers: "-".join(*headers.items()),
 )
-async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(door: Door, headers: dict[str, str]) -> None:
+async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(
+    service: HttpService, headers: dict[str, str]
+) -> None:
     """DNS rebinding shows in Host, a post from another origin, of this machine too, in Origin or Sec-Fetch-Site."""
-    assert code(await door.http.post("/v1/sessions", headers=headers)) == (403, "host_not_allowed")
+    assert code(await service.http.post("/v1/sessions", headers=headers)) == (403, "host_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8765", "[::1]:8765", "127.0.0.2", "LOCALHOST:1"])
-async def test_this_machine_may_call_itself_by_its_names(door: Door, host: str) -> None:
-    assert (await door.http.get("/v1/sessions", headers={"Host": host})).status_code == 200
+async def test_this_machine_may_call_itself_by_its_names(service: HttpService, host: str) -> None:
+    assert (await service.http.get("/v1/sessions", headers={"Host": host})).status_code == 200
     own_page = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-    assert (await door.http.post("/v1/sessions", headers=own_page)).status_code == 201
+    assert (await service.http.post("/v1/sessions", headers=own_page)).status_code == 201
 
 
 async def test_another_machine_cannot_use_the_open_door() -> None:
-    async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
+    async with http_service() as service, service.from_elsewhere("192.168.1.5") as stranger:
         assert code(await stranger.get("/v1/sessions")) == (403, "host_not_allowed")
 
 
 async def test_where_the_host_is_reachable_there_is_no_open_door() -> None:
-    async with served(host="0.0.0.0") as door:
-        assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
+    async with http_service(host="0.0.0.0") as service:
+        assert code(await service.http.get("/v1/sessions")) == (401, "invalid_credential")
 
 
 async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good(
-    door: Door, caplog: pytest.LogCaptureFixture
+    service: HttpService, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="tenuto")
-    assert await status(door, {}) == 200
+    assert await status(service, {}) == 200
     assert "closed" not in caplog.text
 
-    key, secret = await door.keys.create(tenant="acme")
-    door.ticks.now += 2
+    key, secret = await service.keys.create(tenant="acme")
+    service.ticks.now += 2
 
-    assert await status(door, {}) == 401
-    assert await status(door, bearer(secret)) == 200
-    assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
+    assert await status(service, {}) == 401
+    assert await status(service, bearer(secret)) == 200
+    assert (await service.http.get("/healthz")).json()["auth"] == "closed: API keys"
     assert caplog.text.count("closed: the first API key was made, so requests need a credential") == 1
 
-    await door.keys.revoke(key.id)
-    door.ticks.now += 2
+    await service.keys.revoke(key.id)
+    service.ticks.now += 2
 
-    assert await status(door, {}) == 401
+    assert await status(service, {}) == 401
 
 
 # Tokens
@@ -287,16 +292,16 @@ def hs(**changed: Any) -> dict[str, str]:
 
 
 async def test_a_token_says_tenant_and_user() -> None:
-    async with served(jwt_secret=SECRET) as door:
-        made = await door.http.post("/v1/sessions", headers=hs(site_id="museum"), json={"id": "s"})
+    async with http_service(jwt_secret=SECRET) as service:
+        made = await service.http.post("/v1/sessions", headers=hs(site_id="museum"), json={"id": "s"})
 
         assert (made.json()["tenant"], made.json()["site"], made.json()["user"]) == ("acme", "museum", "ann")
-        assert await status(door, hs(site_id="museum", sub="bob"), at("s")) == 404
-        assert await status(door, hs(site_id="museum", tenant_id="evil"), at("s")) == 404
-        assert await status(door, {**hs(), "X-Tenant-ID": "evil"}) == 403
-        assert await status(door, {**hs(), "X-User-ID": "bob"}) == 403
-        assert await status(door, {**hs(role="admin"), "X-User-ID": "bob"}) == 200
-        assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys and tokens"
+        assert await status(service, hs(site_id="museum", sub="bob"), at("s")) == 404
+        assert await status(service, hs(site_id="museum", tenant_id="evil"), at("s")) == 404
+        assert await status(service, {**hs(), "X-Tenant-ID": "evil"}) == 403
+        assert await status(service, {**hs(), "X-User-ID": "bob"}) == 403
+        assert await status(service, {**hs(role="admin"), "X-User-ID": "bob"}) == 200
+        assert (await service.http.get("/healthz")).json()["auth"] == "closed: API keys and tokens"
 
 
 @pytest.mark.parametrize(
@@ -312,33 +317,33 @@ async def test_a_token_says_tenant_and_user() -> None:
     ids=lambda changed: "-".join(f"{name} {value}" for name, value in changed.items()),
 )
 async def test_a_token_that_does_not_hold_is_refused(changed: dict[str, Any]) -> None:
-    async with served(jwt_secret=SECRET) as door:
-        assert code(await door.http.get("/v1/sessions", headers=hs(**changed))) == (401, "invalid_credential")
+    async with http_service(jwt_secret=SECRET) as service:
+        assert code(await service.http.get("/v1/sessions", headers=hs(**changed))) == (401, "invalid_credential")
 
 
 async def test_the_algorithm_is_the_configured_one_whatever_the_token_says() -> None:
-    async with served(jwt_secret=SECRET) as door:
+    async with http_service(jwt_secret=SECRET) as service:
         for algorithm in ("HS384", "HS512"):
-            assert await status(door, bearer(jwt.encode(claims(), SECRET, algorithm))) == 401
-        assert await status(door, bearer(jwt.encode(claims(), "", "none"))) == 401
-        assert await status(door, bearer(jwt.encode(claims(), f"{SECRET}!", "HS256"))) == 401
+            assert await status(service, bearer(jwt.encode(claims(), SECRET, algorithm))) == 401
+        assert await status(service, bearer(jwt.encode(claims(), "", "none"))) == 401
+        assert await status(service, bearer(jwt.encode(claims(), f"{SECRET}!", "HS256"))) == 401
 
 
 async def test_issuer_audience_and_claims_follow_the_settings() -> None:
     names: dict[str, Any] = {"jwt_tenant_claim": "org_id", "jwt_user_claim": "email", "jwt_role_claim": "roles"}
-    async with served(jwt_secret=SECRET, jwt_issuer="us", jwt_audience="tenuto", **names) as door:
+    async with http_service(jwt_secret=SECRET, jwt_issuer="us", jwt_audience="tenuto", **names) as service:
         right = {"iss": "us", "aud": ["tenuto"], "org_id": "acme", "email": "a@x", "tenant_id": None, "sub": None}
 
-        assert await status(door, hs(**right)) == 200
-        assert await status(door, {**hs(**right, roles=["admin"]), "X-User-ID": "b"}) == 200
-        assert await status(door, hs(**{**right, "iss": "them"})) == 401
-        assert await status(door, hs(**{**right, "aud": "them"})) == 401
-        assert await status(door, hs(**{**right, "org_id": None, "tenant_id": "acme"})) == 401
+        assert await status(service, hs(**right)) == 200
+        assert await status(service, {**hs(**right, roles=["admin"]), "X-User-ID": "b"}) == 200
+        assert await status(service, hs(**{**right, "iss": "them"})) == 401
+        assert await status(service, hs(**{**right, "aud": "them"})) == 401
+        assert await status(service, hs(**{**right, "org_id": None, "tenant_id": "acme"})) == 401
 
 
 async def test_keys_work_beside_tokens() -> None:
-    async with served(jwt_secret=SECRET) as door:
-        assert await status(door, await door.key()) == 200
+    async with http_service(jwt_secret=SECRET) as service:
+        assert await status(service, await service.key()) == 200
 
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -359,12 +364,12 @@ def jwk(key: Any, kid: str, **more: str) -> dict[str, Any]:
 async def test_a_public_key_file_verifies_rs256(tmp_path: Path) -> None:
     file = tmp_path / "key.pem"
     file.write_bytes(pem(RSA))
-    async with served(jwt_key_file=str(file)) as door:
-        assert await status(door, bearer(jwt.encode(claims(), RSA, "RS256"))) == 200
-        assert await status(door, bearer(jwt.encode(claims(), OTHER_RSA, "RS256"))) == 401
+    async with http_service(jwt_key_file=str(file)) as service:
+        assert await status(service, bearer(jwt.encode(claims(), RSA, "RS256"))) == 200
+        assert await status(service, bearer(jwt.encode(claims(), OTHER_RSA, "RS256"))) == 401
         # The public key used as a shared secret: the oldest trick there is.
         forged = _hmac_signed_with(pem(RSA))
-        assert await status(door, bearer(forged)) == 401
+        assert await status(service, bearer(forged)) == 401
 
 
 def _hmac_signed_with(key: bytes) -> str:
@@ -378,24 +383,24 @@ def _hmac_signed_with(key: bytes) -> str:
 async def test_a_public_key_file_verifies_es256(tmp_path: Path) -> None:
     file = tmp_path / "key.pem"
     file.write_bytes(pem(EC))
-    async with served(jwt_key_file=str(file), jwt_algorithm="ES256") as door:
-        assert await status(door, bearer(jwt.encode(claims(), EC, "ES256"))) == 200
-        assert await status(door, bearer(jwt.encode(claims(), RSA, "RS256"))) == 401
+    async with http_service(jwt_key_file=str(file), jwt_algorithm="ES256") as service:
+        assert await status(service, bearer(jwt.encode(claims(), EC, "ES256"))) == 200
+        assert await status(service, bearer(jwt.encode(claims(), RSA, "RS256"))) == 401
 
 
 async def test_a_key_set_is_searched_by_kid_and_read_again_when_turned(tmp_path: Path) -> None:
     file = tmp_path / "jwks.json"
     file.write_bytes(msgspec.json.encode({"keys": [jwk(RSA, "one"), jwk(OTHER_RSA, "locked", use="enc")]}))
-    async with served(jwt_jwks_file=str(file)) as door:
+    async with http_service(jwt_jwks_file=str(file)) as service:
         first = bearer(jwt.encode(claims(), RSA, "RS256", headers={"kid": "one"}))
         second = bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "two"}))
-        assert (await status(door, first), await status(door, second)) == (200, 401)
-        assert await status(door, bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "locked"}))) == 401
-        assert await status(door, bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "one"}))) == 401
+        assert (await status(service, first), await status(service, second)) == (200, 401)
+        assert await status(service, bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "locked"}))) == 401
+        assert await status(service, bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "one"}))) == 401
 
         file.write_bytes(msgspec.json.encode({"keys": [jwk(OTHER_RSA, "two")]}))
 
-        assert (await status(door, second), await status(door, first)) == (200, 401)
+        assert (await status(service, second), await status(service, first)) == (200, 401)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +421,7 @@ async def test_a_key_file_without_a_fitting_key_stops_the_start(tmp_path: Path, 
     given: dict[str, Any] = {setting: str(file)}
 
     with pytest.raises(InvalidSetting, match=setting):
-        async with served(**given):
+        async with http_service(**given):
             pass
 
 
@@ -427,24 +432,24 @@ PAGE = "https://app.example"
 async def test_pages_of_listed_origins_can_call_and_read_every_answer(locked: bool) -> None:
     """Preflights, answers, streams and errors; for other origins nothing changes, and nobody is allowed cookies."""
     listed = f"{PAGE}, http://localhost:5173"
-    async with served(locked=locked, cors_origins=listed) as door, served(locked=locked) as unlisted:
-        key = await door.key(user="ann") if locked else {}
+    async with http_service(locked=locked, cors_origins=listed) as service, http_service(locked=locked) as unlisted:
+        key = await service.key(user="ann") if locked else {}
         wants = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-any"}
         stream = {"message": "hi", "stream": True}
         for path in ("/v1/chat", "/v1/ai-sdk/chat", "/v1/sessions/x", "/v1/nowhere"):
-            preflight = await door.http.options(path, headers={"Origin": PAGE, **wants})
+            preflight = await service.http.options(path, headers={"Origin": PAGE, **wants})
             assert preflight.status_code == 200
             assert "authorization" in preflight.headers["access-control-allow-headers"]
             assert "POST" in preflight.headers["access-control-allow-methods"]
         for origin, allowed in ((PAGE, PAGE), ("http://localhost:5173", "http://localhost:5173"), ("https://x", None)):
             headers = {**key, "Origin": origin, "Sec-Fetch-Site": "cross-site"}
             answers = [
-                await door.http.post("/v1/chat", headers=headers, json=stream),
-                await door.http.get("/v1/sessions/absent", headers=headers),
-                await door.http.post("/v1/chat", headers=headers, content=b"no json"),
-                await door.http.post("/v1/conversations/absent", headers=headers, json={}),
-                await door.http.get("/v1/nowhere", headers=headers),
-                await door.http.options("/v1/chat", headers={"Origin": origin, **wants}),
+                await service.http.post("/v1/chat", headers=headers, json=stream),
+                await service.http.get("/v1/sessions/absent", headers=headers),
+                await service.http.post("/v1/chat", headers=headers, content=b"no json"),
+                await service.http.post("/v1/conversations/absent", headers=headers, json={}),
+                await service.http.get("/v1/nowhere", headers=headers),
+                await service.http.options("/v1/chat", headers={"Origin": origin, **wants}),
             ]
             assert {answer.headers.get("access-control-allow-origin") for answer in answers} == {allowed}
             assert not any("access-control-allow-credentials" in answer.headers for answer in answers)
@@ -471,11 +476,11 @@ async def test_a_signed_token_is_told_what_it_lacks() -> None:
     """A forged or expired one learns nothing."""
     soon = datetime.now(UTC) + timedelta(minutes=5)
     claims = {"exp": soon, "tenant_id": "acme"}
-    async with served(jwt_secret=SECRET) as door:
+    async with http_service(jwt_secret=SECRET) as service:
 
         async def told(secret: str, **more: Any) -> tuple[int, str]:
             token = jwt.encode({**claims, **more}, secret, algorithm="HS256")
-            answer = await door.http.get("/v1/scope", headers=bearer(token))
+            answer = await service.http.get("/v1/scope", headers=bearer(token))
             return answer.status_code, answer.json().get("detail", "")
 
         status, lacking = await told(SECRET)

@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
-from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.journeys.http_service import ANN, HttpService, at, code, http_service, says
 from tests.samples import one_field_each
 
 WORDS = "what the user said"
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Door]:
-    async with served(max_message_bytes=2048, max_body_bytes=100_000) as door:
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "untouched"})
-        before = (await door.http.get(at("s"), headers=ANN)).content
-        yield door
-        assert (await door.http.get(at("s"), headers=ANN)).content == before
+async def service() -> AsyncIterator[HttpService]:
+    async with http_service(max_message_bytes=2048, max_body_bytes=100_000) as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "untouched"})
+        before = (await service.http.get(at("s"), headers=ANN)).content
+        yield service
+        assert (await service.http.get(at("s"), headers=ANN)).content == before
 
 
 BROKEN_JSON = {
@@ -56,8 +56,8 @@ BROKEN_TEXT = {
     ],
     ids=[*BROKEN_JSON, *BROKEN_TEXT],
 )
-async def test_what_is_not_json_or_no_store_can_keep_is_refused(door: Door, body: bytes, error: str) -> None:
-    assert code(await door.http.post(at("s", "messages"), headers=ANN, content=body)) == (400, error)
+async def test_what_is_not_json_or_no_store_can_keep_is_refused(service: HttpService, body: bytes, error: str) -> None:
+    assert code(await service.http.post(at("s", "messages"), headers=ANN, content=body)) == (400, error)
 
 
 WIDE = {
@@ -71,16 +71,18 @@ WIDE = {
     [*((body, "UTF-8") for body in WIDE.values()), (BROKEN_JSON["not UTF-8"], "the body is not UTF-8")],
     ids=[*WIDE, "no encoding"],
 )
-async def test_json_in_another_encoding_is_told_which_one_is_right(door: Door, body: bytes, told: str) -> None:
-    refused = await door.http.post(at("s", "messages"), headers=ANN, content=body)
+async def test_json_in_another_encoding_is_told_which_one_is_right(
+    service: HttpService, body: bytes, told: str
+) -> None:
+    refused = await service.http.post(at("s", "messages"), headers=ANN, content=body)
 
     assert code(refused) == (400, "invalid_json")
     assert told in refused.json()["detail"]
 
 
-async def test_a_byte_order_mark_in_utf_8_is_passed_over(door: Door) -> None:
-    made = await door.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 + b'{"title": "here"}')
-    twice = await door.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 * 2 + b"{}")
+async def test_a_byte_order_mark_in_utf_8_is_passed_over(service: HttpService) -> None:
+    made = await service.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 + b'{"title": "here"}')
+    twice = await service.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 * 2 + b"{}")
 
     assert (made.status_code, made.json()["title"]) == (201, "here")
     assert code(twice) == (400, "invalid_json")
@@ -88,10 +90,12 @@ async def test_a_byte_order_mark_in_utf_8_is_passed_over(door: Door) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 23, f"-{'9' * 23}", "9" * 5000, "1e400"], ids=lambda number: number[:5])
 @pytest.mark.parametrize("session", ["null", '"s"'], ids=["new", "known"])
-async def test_a_number_that_no_store_keeps_is_refused_with_its_field(door: Door, number: str, session: str) -> None:
+async def test_a_number_that_no_store_keeps_is_refused_with_its_field(
+    service: HttpService, number: str, session: str
+) -> None:
     body = f'{{"message": "x", "profile": {{"{WORDS}": [{number}]}}, "session_id": {session}}}'
 
-    refused = await door.http.post("/v1/chat", headers=ANN, content=body)
+    refused = await service.http.post("/v1/chat", headers=ANN, content=body)
 
     assert refused.status_code == 400
     assert re.match(r"profile.*(integer|number)", refused.json()["detail"])
@@ -153,12 +157,12 @@ MESSAGES: list[object] = [
     ),
     ids=lambda body: str(body)[:40],
 )
-async def test_a_session_of_the_wrong_shape_is_not_made(door: Door, body: object) -> None:
-    refused = await door.http.post("/v1/sessions", headers=ANN, json=body)
+async def test_a_session_of_the_wrong_shape_is_not_made(service: HttpService, body: object) -> None:
+    refused = await service.http.post("/v1/sessions", headers=ANN, json=body)
 
     assert refused.status_code == 400
     assert WORDS not in refused.text
-    assert len((await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]) == 1
+    assert len((await service.http.get("/v1/sessions", headers=ANN)).json()["sessions"]) == 1
 
 
 BAD_QUERIES = {
@@ -178,8 +182,8 @@ BAD_QUERIES = {
 @pytest.mark.parametrize(
     "query", [path + end for path, ends in BAD_QUERIES.items() for end in ends], ids=lambda q: q[:60]
 )
-async def test_negative_absurd_and_meaningless_parameters_are_refused(door: Door, query: str) -> None:
-    refused = await door.http.get(query, headers=ANN)
+async def test_negative_absurd_and_meaningless_parameters_are_refused(service: HttpService, query: str) -> None:
+    refused = await service.http.get(query, headers=ANN)
 
     assert refused.status_code == 400
     assert refused.json()["code"] in ("invalid", "invalid_text", "invalid_cursor")
@@ -215,8 +219,8 @@ async def test_negative_absurd_and_meaningless_parameters_are_refused(door: Door
     ],
     ids=str,
 )
-async def test_a_body_of_the_wrong_shape_is_refused_whole(door: Door, path: str, body: object) -> None:
-    refused = await door.http.post(path, headers=ANN, json=body)
+async def test_a_body_of_the_wrong_shape_is_refused_whole(service: HttpService, path: str, body: object) -> None:
+    refused = await service.http.post(path, headers=ANN, json=body)
 
     assert refused.status_code == 400
     assert refused.json()["code"] in ("invalid", "invalid_json")
@@ -228,8 +232,8 @@ async def test_a_body_of_the_wrong_shape_is_refused_whole(door: Door, path: str,
     [b"", b"hello", b"[]", b"<!-- nothing -->", b"{" * 50_000, b'{"a":' * 15_000, b"<\xff"],
     ids=lambda b: str(b[:9]),
 )
-async def test_what_is_no_export_is_not_imported(door: Door, body: bytes) -> None:
-    refused = await door.http.post("/v1/sessions/import", headers=ANN, content=body)
+async def test_what_is_no_export_is_not_imported(service: HttpService, body: bytes) -> None:
+    refused = await service.http.post("/v1/sessions/import", headers=ANN, content=body)
 
     assert code(refused) == (400, "invalid_json")
 
@@ -262,47 +266,51 @@ async def test_what_is_no_export_is_not_imported(door: Door, body: bytes) -> Non
     ],
 )
 async def test_a_choice_or_name_that_is_none_is_told_which_there_are(
-    door: Door, method: str, path: str, body: object, told: str
+    service: HttpService, method: str, path: str, body: object, told: str
 ) -> None:
-    response = await door.http.request(method, path, headers=ANN, json=body)
+    response = await service.http.request(method, path, headers=ANN, json=body)
 
     assert code(response) == (400, "invalid")
     assert response.json()["detail"].startswith(told)
     assert WORDS not in response.text
 
 
-async def test_other_headers_are_read_as_strictly(door: Door) -> None:
+async def test_other_headers_are_read_as_strictly(service: HttpService) -> None:
     for version in (WORDS, "-1", '"x"', "", "9" * 40):
-        refused = await door.http.patch(at("s"), headers={**ANN, "If-Match": version}, json={"title": "x"})
+        refused = await service.http.patch(at("s"), headers={**ANN, "If-Match": version}, json={"title": "x"})
         assert code(refused) == (400, "invalid")
-    torn = await door.http.patch(at("s"), headers={**ANN, "If-Match": '"1"'}, json={"if_version": 2})
+    torn = await service.http.patch(at("s"), headers={**ANN, "If-Match": '"1"'}, json={"if_version": 2})
     assert code(torn) == (400, "invalid")
-    empty = await door.http.post("/v1/sessions", headers={**ANN, "Idempotency-Key": ""})
+    empty = await service.http.post("/v1/sessions", headers={**ANN, "Idempotency-Key": ""})
     assert code(empty) == (400, "invalid")
     for name in (b"Idempotency-Key", b"X-User-ID"):
         raw = {b"X-Tenant-ID": b"acme", name: b"\xff\xfe"}
-        broken = await door.http.post("/v1/sessions", headers=raw)
+        broken = await service.http.post("/v1/sessions", headers=raw)
         assert code(broken) == (400, "invalid_text")
 
 
 @pytest.mark.parametrize("unfit", ["laptop", {"seq": 1}, {"id": "laptop", "seq": "one"}], ids=str)
-async def test_a_producer_that_does_not_fit_is_told_the_shape(door: Door, unfit: object) -> None:
-    refused = await door.http.post(at("s", "messages"), headers=ANN, json={"messages": [says("x")], "producer": unfit})
+async def test_a_producer_that_does_not_fit_is_told_the_shape(service: HttpService, unfit: object) -> None:
+    refused = await service.http.post(
+        at("s", "messages"), headers=ANN, json={"messages": [says("x")], "producer": unfit}
+    )
 
     assert code(refused) == (400, "invalid")
     assert '{"id": "laptop", "seq": 1}' in refused.json()["detail"]
 
 
-async def test_a_key_and_a_producer_do_not_go_together(door: Door) -> None:
+async def test_a_key_and_a_producer_do_not_go_together(service: HttpService) -> None:
     body = {"messages": [says("x")], "producer": {"id": "p", "seq": 1}}
 
-    refused = await door.http.post(at("s", "messages"), headers={**ANN, "Idempotency-Key": "k"}, json=body)
+    refused = await service.http.post(at("s", "messages"), headers={**ANN, "Idempotency-Key": "k"}, json=body)
 
     assert code(refused) == (400, "invalid")
 
 
 @pytest.mark.parametrize("said", [None, "5", "200000"], ids=["no length", "a lie", "the truth"])
-async def test_a_body_above_its_limit_is_too_large_whatever_its_header_says(door: Door, said: str | None) -> None:
+async def test_a_body_above_its_limit_is_too_large_whatever_its_header_says(
+    service: HttpService, said: str | None
+) -> None:
     seen = 0
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -312,7 +320,7 @@ async def test_a_body_above_its_limit_is_too_large_whatever_its_header_says(door
             yield b" " * 1000
 
     headers = ANN if said is None else {**ANN, "Content-Length": said}
-    refused = await door.http.post(at("s", "messages"), headers=headers, content=pieces())
+    refused = await service.http.post(at("s", "messages"), headers=headers, content=pieces())
 
     assert code(refused) == (413, "too_large")
     assert refused.json()["limit_bytes"] == 100_000
@@ -321,14 +329,14 @@ async def test_a_body_above_its_limit_is_too_large_whatever_its_header_says(door
 @pytest.mark.parametrize(
     "path", ["/", "/v2", "/v1", "/v1/", "/v1/sessions/", "/v1/sessions/s/nothing", "/api", "/apiv1/x"]
 )
-async def test_what_is_nowhere_is_a_problem_too(door: Door, path: str) -> None:
-    refused = await door.http.request("PROPFIND" if path == "/" else "GET", path, headers=ANN)
+async def test_what_is_nowhere_is_a_problem_too(service: HttpService, path: str) -> None:
+    refused = await service.http.request("PROPFIND" if path == "/" else "GET", path, headers=ANN)
 
     assert code(refused) in ((404, "not_found"), (405, "method_not_allowed"))
 
 
-async def test_an_unknown_method_is_told_which_are_known(door: Door) -> None:
-    refused = await door.http.put("/v1/sessions", headers=ANN)
+async def test_an_unknown_method_is_told_which_are_known(service: HttpService) -> None:
+    refused = await service.http.put("/v1/sessions", headers=ANN)
 
     assert code(refused) == (405, "method_not_allowed")
     assert refused.headers["allow"] == "GET, HEAD, POST"
@@ -343,14 +351,14 @@ def silent_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFi
 
 
 async def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_words(
-    door: Door, monkeypatch: pytest.MonkeyPatch, silent_log: pytest.LogCaptureFixture
+    service: HttpService, monkeypatch: pytest.MonkeyPatch, silent_log: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("a driver that quotes the row")
 
     with monkeypatch.context() as patched:
-        patched.setattr(door.tenuto.store.sessions, "append", broken)
-        failed = await door.http.post(at("s", "messages"), headers=ANN, json=says(WORDS))
+        patched.setattr(service.tenuto.store.sessions, "append", broken)
+        failed = await service.http.post(at("s", "messages"), headers=ANN, json=says(WORDS))
 
     assert code(failed) == (500, "internal")
     assert "driver" not in failed.text
@@ -358,22 +366,24 @@ async def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_words(
     assert any(record.levelname == "ERROR" for record in silent_log.records)
 
 
-async def test_no_log_line_carries_what_people_say(door: Door, silent_log: pytest.LogCaptureFixture) -> None:
-    made = await door.http.post("/v1/sessions", headers=ANN, json={"title": WORDS})
-    await door.http.post(f"{made.headers['location']}/messages", headers=ANN, json=says(WORDS))
-    await door.http.get("/v1/sessions", params={"q": WORDS}, headers=ANN)
-    refused: httpx.Response = await door.http.post("/v1/sessions", headers=ANN, json={"title": WORDS + "\n" + WORDS})
+async def test_no_log_line_carries_what_people_say(service: HttpService, silent_log: pytest.LogCaptureFixture) -> None:
+    made = await service.http.post("/v1/sessions", headers=ANN, json={"title": WORDS})
+    await service.http.post(f"{made.headers['location']}/messages", headers=ANN, json=says(WORDS))
+    await service.http.get("/v1/sessions", params={"q": WORDS}, headers=ANN)
+    refused: httpx.Response = await service.http.post("/v1/sessions", headers=ANN, json={"title": WORDS + "\n" + WORDS})
 
     assert refused.status_code == 400
     assert silent_log.records
-    await door.http.delete(made.headers["location"], headers=ANN)
+    await service.http.delete(made.headers["location"], headers=ANN)
 
 
 @pytest.mark.parametrize(
     ("field", "named"), [("mesage", "the field mesage is unknown"), (WORDS, "a field is unknown"), ("我", "a field is")]
 )
-async def test_an_unknown_field_is_named_where_it_looks_like_a_name(door: Door, field: str, named: str) -> None:
-    refused = await door.http.post("/v1/chat", headers=ANN, json={"message": "hello", field: 1})
+async def test_an_unknown_field_is_named_where_it_looks_like_a_name(
+    service: HttpService, field: str, named: str
+) -> None:
+    refused = await service.http.post("/v1/chat", headers=ANN, json={"message": "hello", field: 1})
 
     assert code(refused) == (400, "invalid")
     assert refused.json()["detail"].startswith(f"the body: {named}")

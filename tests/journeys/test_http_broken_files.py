@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.access import KeyRole
-from tests.journeys.door import ANN, code, served
+from tests.journeys.http_service import ANN, code, http_service
 
 GRAPH = "import os\nimport no_such_graph\n"
 NAME = "def assistant():\n    return Assistent(name='name')\n"
@@ -28,18 +28,18 @@ def folder(tmp_path: Path) -> str:
 
 async def test_each_is_named_everywhere_and_leaves_no_session(folder: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "tenuto.server"):
-        async with served(folder=folder) as door:
-            listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+        async with http_service(folder=folder) as service:
+            listed = (await service.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
             refused = [
-                await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "assistant": name})
+                await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "assistant": name})
                 for name in CAUSES
             ]
-            sessions = (await door.http.get("/v1/stats", headers=ANN)).json()["sessions"]
+            sessions = (await service.http.get("/v1/stats", headers=ANN)).json()["sessions"]
             answered = [
-                await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "assistant": name})
+                await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "assistant": name})
                 for name in ("good", "general")
             ]
-            health = (await door.http.get("/v1/status")).json()
+            health = (await service.http.get("/v1/status")).json()
 
     missing = {each["name"]: each["missing"] for each in listed if each["missing"] is not None}
     assert {name: missing[name]["cause"] for name in CAUSES} == CAUSES
@@ -55,17 +55,17 @@ async def test_each_is_named_everywhere_and_leaves_no_session(folder: str, caplo
 
 
 async def test_the_cause_is_for_operators(folder: str, subtests: pytest.Subtests) -> None:
-    async with served(folder=folder, locked=True) as door:
-        user = await door.key(user="ann")
+    async with http_service(folder=folder, locked=True) as service:
+        user = await service.key(user="ann")
         credentials = {
             "user": (user, False),
-            "backend": ({**await door.key(), "X-User-ID": "ann"}, True),
-            "admin": (await door.key(user="ann", role=KeyRole.ADMIN), True),
+            "backend": ({**await service.key(), "X-User-ID": "ann"}, True),
+            "admin": (await service.key(user="ann", role=KeyRole.ADMIN), True),
         }
         for who, (key, sees) in credentials.items():
-            listed = await door.http.get("/v1/assistants", headers=key)
+            listed = await service.http.get("/v1/assistants", headers=key)
             asked = {"message": "Hi", "assistant": "name"}
-            refused = await door.http.post("/v1/chat", headers=key, json=asked)
+            refused = await service.http.post("/v1/chat", headers=key, json=asked)
             with subtests.test(who):
                 missing = {each["name"]: each["missing"] for each in listed.json()["assistants"]}
                 assert missing["name"] is not None

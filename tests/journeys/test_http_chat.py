@@ -1,4 +1,4 @@
-"""Talking over HTTP: whole and streamed, again and anew, and every way it can go wrong (C6, C9, A6)."""
+"""Talking over HTTP: whole and streamed, again and anew, and every way it can go wrong."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import ModelDone
 from tenuto.model.policy import Preset
-from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, playing, served
+from tests.chats import Adder, hurried, patient
+from tests.journeys.http_service import ANN, BOB, EVE, PROBLEM, HttpService, http_service, playing
 from tests.samples import one_field_each
-from tests.talking import Adder, hurried, patient
+
+pytestmark = pytest.mark.requirement("C6", "C9", "A6")
 
 
 @asynccontextmanager
 async def talking(
     *scripts: Script, tools: Sequence[Any] = (), policies: Preset | None = None, **given: Any
-) -> AsyncIterator[tuple[Door, ScriptedModel]]:
+) -> AsyncIterator[tuple[HttpService, ScriptedModel]]:
     """A server whose default assistant is a scripted model's."""
     model = ScriptedModel(*scripts)
-    async with served(**playing(model, tools=tuple(tools), policies=policies or patient()), **given) as door:
-        yield door, model
+    async with http_service(**playing(model, tools=tuple(tools), policies=policies or patient()), **given) as service:
+        yield service, model
 
 
 def events_of(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -45,31 +47,32 @@ def lasting(reply: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in reply.items() if name not in ("replayed", "created", "steps", "title")}
 
 
-async def say(door: Door, message: str, who: dict[str, str] = ANN, **body: Any) -> httpx.Response:
-    return await door.http.post("/v1/chat", json={"message": message, **body}, headers=who)
+async def say(service: HttpService, message: str, who: dict[str, str] = ANN, **body: Any) -> httpx.Response:
+    return await service.http.post("/v1/chat", json={"message": message, **body}, headers=who)
 
 
 async def test_a_conversation_over_http() -> None:
-    async with talking("Hello Ann.", "You are Ann.") as (door, model):
-        first = (await say(door, "I am Ann.")).json()
-        second = (await say(door, "Who am I?", session_id=first["session_id"])).json()
+    async with talking("Hello Ann.", "You are Ann.") as (service, model):
+        first = (await say(service, "I am Ann.")).json()
+        second = (await say(service, "Who am I?", session_id=first["session_id"])).json()
 
         assert second["answer"] == "You are Ann."
         assert second["turn"] == 2
         assert second["context"]["total"] == sum(entry["tokens"] for entry in second["context"]["entries"])
         shown = [message.text for message in model.requests[-1].messages]
         assert shown == ["You help.", "I am Ann.", "Hello Ann.", "Who am I?"]
-        listed = (await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]
+        listed = (await service.http.get("/v1/sessions", headers=ANN)).json()["sessions"]
         assert [session["id"] for session in listed] == [first["session_id"]]
 
 
+@pytest.mark.requirement("D27")
 async def test_in_a_group_the_model_is_told_who_said_what() -> None:
-    """D27: by the name in the profile."""
+    """By the name in the profile."""
     room, question = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}, "What is my favourite colour?"
-    async with talking("Noted.", "I do not know.") as (door, model):
-        first = await say(door, "My favourite colour is green.", {**ANN, **room}, profile={"name": "Ann"})
+    async with talking("Noted.", "I do not know.") as (service, model):
+        first = await say(service, "My favourite colour is green.", {**ANN, **room}, profile={"name": "Ann"})
         group = first.json()["session_id"]
-        await say(door, question, {**BOB, **room}, session_id=group)
+        await say(service, question, {**BOB, **room}, session_id=group)
 
         assert model.requests[0].messages[-1].text == "Ann: My favourite colour is green."
         *_, anns, _, bobs = (message.text for message in model.requests[1].messages)
@@ -77,9 +80,9 @@ async def test_in_a_group_the_model_is_told_who_said_what() -> None:
         assert bobs.startswith("User ")
         assert bobs.endswith(f": {question}")
         assert "bob" not in bobs
-    async with served() as door:
-        first = await say(door, "My favourite colour is green.", {**ANN, **room}, profile={"name": "Ann"})
-        asked = await say(door, question, {**BOB, **room}, session_id=first.json()["session_id"])
+    async with http_service() as service:
+        first = await say(service, "My favourite colour is green.", {**ANN, **room}, profile={"name": "Ann"})
+        asked = await say(service, question, {**BOB, **room}, session_id=first.json()["session_id"])
 
         assert asked.json()["answer"] == "Ann said: “My favourite colour is green.”"
 
@@ -87,8 +90,8 @@ async def test_in_a_group_the_model_is_told_who_said_what() -> None:
 async def test_the_same_answer_streams() -> None:
     async with talking(
         [Call("add", {"a": 1, "b": 2}), Say("Let me see. ")], [Say("It ", "is ", "3.")], tools=[Adder()]
-    ) as (door, _):
-        response = await say(door, "1+2?", stream=True)
+    ) as (service, _):
+        response = await say(service, "1+2?", stream=True)
 
         assert response.headers["content-type"].startswith("text/event-stream")
         events = events_of(response.text)
@@ -101,18 +104,18 @@ async def test_the_same_answer_streams() -> None:
 
 
 async def test_what_fails_before_the_first_event_is_an_ordinary_error() -> None:
-    async with talking("Hi.") as (door, _):
-        response = await say(door, "Hi", stream=True, assistant="nobody")
+    async with talking("Hi.") as (service, _):
+        response = await say(service, "Hi", stream=True, assistant="nobody")
 
         assert (response.status_code, response.headers["content-type"]) == (404, PROBLEM)
         assert response.json()["code"] == "assistant_not_found"
 
 
 async def test_what_fails_in_the_middle_is_an_event_and_a_retry_resumes() -> None:
-    async with talking([Say("Half"), Fail()], "Whole.") as (door, _):
+    async with talking([Say("Half"), Fail()], "Whole.") as (service, _):
         headers = {**ANN, "Idempotency-Key": "k"}
-        broken = await door.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
-        again = await door.http.post("/v1/chat", json={"message": "Go"}, headers=headers)
+        broken = await service.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
+        again = await service.http.post("/v1/chat", json={"message": "Go"}, headers=headers)
 
         events = events_of(broken.text)
         assert [name for name, _ in events] == ["start", "delta", "error"]
@@ -121,17 +124,17 @@ async def test_what_fails_in_the_middle_is_an_event_and_a_retry_resumes() -> Non
         assert events[-1][1]["request_id"]
         assert again.json()["answer"] == "Whole."
         assert again.json()["session_id"] == events[0][1]["session_id"]
-        messages = await door.http.get(f"/v1/sessions/{again.json()['session_id']}/messages", headers=ANN)
+        messages = await service.http.get(f"/v1/sessions/{again.json()['session_id']}/messages", headers=ANN)
         assert [message["text"] for message in messages.json()["messages"]] == ["Go", "Whole."]
 
 
 async def test_an_idempotent_retry_returns_the_same_reply_streamed_or_not() -> None:
-    async with talking("Once.") as (door, model):
+    async with talking("Once.") as (service, model):
         headers = {**ANN, "Idempotency-Key": "k"}
-        first = (await door.http.post("/v1/chat", json={"message": "Go"}, headers=headers)).json()
-        again = (await door.http.post("/v1/chat", json={"message": "Go"}, headers=headers)).json()
-        streamed = await door.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
-        other = await door.http.post("/v1/chat", json={"message": "Stop"}, headers=headers)
+        first = (await service.http.post("/v1/chat", json={"message": "Go"}, headers=headers)).json()
+        again = (await service.http.post("/v1/chat", json={"message": "Go"}, headers=headers)).json()
+        streamed = await service.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
+        other = await service.http.post("/v1/chat", json={"message": "Stop"}, headers=headers)
 
         assert len(model.requests) == 1
         assert lasting(again) == lasting(first)
@@ -141,10 +144,10 @@ async def test_an_idempotent_retry_returns_the_same_reply_streamed_or_not() -> N
 
 async def test_a_busy_session_is_a_conflict_with_a_code() -> None:
     hang = Hang()
-    async with talking([hang, Say("Done.")], policies=hurried()) as (door, _):
-        first = asyncio.create_task(say(door, "Long", session_id="s"))
+    async with talking([hang, Say("Done.")], policies=hurried()) as (service, _):
+        first = asyncio.create_task(say(service, "Long", session_id="s"))
         await hang.reached.wait()
-        second = await say(door, "Me too", session_id="s")
+        second = await say(service, "Me too", session_id="s")
         hang.release.set()
 
         assert (second.status_code, second.json()["code"]) == (409, "session_busy")
@@ -152,22 +155,22 @@ async def test_a_busy_session_is_a_conflict_with_a_code() -> None:
 
 
 async def test_answers_are_made_anew_and_words_edited() -> None:
-    async with talking("One.", "Two.", "Three.") as (door, _):
-        session = (await say(door, "Q")).json()["session_id"]
-        anew = await door.http.post("/v1/chat", json={"session_id": session, "regenerate": True}, headers=ANN)
-        edited = await say(door, "Q edited", session_id=session, edit=1)
+    async with talking("One.", "Two.", "Three.") as (service, _):
+        session = (await say(service, "Q")).json()["session_id"]
+        anew = await service.http.post("/v1/chat", json={"session_id": session, "regenerate": True}, headers=ANN)
+        edited = await say(service, "Q edited", session_id=session, edit=1)
 
         assert anew.json()["answer"] == "Two."
         assert edited.json()["answer"] == "Three."
-        messages = await door.http.get(f"/v1/sessions/{session}/messages", headers=ANN)
+        messages = await service.http.get(f"/v1/sessions/{session}/messages", headers=ANN)
         assert [message["text"] for message in messages.json()["messages"]] == ["Q edited", "Three."]
 
 
+@pytest.mark.requirement("A6")
 async def test_a_spent_budget_is_429_before_the_model_is_asked() -> None:
-    """A6."""
-    async with talking("Costly.", session_budget_tokens=5) as (door, model):
-        await say(door, "Spend it", session_id="s")
-        refused = await say(door, "More", session_id="s")
+    async with talking("Costly.", session_budget_tokens=5) as (service, model):
+        await say(service, "Spend it", session_id="s")
+        refused = await say(service, "More", session_id="s")
 
         assert (refused.status_code, refused.json()["code"]) == (429, "budget_exhausted")
         assert len(model.requests) == 1
@@ -176,9 +179,9 @@ async def test_a_spent_budget_is_429_before_the_model_is_asked() -> None:
 async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
     done = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
     model = ScriptedModel([Call("add", {"a": 1, "b": 2})], "3.", ended=done)
-    async with served(**playing(model, tools=(Adder(),), policies=patient())) as door:
-        reply = (await say(door, "1+2?")).json()
-        trace = (await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
+    async with http_service(**playing(model, tools=(Adder(),), policies=patient())) as service:
+        reply = (await say(service, "1+2?")).json()
+        trace = (await service.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
 
         assert (trace["request"], trace["answer"]) == ("1+2?", "3.")
         assert [(run["name"], run["output"]) for run in trace["tools"]] == [("add", {"sum": 3})]
@@ -190,22 +193,22 @@ async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
         assert spans["tools"]["start"] <= trace["tools"][0]["start"] <= spans["model"]["start"]
         each = {"input_tokens": 100, "output_tokens": 20, "cost_usd": "0.0015"}
         assert [span["usage"] for span in trace["spans"]] == [None, None, each, None, each, None]
-        listed = (await door.http.get("/v1/traces", headers=ANN)).json()["traces"]
-        one = (await door.http.get(f"/v1/traces?session_id={reply['session_id']}", headers=ANN)).json()["traces"]
+        listed = (await service.http.get("/v1/traces", headers=ANN)).json()["traces"]
+        one = (await service.http.get(f"/v1/traces?session_id={reply['session_id']}", headers=ANN)).json()["traces"]
         assert listed == one == [trace]
         for stranger in (BOB, EVE):
-            hidden = await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=stranger)
+            hidden = await service.http.get(f"/v1/traces/{reply['trace_id']}", headers=stranger)
             assert (hidden.status_code, hidden.json()["code"]) == (404, "trace_not_found")
         for odd in ("x", "%00", "e30", "WyJzIiwwLCJ0Il0"):
-            assert (await door.http.get(f"/v1/traces/{odd}", headers=ANN)).status_code in (400, 404)
+            assert (await service.http.get(f"/v1/traces/{odd}", headers=ANN)).status_code in (400, 404)
 
 
 async def test_a_failed_turn_can_be_looked_at() -> None:
-    async with talking([Fail()]) as (door, _):
-        failed = await say(door, "Go", session_id="s")
-        first = (await say(door, "First words")).json()
-        opened = await door.http.get(f"/v1/sessions/{first['session_id']}", headers=ANN)
-        traces = (await door.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
+    async with talking([Fail()]) as (service, _):
+        failed = await say(service, "Go", session_id="s")
+        first = (await say(service, "First words")).json()
+        opened = await service.http.get(f"/v1/sessions/{first['session_id']}", headers=ANN)
+        traces = (await service.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
 
         assert (failed.status_code, failed.json()["code"]) == (503, "model_failed")
         assert [(trace["error"], trace["request"]) for trace in traces] == [("model_failed", "Go")]
@@ -215,14 +218,14 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
 
 
 async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with talking("One.", [Fail()], "Three.") as (door, _):
+    async with talking("One.", [Fail()], "Three.") as (service, _):
         for number, session in enumerate(("s", "s", "r")):
-            await say(door, f"{number}", session_id=session)
-        await say(door, "Bob's", BOB, session_id="b")
+            await say(service, f"{number}", session_id=session)
+        await say(service, "Bob's", BOB, session_id="b")
         tenant = {"X-Tenant-ID": ANN["X-Tenant-ID"]}
 
         async def listed(who: dict[str, str] = ANN, **query: Any) -> tuple[list[str], bool]:
-            found = (await door.http.get("/v1/traces", params=query, headers=who)).json()
+            found = (await service.http.get("/v1/traces", params=query, headers=who)).json()
             return [trace["request"] for trace in found["traces"]], found["truncated"]
 
         assert await listed() == (["2", "1", "0"], False)
@@ -234,7 +237,7 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: p
         assert await listed(tenant, user="ann", session_id="b") == ([], False)
         assert await listed(tenant, model="scripted", limit=1) == (["Bob's"], True)
         assert await listed(model="another") == ([], False)
-        times = [trace["began_at"] for trace in (await door.http.get("/v1/traces", headers=ANN)).json()["traces"]]
+        times = [trace["began_at"] for trace in (await service.http.get("/v1/traces", headers=ANN)).json()["traces"]]
         assert await listed(since=times[1], until=times[0]) == (["1"], False)
         assert await listed(until=times[0], limit=1) == (["1"], True)
         assert await listed(session_id="s", limit=1) == (["1"], True)
@@ -251,11 +254,11 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: p
             "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "since must be before until",
             "before=2": "before: ",
         }.items():
-            refused = await door.http.get(f"/v1/traces?{query}", headers=ANN)
+            refused = await service.http.get(f"/v1/traces?{query}", headers=ANN)
             assert (refused.status_code, refused.json()["code"]) == (400, "invalid"), query
             assert what in refused.json()["detail"]
-        [brief, *_] = (await door.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
-        whole = (await door.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
+        [brief, *_] = (await service.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
+        whole = (await service.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
         assert brief.items() < whole.items()
         assert whole.keys() - brief.keys() == {"tools", "spans", "data", "context"}
 
@@ -273,8 +276,8 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: p
     ],
 )
 async def test_bad_questions_are_refused_with_a_sentence(body: dict[str, Any]) -> None:
-    async with talking("Hi.") as (door, model):
-        response = await door.http.post("/v1/chat", json=body, headers=ANN)
+    async with talking("Hi.") as (service, model):
+        response = await service.http.post("/v1/chat", json=body, headers=ANN)
 
         assert response.status_code == 400
         assert response.json()["detail"]
@@ -282,24 +285,24 @@ async def test_bad_questions_are_refused_with_a_sentence(body: dict[str, Any]) -
 
 
 async def test_a_question_of_a_megabyte_is_answered_and_a_larger_one_refused() -> None:
-    async with talking("Long.") as (door, _):
-        fits = await say(door, "words " * 150_000)
-        large = await say(door, "words " * 200_000)
+    async with talking("Long.") as (service, _):
+        fits = await say(service, "words " * 150_000)
+        large = await say(service, "words " * 200_000)
 
         assert fits.status_code == 200
         assert fits.json()["context"]["total"] <= fits.json()["context"]["prompt_limit"]
         assert (large.status_code, large.json()["code"]) == (413, "too_large")
 
 
-async def test_assistants_are_listed(door: Door) -> None:
-    listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+async def test_assistants_are_listed(service: HttpService) -> None:
+    listed = (await service.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
 
     assert {one["name"] for one in listed} >= {"general", "goods", "npc"}
     assert [one["name"] for one in listed if one["default"]] == ["general"]
     assert {one["model"] for one in listed} == {"offline"}
 
 
+@pytest.mark.requirement("X13")
 async def test_chat_answers_under_api_as_well() -> None:
-    """X13."""
-    async with talking("Hi.") as (door, _):
-        assert (await door.http.post("/api/v1/chat", json={"message": "Hi"}, headers=ANN)).json()["answer"] == "Hi."
+    async with talking("Hi.") as (service, _):
+        assert (await service.http.post("/api/v1/chat", json={"message": "Hi"}, headers=ANN)).json()["answer"] == "Hi."

@@ -15,27 +15,30 @@ from tenuto.llm.offline.phrases import PHRASES
 from tenuto.model import NewSession, SessionQuery
 from tenuto.model.privacy import Mode
 from tenuto.model.prompt import Language
-from tests.journeys.door import Door, code, served
+from tests.journeys.http_service import HttpService, code, http_service
 
 NPC = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan"}
 SITE = {"X-Tenant-ID": "yantian", "X-Site-ID": "yantian-main"}
 
 
-async def ask_npc(door: Door, query: str, session_id: str | None = None, **body: Any) -> dict[str, Any]:
+async def ask_npc(service: HttpService, query: str, session_id: str | None = None, **body: Any) -> dict[str, Any]:
     asked = {**NPC, "query": query, **body}
-    answer = await door.http.post("/api/v1/npc/chat", json=asked | ({"session_id": session_id} if session_id else {}))
+    answer = await service.http.post(
+        "/api/v1/npc/chat", json=asked | ({"session_id": session_id} if session_id else {})
+    )
     assert answer.status_code == 200, answer.text
     told: dict[str, Any] = answer.json()
     return told
 
 
-async def ask_shop(door: Door, question: str, session_id: str | None = None, **body: Any) -> dict[str, Any]:
-    answer = await door.http.post("/goods/qa", json={"question": question, "sessionId": session_id, **body})
+async def ask_shop(service: HttpService, question: str, session_id: str | None = None, **body: Any) -> dict[str, Any]:
+    answer = await service.http.post("/goods/qa", json={"question": question, "sessionId": session_id, **body})
     assert answer.status_code == 200, answer.text
     told: dict[str, Any] = answer.json()
     return told
 
 
+@pytest.mark.requirement("C10", "C6")
 @pytest.mark.parametrize(
     ("questions", "words"),
     [
@@ -50,11 +53,11 @@ async def ask_shop(door: Door, question: str, session_id: str | None = None, **b
 async def test_three_turns_with_a_character_and_a_restart_after_each(
     tmp_path: Path, questions: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    """C10, C6: one session id throughout, each answer with its evidence."""
+    """One session id throughout, each answer with its evidence."""
     session: str | None = None
     for question, word in zip(questions, words, strict=True):
-        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
-            told = await ask_npc(door, question, session)
+        async with http_service(store=f"sqlite:///{tmp_path}/t.db") as service:
+            told = await ask_npc(service, question, session)
         assert session in (None, told["session_id"])
         session = told["session_id"]
         assert word in told["answer_text"]
@@ -64,13 +67,13 @@ async def test_three_turns_with_a_character_and_a_restart_after_each(
         assert told["offline"]
 
 
-async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk(door: Door) -> None:
-    """C9."""
-    told = await ask_npc(door, "家训有哪些？", "session-1")
+@pytest.mark.requirement("C9")
+async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk(service: HttpService) -> None:
+    told = await ask_npc(service, "家训有哪些？", "session-1")
     address = f"/api/v1/npc/traces/{told['trace_id']}"
-    trace = (await door.http.get(f"{address}?include_session=true", headers=SITE)).json()
-    bare = (await door.http.get(address, headers=SITE)).json()
-    elsewhere = await door.http.get(address, headers={**SITE, "X-Site-ID": "other"})
+    trace = (await service.http.get(f"{address}?include_session=true", headers=SITE)).json()
+    bare = (await service.http.get(address, headers=SITE)).json()
+    elsewhere = await service.http.get(address, headers={**SITE, "X-Site-ID": "other"})
 
     assert trace["request_input"]["query"] == "家训有哪些？"
     assert [call["name"] for call in trace["tool_calls"]] == ["retrieve_evidence"]
@@ -80,12 +83,13 @@ async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk(doo
     assert code(elsewhere) == (404, "trace_not_found")
 
 
-async def test_sessions_of_characters_can_be_seen_and_cleared(door: Door) -> None:
-    """C7, C8 on a talk that the chat made."""
-    await ask_npc(door, "家训有哪些？", "session-1")
-    seen = (await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
-    cleared = (await door.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
-    gone = await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
+@pytest.mark.requirement("C7", "C8")
+async def test_sessions_of_characters_can_be_seen_and_cleared(service: HttpService) -> None:
+    """On a talk that the chat made."""
+    await ask_npc(service, "家训有哪些？", "session-1")
+    seen = (await service.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
+    cleared = (await service.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
+    gone = await service.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
 
     assert seen["message_count"] == 2
     assert seen["recent_messages"][0]["content"] == "家训有哪些？"
@@ -93,45 +97,47 @@ async def test_sessions_of_characters_can_be_seen_and_cleared(door: Door) -> Non
     assert gone.status_code == 404
 
 
-async def test_a_question_without_evidence_is_declined_and_characters_keep_apart(door: Door) -> None:
-    """C1, C13."""
-    declined = await ask_npc(door, "谁发明了电灯？", "s")
-    await ask_npc(door, "第一条家训是什么意思？", "s")
-    other = await ask_npc(door, "有没有具体的故事？", "s", npc_id="craftsman_fu")
-    unknown = await door.http.post("/v1/npc/chat", json={**NPC, "npc_id": "nobody", "query": "你好"})
+@pytest.mark.requirement("C1", "C13")
+async def test_a_question_without_evidence_is_declined_and_characters_keep_apart(service: HttpService) -> None:
+    declined = await ask_npc(service, "谁发明了电灯？", "s")
+    await ask_npc(service, "第一条家训是什么意思？", "s")
+    other = await ask_npc(service, "有没有具体的故事？", "s", npc_id="craftsman_fu")
+    unknown = await service.http.post("/v1/npc/chat", json={**NPC, "npc_id": "nobody", "query": "你好"})
 
     assert (declined["policy_mode"], declined["evidence"], declined["offline"]) == ("refuse", [], False)
     assert "E-STORY-01" not in other["answer_text"]
     assert code(unknown) == (404, "assistant_not_found")
 
 
+@pytest.mark.requirement("C12")
 async def test_without_memory_a_character_still_answers_and_nothing_is_kept() -> None:
-    """C12: MEMORY_ENABLED=false, which the operator has chosen, so that no answer complains of it."""
-    async with served(memory_enabled=False) as door:
-        told = await ask_npc(door, "家训有哪些？", "session-1")
-        seen = await door.http.get("/v1/npc/sessions/session-1", headers=SITE)
+    """MEMORY_ENABLED=false, which the operator has chosen, so that no answer complains of it."""
+    async with http_service(memory_enabled=False) as service:
+        told = await ask_npc(service, "家训有哪些？", "session-1")
+        seen = await service.http.get("/v1/npc/sessions/session-1", headers=SITE)
 
     assert "孝悌为本" in told["answer_text"]
     assert (told["degraded"], told["trace_id"]) == ([], None)
     assert seen.status_code == 404
 
 
+@pytest.mark.requirement("C3", "C12")
 async def test_the_stored_cap_of_characters_follows_the_memory_settings() -> None:
-    """C3, C12."""
-    async with served(memory_max_messages=4) as door:
+    async with http_service(memory_max_messages=4) as service:
         for _ in range(4):
-            await ask_npc(door, "家训有哪些？", "s")
-        seen = (await door.http.get("/v1/npc/sessions/s", headers=SITE)).json()
+            await ask_npc(service, "家训有哪些？", "s")
+        seen = (await service.http.get("/v1/npc/sessions/s", headers=SITE)).json()
 
     assert seen["message_count"] == 4
 
 
+@pytest.mark.requirement("C1", "C9")
 @pytest.mark.parametrize("question", ["第十一条是什么意思？", "What does the eleventh rule mean?"])
-async def test_a_refusal_asks_no_model_and_its_trace_says_so(door: Door, question: str) -> None:
-    """C1, C9: a rule that there is not is declined as such, by no model."""
+async def test_a_refusal_asks_no_model_and_its_trace_says_so(service: HttpService, question: str) -> None:
+    """A rule that there is not is declined as such, by no model."""
     body = {"message": question, "assistant": "npc", "persona": "guide_lin"}
-    told = (await door.http.post("/v1/chat", json=body)).json()
-    trace = (await door.http.get(f"/v1/traces/{told['trace_id']}")).json()
+    told = (await service.http.post("/v1/chat", json=body)).json()
+    trace = (await service.http.get(f"/v1/traces/{told['trace_id']}")).json()
 
     assert told["data"] == {"policy_mode": "refuse", "evidence": []}
     assert "11" in told["answer"]
@@ -140,18 +146,19 @@ async def test_a_refusal_asks_no_model_and_its_trace_says_so(door: Door, questio
     assert [run["name"] for run in trace["tools"]] == ["retrieve_evidence"]
 
 
+@pytest.mark.requirement("B16", "A30")
 @pytest.mark.parametrize("questions", [("my orders", "the second one"), ("我的订单", "第二个")], ids=["en", "zh"])
 async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
-    """B16, A30."""
     told: dict[str, Any] = {"sessionId": None}
     for question in questions:
-        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
-            told = await ask_shop(door, question, told["sessionId"], userId=1001)
+        async with http_service(store=f"sqlite:///{tmp_path}/t.db") as service:
+            told = await ask_shop(service, question, told["sessionId"], userId=1001)
     assert told["answer"].count("GD2026") == 1
     assert "GD202611114122" in told["answer"]
     assert told["goods"] == []
 
 
+@pytest.mark.requirement("A30", "A35")
 @pytest.mark.parametrize(
     ("questions", "state"),
     [
@@ -163,12 +170,12 @@ async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, quest
 async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     tmp_path: Path, questions: tuple[str, str], state: str
 ) -> None:
-    """A35: in another session too, and by no other user."""
-    async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
-        opened = await ask_shop(door, questions[0], None, userId=1001)
-    async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
-        later = await ask_shop(door, questions[1], None, userId=1001)
-        other = await ask_shop(door, "my orders", None, userId=1002)
+    """In another session too, and by no other user."""
+    async with http_service(store=f"sqlite:///{tmp_path}/t.db") as service:
+        opened = await ask_shop(service, questions[0], None, userId=1001)
+    async with http_service(store=f"sqlite:///{tmp_path}/t.db") as service:
+        later = await ask_shop(service, questions[1], None, userId=1001)
+        other = await ask_shop(service, "my orders", None, userId=1002)
 
     assert opened["answer"] == later["answer"]
     assert "GD202611114122" in later["answer"]
@@ -176,6 +183,7 @@ async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     assert "C1" not in other["answer"]
 
 
+@pytest.mark.requirement("A30", "B5", "B6", "B16")
 @pytest.mark.parametrize(
     "questions",
     [
@@ -185,12 +193,11 @@ async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
     ids=["en", "zh"],
 )
 async def test_shopping_goes_on_from_what_was_shown_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
-    """B16, B5, B6."""
     session: str | None = None
     shown: list[list[str]] = []
     for question in questions:
-        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
-            told = await ask_shop(door, question, session)
+        async with http_service(store=f"sqlite:///{tmp_path}/t.db") as service:
+            told = await ask_shop(service, question, session)
         assert (told["code"], told["message"]) == (200, "success")
         assert session in (None, told["sessionId"])
         session = told["sessionId"]
@@ -200,30 +207,33 @@ async def test_shopping_goes_on_from_what_was_shown_after_a_restart(tmp_path: Pa
     assert len(shown[2]) == 1
 
 
+@pytest.mark.requirement("B16", "A30")
 @pytest.mark.parametrize("question", ["has 4122 shipped?", "order #4122", "尾号4122的那单发货了吗"])
-async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(door: Door, question: str) -> None:
-    """B16, A30."""
-    own = await ask_shop(door, question, None, userId=1001)
-    others = await ask_shop(door, question, None, userId=1002)
+async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(
+    service: HttpService, question: str
+) -> None:
+    own = await ask_shop(service, question, None, userId=1001)
+    others = await ask_shop(service, question, None, userId=1002)
 
     assert "GD202611114122" in own["answer"]
     assert "GD2026" not in others["answer"]
 
 
-async def test_an_unknown_shop_session_becomes_a_new_one(door: Door) -> None:
-    """B6: never an error."""
-    told = await ask_shop(door, "cheap phones?", "long-gone")
+@pytest.mark.requirement("B6")
+async def test_an_unknown_shop_session_becomes_a_new_one(service: HttpService) -> None:
+    """Never an error."""
+    told = await ask_shop(service, "cheap phones?", "long-gone")
 
     assert told["sessionId"] != "long-gone"
     assert told["goods"]
 
 
-async def test_orders_are_shown_to_their_owner_alone(door: Door) -> None:
-    """B16, A30."""
-    mine = await ask_shop(door, "What is my order status?", userId=1001)
-    stranger = await ask_shop(door, "What is my order status?", userId=987654)
-    nobody = await ask_shop(door, "What is my order status?")
-    mismatch = await door.http.post(
+@pytest.mark.requirement("B16", "A30")
+async def test_orders_are_shown_to_their_owner_alone(service: HttpService) -> None:
+    mine = await ask_shop(service, "What is my order status?", userId=1001)
+    stranger = await ask_shop(service, "What is my order status?", userId=987654)
+    nobody = await ask_shop(service, "What is my order status?")
+    mismatch = await service.http.post(
         "/goods/qa", json={"question": "my orders", "userId": 1001}, headers={"X-User-ID": "1002"}
     )
 
@@ -232,15 +242,16 @@ async def test_orders_are_shown_to_their_owner_alone(door: Door) -> None:
     assert code(mismatch) == (403, "scope_mismatch")
 
 
+@pytest.mark.requirement("A30", "B6")
 @pytest.mark.parametrize("question", ["what did you say?", "summarise", "你刚才说了什么？", "my orders"])
-async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(door: Door, question: str) -> None:
-    """A30, B6: a session id kept after logging out, or found, shows nothing of the session."""
-    mine = await ask_shop(door, "my orders", userId=1001)
-    kept = await ask_shop(door, question, mine["sessionId"])
-    never_was = await ask_shop(door, question, "never-was")
-    empty = await ask_shop(door, question, mine["sessionId"], userId="")
-    other = await ask_shop(door, question, mine["sessionId"], userId=1002)
-    again = await ask_shop(door, "the first one", mine["sessionId"], userId=1001)
+async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(service: HttpService, question: str) -> None:
+    """A session id kept after logging out, or found, shows nothing of the session."""
+    mine = await ask_shop(service, "my orders", userId=1001)
+    kept = await ask_shop(service, question, mine["sessionId"])
+    never_was = await ask_shop(service, question, "never-was")
+    empty = await ask_shop(service, question, mine["sessionId"], userId="")
+    other = await ask_shop(service, question, mine["sessionId"], userId=1002)
+    again = await ask_shop(service, "the first one", mine["sessionId"], userId=1001)
 
     assert "GD2026" in mine["answer"]
     assert len({told["sessionId"] for told in (mine, kept, never_was, empty, other)}) == 5
@@ -251,14 +262,15 @@ async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(door: Door
     assert "GD202611144192" in again["answer"]
 
 
-async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another(door: Door) -> None:
-    """B6, A30: a visitor's session does not become a user's."""
-    first = await ask_shop(door, "cheap phones?")
-    second = await ask_shop(door, "the second one", first["sessionId"])
-    signed_in = await ask_shop(door, "my orders", first["sessionId"], userId=1001)
-    back = await ask_shop(door, "my orders", first["sessionId"])
-    tenant = await door.http.get(f"/v1/sessions/{signed_in['sessionId']}/messages")
-    visitors = await door.http.get(f"/v1/sessions/{first['sessionId']}/messages")
+@pytest.mark.requirement("B6", "A30")
+async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another(service: HttpService) -> None:
+    """A visitor's session does not become a user's."""
+    first = await ask_shop(service, "cheap phones?")
+    second = await ask_shop(service, "the second one", first["sessionId"])
+    signed_in = await ask_shop(service, "my orders", first["sessionId"], userId=1001)
+    back = await ask_shop(service, "my orders", first["sessionId"])
+    tenant = await service.http.get(f"/v1/sessions/{signed_in['sessionId']}/messages")
+    visitors = await service.http.get(f"/v1/sessions/{first['sessionId']}/messages")
 
     assert first["sessionId"] == second["sessionId"] == back["sessionId"] != signed_in["sessionId"]
     assert [good["id"] for good in second["goods"]] == [first["goods"][1]["id"]]
@@ -267,8 +279,11 @@ async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_anothe
     assert tenant.status_code == visitors.status_code == 200
 
 
-async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_for_the_tenant(locked: Door) -> None:
-    """A30: the shop's route alone is one of the public; elsewhere no user is the tenant itself."""
+@pytest.mark.requirement("A30")
+async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_for_the_tenant(
+    locked: HttpService,
+) -> None:
+    """The shop's route alone is one of the public; elsewhere no user is the tenant itself."""
     key = await locked.key(tenant="acme")
     ask = {"question": "my orders", "userId": 1001}
     mine = (await locked.http.post("/goods/qa", json=ask, headers=key)).json()
@@ -283,20 +298,21 @@ async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_f
     assert "GD2026" in tenant["answer"]
 
 
-async def test_a_shopper_is_named_by_a_number_or_by_any_text(door: Door) -> None:
-    """B5, B16."""
-    number = await ask_shop(door, "What is my order status?", userId=1001)
-    text = await ask_shop(door, "What is my order status?", userId="1001")
-    named = await ask_shop(door, "What is my order status?", userId="ann")
-    nobody = await ask_shop(door, "What is my order status?", userId="")
+@pytest.mark.requirement("B5", "B16")
+async def test_a_shopper_is_named_by_a_number_or_by_any_text(service: HttpService) -> None:
+    number = await ask_shop(service, "What is my order status?", userId=1001)
+    text = await ask_shop(service, "What is my order status?", userId="1001")
+    named = await ask_shop(service, "What is my order status?", userId="ann")
+    nobody = await ask_shop(service, "What is my order status?", userId="")
 
     assert number["answer"] == text["answer"]
     assert named["answer"] == "You have no orders here yet."
     assert "sign in" in nobody["answer"]
 
 
-async def test_a_bound_key_cannot_ask_for_another_user_s_orders(locked: Door) -> None:
-    """A30: the identity comes from the credential."""
+@pytest.mark.requirement("A30")
+async def test_a_bound_key_cannot_ask_for_another_user_s_orders(locked: HttpService) -> None:
+    """The identity comes from the credential."""
     key = await locked.key(tenant="acme", user="1002")
     refused = await locked.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
 
@@ -305,13 +321,13 @@ async def test_a_bound_key_cannot_ask_for_another_user_s_orders(locked: Door) ->
 
 async def test_a_general_talk_remembers_after_a_restart_and_gets_a_title(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/t.db"
-    async with served(store=store) as door:
-        first = (await door.http.post("/v1/chat", json={"message": "Hello, my name is Ann and I like tea."})).json()
-    async with served(store=store) as door:
+    async with http_service(store=store) as service:
+        first = (await service.http.post("/v1/chat", json={"message": "Hello, my name is Ann and I like tea."})).json()
+    async with http_service(store=store) as service:
         again = (
-            await door.http.post("/v1/chat", json={"message": "What is my name?", "session_id": first["session_id"]})
+            await service.http.post("/v1/chat", json={"message": "What is my name?", "session_id": first["session_id"]})
         ).json()
-        session = (await door.http.get(f"/v1/sessions/{first['session_id']}")).json()
+        session = (await service.http.get(f"/v1/sessions/{first['session_id']}")).json()
 
     assert "Ann" in again["answer"]
     assert again["offline"]
@@ -322,13 +338,13 @@ async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests:
     """The examples are read from the page's own words; each character is asked."""
     pytest.importorskip("dbos")
     empty = {phrase for words in PHRASES.values() for phrase in (words.nothing_found, words.nothing_said)}
-    async with served() as door:
+    async with http_service() as service:
         personas = {
             one["name"]: [None, *(persona["id"] for persona in one["personas"])]
-            for one in (await door.http.get("/v1/assistants")).json()["assistants"]
+            for one in (await service.http.get("/v1/assistants")).json()["assistants"]
         }
         for language in Language:
-            book = (await door.http.get(f"/console/words/{language}.js")).text
+            book = (await service.http.get(f"/console/words/{language}.js")).text
             examples = dict(re.findall(r'"try\.(\w+)": "(.+)"', book))
             assert set(examples) == {"general", "goods", "npc", "legal"}
             clicks = [
@@ -337,17 +353,17 @@ async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests:
             for name, text, who in clicks:
                 with subtests.test(text, persona=who):
                     asked = {"message": text, "assistant": name, "persona": who}
-                    told = (await door.http.post("/v1/chat", json=asked)).json()
+                    told = (await service.http.post("/v1/chat", json=asked)).json()
                     assert told["answer"] not in empty
                     assert name != "goods" or told["data"]["goods"]
                     assert name != "npc" or told["data"]["policy_mode"] != "refuse"
                     assert name != "legal" or told["data"]["sources"]
 
 
-async def test_the_shop_tells_what_an_answer_had_to_do_without(door: Door) -> None:
-    async with served(privacy_detector="http://127.0.0.1:9/analyze", privacy_message=Mode.REDACT) as lacking:
+async def test_the_shop_tells_what_an_answer_had_to_do_without(service: HttpService) -> None:
+    async with http_service(privacy_detector="http://127.0.0.1:9/analyze", privacy_message=Mode.REDACT) as lacking:
         without = await ask_shop(lacking, "cheap phones?")
-    whole = await ask_shop(door, "cheap phones?")
+    whole = await ask_shop(service, "cheap phones?")
 
     assert (without["degraded"], whole["degraded"]) == (["detector"], [])
     assert without["answer"] == whole["answer"]
@@ -356,24 +372,25 @@ async def test_the_shop_tells_what_an_answer_had_to_do_without(door: Door) -> No
 async def test_an_answer_that_no_tool_of_the_shop_supports_says_so() -> None:
     """A language model may invent goods instead of looking for them; the offline model invents nothing."""
     model = ScriptedModel("We have the Zorbo 9 for 12 euros.", [Call("search_goods", {"category": "phones"})], "These.")
-    async with served(models={"scripted": model}, model="scripted", summarizer_model="offline") as door:
-        invented, found = [await ask_shop(door, "cheap phones?") for _ in range(2)]
-    async with served() as door:
-        greeted = await ask_shop(door, "hello")
+    async with http_service(models={"scripted": model}, model="scripted", summarizer_model="offline") as service:
+        invented, found = [await ask_shop(service, "cheap phones?") for _ in range(2)]
+    async with http_service() as service:
+        greeted = await ask_shop(service, "hello")
 
     assert (invented["degraded"], found["degraded"], greeted["degraded"]) == (["lookup"], [], [])
 
 
+@pytest.mark.requirement("B13")
 async def test_the_shop_keeps_its_number_of_sessions_in_the_background(store_url: str) -> None:
-    """B13: of visitors and users alike; sessions of other assistants stay."""
-    async with served(store=store_url) as door:
-        sessions, upkeep = door.tenuto.sessions, door.tenuto.upkeep
-        await door.http.post("/v1/chat", json={"message": "hello"})
-        scope = (await door.tenuto.store.upkeep.list_sites())[0]
+    """Of visitors and users alike; sessions of other assistants stay."""
+    async with http_service(store=store_url) as service:
+        sessions, upkeep = service.tenuto.sessions, service.tenuto.upkeep
+        await service.http.post("/v1/chat", json={"message": "hello"})
+        scope = (await service.tenuto.store.upkeep.list_sites())[0]
         old = NewSession(metadata={"assistant": "goods"})
         await asyncio.gather(*(sessions.create(scope, old, f"old{number}") for number in range(1015)))
 
-        told = [await ask_shop(door, "hello", userId=user) for user in (None, 1001) for _ in range(3)]
+        told = [await ask_shop(service, "hello", userId=user) for user in (None, 1001) for _ in range(3)]
         await upkeep.drain()
 
         pages = [await sessions.list(scope, SessionQuery(limit=1000))]

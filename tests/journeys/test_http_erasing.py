@@ -10,30 +10,32 @@ from tenuto.access import KeyRole
 from tenuto.model import Scope
 from tenuto.model.privacy import VAULT
 from tenuto.privacy.compliance.receipts import parse_receipt, verify_receipt
-from tests.journeys.door import Door, at, code, says, served
-from tests.journeys.private_chat import MAIL, PSEUDONYMS, SECRET, ask, messages_of, reveal, token
+from tests.journeys.http_service import HttpService, at, code, http_service, says
+from tests.journeys.json_web_tokens import JWT_SECRET, jwt_header
+from tests.journeys.private_chat import MAIL, PSEUDONYMS, ask, messages_of, reveal
 
 
+@pytest.mark.requirement("S3")
 async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> None:
-    """S3: sessions, traces, vault, keys; of what they said in a group the words; others keep theirs."""
-    async with served(store=store_url, locked=True, **PSEUDONYMS) as door:
-        backend, own = await door.key(role=KeyRole.REVEAL), await door.key(user="ann")
-        reply = await ask(door, own)
+    """Sessions, traces, vault, keys; of what they said in a group the words; others keep theirs."""
+    async with http_service(store=store_url, locked=True, **PSEUDONYMS) as service:
+        backend, own = await service.key(role=KeyRole.REVEAL), await service.key(user="ann")
+        reply = await ask(service, own)
         session, trace = reply["session_id"], reply["trace_id"]
-        bobs = (await ask(door, {**backend, "X-User-ID": "bob"}))["session_id"]
+        bobs = (await ask(service, {**backend, "X-User-ID": "bob"}))["session_id"]
         group = {**backend, "X-User-ID": "ann", "X-Channel": "lark", "X-Chat-ID": "team"}
-        shared = (await ask(door, group))["session_id"]
+        shared = (await ask(service, group))["session_id"]
 
-        done = await door.http.delete("/v1/users/ann", headers=backend)
-        door.ticks.now += 5
-        gone = await door.http.get(at(session), headers={**backend, "X-User-ID": "ann"})
-        untraced = await door.http.get(f"/v1/traces/{trace}", headers={**backend, "X-User-ID": "ann"})
-        shut = await door.http.get("/v1/sessions", headers=own)
-        unrevealed = await reveal(door, backend, session, "[EMAIL_1]")
-        kept = await reveal(door, backend, bobs, "[EMAIL_1]")
-        words = await messages_of(door, backend, shared)
-        vaults = await door.tenuto.store.state.list_state(Scope(tenant="acme"), VAULT)
-        key = (await door.http.get("/v1/privacy", headers=backend)).json()["receipt_key"]
+        done = await service.http.delete("/v1/users/ann", headers=backend)
+        service.ticks.now += 5
+        gone = await service.http.get(at(session), headers={**backend, "X-User-ID": "ann"})
+        untraced = await service.http.get(f"/v1/traces/{trace}", headers={**backend, "X-User-ID": "ann"})
+        shut = await service.http.get("/v1/sessions", headers=own)
+        unrevealed = await reveal(service, backend, session, "[EMAIL_1]")
+        kept = await reveal(service, backend, bobs, "[EMAIL_1]")
+        words = await messages_of(service, backend, shared)
+        vaults = await service.tenuto.store.state.list_state(Scope(tenant="acme"), VAULT)
+        key = (await service.http.get("/v1/privacy", headers=backend)).json()["receipt_key"]
 
     assert done.status_code == 200
     assert done.json()["counts"]["sessions"] == 1
@@ -51,18 +53,18 @@ async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> N
 
 @pytest.mark.parametrize("given", [{}, PSEUDONYMS], ids=["keep", "pseudonym"])
 async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(given: dict[str, Any]) -> None:
-    async with served(locked=True, **given) as door:
-        backend = await door.key(role=KeyRole.REVEAL)
+    async with http_service(locked=True, **given) as service:
+        backend = await service.key(role=KeyRole.REVEAL)
         team = {**backend, "X-Channel": "lark", "X-Chat-ID": "team"}
-        shared = (await ask(door, {**team, "X-User-ID": "ann"}))["session_id"]
-        await ask(door, {**team, "X-User-ID": "ann"}, "What is my mail?", session_id=shared)
+        shared = (await ask(service, {**team, "X-User-ID": "ann"}))["session_id"]
+        await ask(service, {**team, "X-User-ID": "ann"}, "What is my mail?", session_id=shared)
         other = "My mail is bob@example.org."
-        await ask(door, {**team, "X-User-ID": "bob"}, other, session_id=shared)
+        await ask(service, {**team, "X-User-ID": "bob"}, other, session_id=shared)
 
-        await door.http.delete("/v1/users/ann", headers=backend)
-        words = await messages_of(door, backend, shared)
-        traces = (await door.http.get("/v1/traces", params={"session_id": shared}, headers=backend)).json()["traces"]
-        opened = (await reveal(door, backend, shared, "[EMAIL_1]", "[EMAIL_2]", "[CC_1]")).json()
+        await service.http.delete("/v1/users/ann", headers=backend)
+        words = await messages_of(service, backend, shared)
+        traces = (await service.http.get("/v1/traces", params={"session_id": shared}, headers=backend)).json()["traces"]
+        opened = (await reveal(service, backend, shared, "[EMAIL_1]", "[EMAIL_2]", "[CC_1]")).json()
 
     kept = "bob@example.org" if not given else "[EMAIL_2]"
     texts = [message["text"] for message in words]
@@ -74,35 +76,35 @@ async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(
 
 
 async def test_user_messages_of_every_route_have_a_speaker_and_go_with_them() -> None:
-    async with served(locked=True) as door:
-        backend = await door.key()
+    async with http_service(locked=True) as service:
+        backend = await service.key()
         team = {**backend, "X-Channel": "lark", "X-Chat-ID": "team"}
         ann, body = {**team, "X-User-ID": "ann"}, {"messages": [says("Hi"), says("Well?", "system")]}
-        await door.http.post("/v1/sessions", headers=team, json={"id": "g"})
+        await service.http.post("/v1/sessions", headers=team, json={"id": "g"})
         for route, named in (("/v1/turns", {"session_id": "g"}), (at("g", "turns"), {})):
-            turn = await door.http.post(route, headers=ann, json={**body, **named})
-            await door.http.post(f"/v1/turns/{turn.json()['turn_id']}/abandon", headers=team)
-        await door.http.post(at("g", "messages"), headers=ann, json=body)
-        await door.http.post(at("g", "messages"), headers=ann, json=says("Me too", speaker="bob"))
-        await door.http.post(at("g", "messages"), headers=team, json=says("And I"))
+            turn = await service.http.post(route, headers=ann, json={**body, **named})
+            await service.http.post(f"/v1/turns/{turn.json()['turn_id']}/abandon", headers=team)
+        await service.http.post(at("g", "messages"), headers=ann, json=body)
+        await service.http.post(at("g", "messages"), headers=ann, json=says("Me too", speaker="bob"))
+        await service.http.post(at("g", "messages"), headers=team, json=says("And I"))
 
-        spoken = [message["speaker"] for message in await messages_of(door, backend, "g")]
-        done = await door.http.delete("/v1/users/ann", headers=backend)
+        spoken = [message["speaker"] for message in await messages_of(service, backend, "g")]
+        done = await service.http.delete("/v1/users/ann", headers=backend)
 
     assert spoken == [*["ann", None] * 3, "bob", None]
     assert done.json()["counts"]["shared_messages"] == 3
 
 
 async def test_people_erase_themselves_and_nobody_else() -> None:
-    async with served(jwt_secret=SECRET) as door:
-        ann, admin = token("ann"), token("root", role="admin")
-        mine = await ask(door, ann, "Hello!")
+    async with http_service(jwt_secret=JWT_SECRET) as service:
+        ann, admin = jwt_header("ann"), jwt_header("root", role="admin")
+        mine = await ask(service, ann, "Hello!")
 
-        refused = await door.http.delete("/v1/users/bob", headers=ann)
-        contradicted = await door.http.delete("/v1/users/bob", headers={**admin, "X-User-ID": "ann"})
-        there = await door.http.get(at(mine["session_id"]), headers=ann)
-        done = await door.http.delete("/v1/users/ann", headers=ann)
-        audit = await door.http.get("/v1/privacy/audit", headers=admin)
+        refused = await service.http.delete("/v1/users/bob", headers=ann)
+        contradicted = await service.http.delete("/v1/users/bob", headers={**admin, "X-User-ID": "ann"})
+        there = await service.http.get(at(mine["session_id"]), headers=ann)
+        done = await service.http.delete("/v1/users/ann", headers=ann)
+        audit = await service.http.get("/v1/privacy/audit", headers=admin)
 
     assert [code(response) for response in (refused, contradicted)] == [(403, "scope_mismatch")] * 2
     assert there.status_code == 200
@@ -113,25 +115,25 @@ async def test_people_erase_themselves_and_nobody_else() -> None:
 
 async def test_asking_to_be_erased_again_and_again_sets_off_nothing_more() -> None:
     """Clearing deleted bytes takes the whole store, so the receipt says when it is left to upkeep."""
-    async with served(jwt_secret=SECRET) as door:
-        ann, bob = token("ann"), token("bob")
+    async with http_service(jwt_secret=JWT_SECRET) as service:
+        ann, bob = jwt_header("ann"), jwt_header("bob")
         told: list[str] = []
         for who, name in ((ann, "ann"), (ann, "ann"), (bob, "bob")):
             if len(told) != 1:
-                await ask(door, who, "Hello!")
-            told.append((await door.http.delete(f"/v1/users/{name}", headers=who)).json()["compaction"])
+                await ask(service, who, "Hello!")
+            told.append((await service.http.delete(f"/v1/users/{name}", headers=who)).json()["compaction"])
 
     assert told == ["done", "nothing", "later"]
 
 
-async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it(door: Door) -> None:
-    done = (await door.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
+async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it(service: HttpService) -> None:
+    done = (await service.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
 
     assert sum(done["counts"].values()) == 0
     assert done["tenant"] == "acme"
 
 
-async def test_erasing_covers_every_site_unless_one_is_named(locked: Door) -> None:
+async def test_erasing_covers_every_site_unless_one_is_named(locked: HttpService) -> None:
     """The receipt says which; others' data and other tenants' stay."""
     backend, other = await locked.key(), await locked.key("globex")
     for key in (backend, other):
@@ -150,7 +152,7 @@ async def test_erasing_covers_every_site_unless_one_is_named(locked: Door) -> No
     assert left == [0, 0, 1, 1, 1, 1]
 
 
-async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names(locked: Door) -> None:
+async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names(locked: HttpService) -> None:
     backend, museum = await locked.key(), await locked.key(site="museum")
     here = await ask(locked, {**backend, "X-User-ID": "ann", "X-Site-ID": "museum"}, "Hello!")
     there = await ask(locked, {**backend, "X-User-ID": "ann", "X-Site-ID": "park"}, "Hello!")

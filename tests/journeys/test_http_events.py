@@ -20,8 +20,8 @@ from tenuto.llm.scripted import Script
 from tenuto.model import Changes, Scope
 from tenuto.server import session_events
 from tenuto.sessions import EventKind
-from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, playing, served
-from tests.talking import patient
+from tests.chats import patient
+from tests.journeys.http_service import ANN, BOB, EVE, HttpService, at, bearer, code, http_service, playing
 
 HERE = Scope(tenant="acme", user="ann")
 
@@ -30,28 +30,28 @@ async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch:
     """Turns and changes of one's own sessions, also by other processes in the session that is named."""
     monkeypatch.setattr(session_events, "_LOOK_EVERY", 0.01)
     store = f"sqlite:///{tmp_path / 'state.db'}"
-    async with served(store=store, **playing(ScriptedModel("One.", "Two."))) as door:
-        await door.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "s"})
-        hub: session_events.SessionEvents = door.app.state.session_events
-        named = await door.tenuto.sessions.get(HERE, "s")
+    async with http_service(store=store, **playing(ScriptedModel("One.", "Two."))) as service:
+        await service.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "s"})
+        hub: session_events.SessionEvents = service.app.state.session_events
+        named = await service.tenuto.sessions.get(HERE, "s")
         mine, hers = hub.follow(HERE, named), hub.follow(Scope(tenant="evil", user="ann"))
         opened = [await anext(mine), await anext(hers)]
 
-        reply = (await door.http.post("/v1/chat", headers=ANN, json={"message": "ho", "session_id": "s"})).json()
+        reply = (await service.http.post("/v1/chat", headers=ANN, json={"message": "ho", "session_id": "s"})).json()
         told = [await anext(mine) for _ in range(2)]
         async with tenuto.open(store) as elsewhere:
             await elsewhere.sessions.patch(HERE, "s", Changes(title="Elsewhere"))
             foreign = await anext(mine)
-        await door.http.delete(at("s"), headers=ANN)
+        await service.http.delete(at("s"), headers=ANN)
         gone = await anext(mine)
-        await door.http.post("/v1/sessions", headers=EVE, json={"id": "e"})
+        await service.http.post("/v1/sessions", headers=EVE, json={"id": "e"})
         other = await anext(hers)
 
         monkeypatch.setattr(session_events, "_LASTS", 0.0)
-        stream = await door.http.get("/v1/events", headers=ANN)
-        absent = await door.http.get("/v1/events?session_id=e", headers=ANN)
+        stream = await service.http.get("/v1/events", headers=ANN)
+        absent = await service.http.get("/v1/events?session_id=e", headers=ANN)
         monkeypatch.setattr(session_events, "_MOST_STREAMS", 1)
-        refused = await door.http.get("/v1/events", headers=ANN)
+        refused = await service.http.get("/v1/events", headers=ANN)
 
     assert opened == [session_events.Ready()] * 2
     turns = [each for each in told if isinstance(each, session_events.TurnBegun)]
@@ -72,18 +72,21 @@ async def test_a_named_session_is_followed_until_it_is_removed(tmp_path: Path, m
     """Its id may be given to another user's session, which a stream that named the old one learns nothing of."""
     monkeypatch.setattr(session_events, "_LOOK_EVERY", 0.01)
     store = f"sqlite:///{tmp_path / 'state.db'}"
-    async with served(store=store, **playing(ScriptedModel("One.", "Two."))) as door, tenuto.open(store) as elsewhere:
-        hub: session_events.SessionEvents = door.app.state.session_events
-        named = [(await door.tenuto.sessions.create(HERE, session_id=name))[0] for name in ("here", "there")]
+    async with (
+        http_service(store=store, **playing(ScriptedModel("One.", "Two."))) as service,
+        tenuto.open(store) as elsewhere,
+    ):
+        hub: session_events.SessionEvents = service.app.state.session_events
+        named = [(await service.tenuto.sessions.create(HERE, session_id=name))[0] for name in ("here", "there")]
         streams = [hub.follow(HERE, each) for each in named]
-        await door.http.delete(at("here"), headers=ANN)
+        await service.http.delete(at("here"), headers=ANN)
         await elsewhere.sessions.delete(HERE, "there")
         await elsewhere.sessions.create(replace(HERE, user="bob"), session_id="there")
         told = [[await anext(stream) for _ in range(count)] for stream, count in zip(streams, (2, 3), strict=True)]
         for name in ("here", "there"):
-            await door.http.post("/v1/chat", headers=BOB, json={"message": "hi", "session_id": name})
+            await service.http.post("/v1/chat", headers=BOB, json={"message": "hi", "session_id": name})
         await elsewhere.sessions.patch(replace(HERE, user="bob"), "there", Changes(title="Bob's"))
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "last"})
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "last"})
         for events, stream in zip(told, streams, strict=True):
             events.append(await anext(stream))
 
@@ -95,14 +98,14 @@ async def test_a_named_session_is_followed_until_it_is_removed(tmp_path: Path, m
 async def test_streams_are_counted_when_admitted_and_end_with_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is revoked is told nothing more, and its streams give their places back."""
     monkeypatch.setattr(session_events, "_MOST_STREAMS", 2)
-    async with served(locked=True) as door, asyncio.timeout(30):
-        admin = await door.key(role=KeyRole.ADMIN)
-        key, secret = await door.keys.create(tenant="acme", user="ann")
-        hub: session_events.SessionEvents = door.app.state.session_events
-        asked = [asyncio.create_task(door.http.get("/v1/events", headers=bearer(secret))) for _ in range(5)]
+    async with http_service(locked=True) as service, asyncio.timeout(30):
+        admin = await service.key(role=KeyRole.ADMIN)
+        key, secret = await service.keys.create(tenant="acme", user="ann")
+        hub: session_events.SessionEvents = service.app.state.session_events
+        asked = [asyncio.create_task(service.http.get("/v1/events", headers=bearer(secret))) for _ in range(5)]
         refused = [await each for each in itertools.islice(asyncio.as_completed(asked), 3)]
         open_streams = len(hub._streams)
-        await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
+        await service.http.delete(f"/v1/keys/{key.id}", headers=admin)
         ended = [each for each in await asyncio.gather(*asked) if each not in refused]
 
     assert [each.status_code for each in refused] == [429] * 3
@@ -147,13 +150,13 @@ async def test_answers_under_way_end_with_their_key(subtests: pytest.Subtests) -
     hangs = {name: Hang() for name in ANSWERS}
     scripts: list[Script] = [[Say("One "), hang] for hang in hangs.values()]
     model = ScriptedModel(*scripts)
-    async with served(locked=True, **playing(model, policies=patient())) as door, asyncio.timeout(60):
-        admin = await door.key(role=KeyRole.ADMIN)
+    async with http_service(locked=True, **playing(model, policies=patient())) as service, asyncio.timeout(60):
+        admin = await service.key(role=KeyRole.ADMIN)
         for name, (path, body) in ANSWERS.items():
             with subtests.test(name):
-                key, secret = await door.keys.create(tenant="acme", user="ann")
-                asked = await _reach(door, hangs[name], name, bearer(secret), path, body)
-                await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
+                key, secret = await service.keys.create(tenant="acme", user="ann")
+                asked = await _reach(service, hangs[name], name, bearer(secret), path, body)
+                await service.http.delete(f"/v1/keys/{key.id}", headers=admin)
 
                 ended = await asked
 
@@ -161,11 +164,11 @@ async def test_answers_under_way_end_with_their_key(subtests: pytest.Subtests) -
                 assert ended.status_code == 200, ended.text
                 assert LAPSED[name] in events[-1]
                 assert "invalid_credential" in events[-1] or "invalid_api_key" in events[-1]
-        key, secret = await door.keys.create(tenant="acme", user="ann")
-        joined = asyncio.create_task(door.http.get("/v1/ai-sdk/chat/ui/stream", headers=bearer(secret)))
+        key, secret = await service.keys.create(tenant="acme", user="ann")
+        joined = asyncio.create_task(service.http.get("/v1/ai-sdk/chat/ui/stream", headers=bearer(secret)))
         for _ in range(100):  # A store in memory waits for nothing, so it reads by now.
             await asyncio.sleep(0)
-        await door.http.delete(f"/v1/keys/{key.id}", headers=admin)
+        await service.http.delete(f"/v1/keys/{key.id}", headers=admin)
         assert ((await joined).status_code, "One" in joined.result().text) == (200, True)
         assert "invalid_credential" in joined.result().text
 
@@ -180,14 +183,14 @@ async def test_a_token_that_expires_ends_streams_of_events_alone(
     claims = {"tenant_id": "acme", "sub": "ann", "exp": int(time.time()) + 300}
     token = bearer(jwt.encode(claims, secret, "HS256"))
     played = playing(model, policies=patient())
-    async with served(jwt_secret=secret, **played) as door, asyncio.timeout(60):
-        listening = asyncio.create_task(door.http.get("/v1/events", headers=token))
+    async with http_service(jwt_secret=secret, **played) as service, asyncio.timeout(60):
+        listening = asyncio.create_task(service.http.get("/v1/events", headers=token))
         asked = {
-            name: await _reach(door, hangs[name], name, token, path, body) for name, (path, body) in ANSWERS.items()
+            name: await _reach(service, hangs[name], name, token, path, body) for name, (path, body) in ANSWERS.items()
         }
         monkeypatch.setattr(jwt_verifier, "_LEEWAY_SECONDS", -3600)
-        refused = await door.http.get("/v1/sessions", headers=token)
-        door.app.state.service.gate.forget("another key")
+        refused = await service.http.get("/v1/sessions", headers=token)
+        service.app.state.service.gate.forget("another key")
         await listening
         for name, hang in hangs.items():
             hang.release.set()
@@ -200,13 +203,13 @@ async def test_a_token_that_expires_ends_streams_of_events_alone(
 
 
 async def _reach(
-    door: Door, hang: Hang, name: str, credential: dict[str, str], path: str, body: dict[str, Any]
+    service: HttpService, hang: Hang, name: str, credential: dict[str, str], path: str, body: dict[str, Any]
 ) -> asyncio.Task[httpx.Response]:
     """Ask for an answer, and wait until its model hangs."""
     headers = {**credential, "A2A-Version": "1.0"}
     if name == "completion in a session":
         headers["Tenuto-Session"] = "completed"
-    asked = asyncio.create_task(door.http.post(path, headers=headers, json=body))
+    asked = asyncio.create_task(service.http.post(path, headers=headers, json=body))
     reached = asyncio.create_task(hang.reached.wait())
     await asyncio.wait((asked, reached), return_when=asyncio.FIRST_COMPLETED)
     assert reached.done(), asked.result().text

@@ -15,10 +15,10 @@ from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
 from tenuto.wiring.tasks import can_run_plans
 from tests.engines import wait_for_step
-from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.journeys.http_service import ANN, HttpService, at, code, http_service, says
 
 
-async def test_health_tells_store_and_mode_and_needs_no_key(locked: Door) -> None:
+async def test_health_tells_store_and_mode_and_needs_no_key(locked: HttpService) -> None:
     health, ready = await locked.http.get("/healthz"), await locked.http.get("/readyz")
 
     told = {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
@@ -27,21 +27,21 @@ async def test_health_tells_store_and_mode_and_needs_no_key(locked: Door) -> Non
 
 
 async def test_a_stores_password_is_in_no_answer(tmp_path: Path) -> None:
-    async with served(store=f"sqlite:///{tmp_path / 'secret-name.db'}") as door:
-        assert "secret-name" not in (await door.http.get("/healthz")).text
-        assert (await door.http.get("/healthz")).json()["store"] == "sqlite"
+    async with http_service(store=f"sqlite:///{tmp_path / 'secret-name.db'}") as service:
+        assert "secret-name" not in (await service.http.get("/healthz")).text
+        assert (await service.http.get("/healthz")).json()["store"] == "sqlite"
 
 
 async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
-    async with served(store=f"sqlite:///{tmp_path / 'sessions.db'}") as door:
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "the-id", "title": "the-title"})
-        await door.http.get(at("the-id"), headers=ANN)
-        await door.http.get(at("the-id"), headers=ANN)
-        await door.http.get(at("absent"), headers=ANN)
-        await door.http.get("/v1/the-path", headers=ANN)
-        await door.http.request("BREW", "/v1/sessions", headers=ANN)
+    async with http_service(store=f"sqlite:///{tmp_path / 'sessions.db'}") as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "the-id", "title": "the-title"})
+        await service.http.get(at("the-id"), headers=ANN)
+        await service.http.get(at("the-id"), headers=ANN)
+        await service.http.get(at("absent"), headers=ANN)
+        await service.http.get("/v1/the-path", headers=ANN)
+        await service.http.request("BREW", "/v1/sessions", headers=ANN)
 
-        text = (await door.http.get("/metrics")).text
+        text = (await service.http.get("/metrics")).text
 
         route = 'route="/v1/sessions/{session_id}"'
         assert f'tenuto_http_requests_total{{method="GET",{route},status="200"}} 2.0' in text
@@ -56,23 +56,23 @@ async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
             assert secret not in text
 
 
-async def test_every_answer_carries_its_id_and_keeps_out_of_caches(door: Door) -> None:
+async def test_every_answer_carries_its_id_and_keeps_out_of_caches(service: HttpService) -> None:
     for path in ("/docs", "/healthz", "/v1/sessions", "/v1/sessions/none", "/nowhere"):
-        answer = await door.http.get(path)
+        answer = await service.http.get(path)
         assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-request-id"])
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
-    own = await door.http.get("/healthz", headers={"X-Request-ID": "abc-123"})
-    odd = await door.http.get("/healthz", headers={"X-Request-ID": "a b"})
+    own = await service.http.get("/healthz", headers={"X-Request-ID": "abc-123"})
+    odd = await service.http.get("/healthz", headers={"X-Request-ID": "a b"})
     assert own.headers["x-request-id"] == "abc-123"
     assert odd.headers["x-request-id"] != "a b"
 
 
 async def test_the_page_of_routes_loads_nothing_from_elsewhere() -> None:
-    async with served() as door:
-        page = await door.http.get("/docs")
+    async with http_service() as service:
+        page = await service.http.get("/docs")
         loaded = re.findall(r"""(?:src|href)="(console/[^"]*)""", page.text)
-        files = [await door.http.get(f"/{name}") for name in loaded]
+        files = [await service.http.get(f"/{name}") for name in loaded]
 
     policy = page.headers["content-security-policy"]
     assert page.status_code == 200
@@ -83,8 +83,8 @@ async def test_the_page_of_routes_loads_nothing_from_elsewhere() -> None:
     assert "openapi.json" in page.text
 
 
-async def test_the_page_of_routes_holds_each_operation_and_each_schema(door: Door) -> None:
-    page, api = (await door.http.get("/docs")).text, (await door.http.get("/openapi.json")).json()
+async def test_the_page_of_routes_holds_each_operation_and_each_schema(service: HttpService) -> None:
+    page, api = (await service.http.get("/docs")).text, (await service.http.get("/openapi.json")).json()
 
     names = [operation["operationId"] for path in api["paths"].values() for operation in path.values()]
     assert set(re.findall(r'<details class="route" id="([^"]+)"', page)) == set(names)
@@ -93,18 +93,18 @@ async def test_the_page_of_routes_holds_each_operation_and_each_schema(door: Doo
     assert "`" not in page
 
 
-async def test_the_list_of_routes_shows_a_first_step_that_works(door: Door) -> None:
-    page = (await door.http.get("/docs")).text
+async def test_the_list_of_routes_shows_a_first_step_that_works(service: HttpService) -> None:
+    page = (await service.http.get("/docs")).text
     body = re.search(r"-d &#x27;(.*?)&#x27;", page)
     assert body is not None
 
-    answered = await door.http.post("/v1/chat", content=body[1].replace("&quot;", '"'))
+    answered = await service.http.post("/v1/chat", content=body[1].replace("&quot;", '"'))
 
     assert answered.status_code == 200
 
 
-async def test_the_openapi_has_examples_for_every_body(door: Door) -> None:
-    api = (await door.http.get("/openapi.json")).json()
+async def test_the_openapi_has_examples_for_every_body(service: HttpService) -> None:
+    api = (await service.http.get("/openapi.json")).json()
 
     operations = [operation for path in api["paths"].values() for operation in path.values()]
     bodies = [operation["requestBody"] for operation in operations if "requestBody" in operation]
@@ -120,24 +120,24 @@ async def test_the_openapi_has_examples_for_every_body(door: Door) -> None:
         assert {"408", "431", "502", "503"} <= api["paths"][path]["post"]["responses"].keys()
 
 
-async def test_every_example_of_the_openapi_works(door: Door) -> None:
-    await door.http.post("/v1/sessions", json={"id": "s"})
-    await door.http.post(at("s", "messages"), json={"messages": [says(str(n)) for n in range(6)]})
+async def test_every_example_of_the_openapi_works(service: HttpService) -> None:
+    await service.http.post("/v1/sessions", json={"id": "s"})
+    await service.http.post(at("s", "messages"), json={"messages": [says(str(n)) for n in range(6)]})
     # The first key ends open mode, so it comes last.
-    for path, operations in sorted(document(door.app)["paths"].items(), key=lambda one: one[0] == "/v1/keys"):
+    for path, operations in sorted(document(service.app)["paths"].items(), key=lambda one: one[0] == "/v1/keys"):
         for method, operation in operations.items():
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             if "example" not in content or path.endswith("/pushNotificationConfigs"):
                 # A task of A2A has no id before a client has made it.
                 continue
-            turn = (await door.http.post("/v1/turns", json={})).json()
-            task = await _task_for(door, path)
+            turn = (await service.http.post("/v1/turns", json={})).json()
+            task = await _task_for(service, path)
             # Memories belong to a user; the rest is asked for by the tenant itself.
             who = {"X-User-ID": "ann"} if path.startswith("/v1/memories") else {"Tenuto-Agent": "labour-law"}
             # Clients of these protocols say so.
             who |= {"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}
             boat = {"text": "I own a red boat."}
-            memory = (await door.http.post("/v1/memories", headers={"X-User-ID": "ann"}, json=boat)).json()
+            memory = (await service.http.post("/v1/memories", headers={"X-User-ID": "ann"}, json=boat)).json()
             parts = {
                 "task_id": task["id"],
                 "step": "read",
@@ -148,35 +148,35 @@ async def test_every_example_of_the_openapi_works(door: Door) -> None:
                 "conversation_id": "s",
             }
             address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)
-            answer = await door.http.request(method, address, headers=who, json=content["example"])
+            answer = await service.http.request(method, address, headers=who, json=content["example"])
             # What a mark stands for is shown to a role alone, also where no key is asked for.
             fine = (403,) if path.endswith("/reveal") else (200, 201, 202)
             assert answer.status_code in fine, (method, path, answer.text)
             if path.endswith("/turns") and "session_id" in path:
-                await door.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
+                await service.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
 
 
-async def _task_for(door: Door, path: str) -> dict[str, Any]:
+async def _task_for(service: HttpService, path: str) -> dict[str, Any]:
     """A task that the route of a path can be asked about: one that waits for a person or an agent, or has ended."""
     running = path.endswith(("/input/{step}", "/resume", "/complete", "/fail"))
     remote = path.endswith(("/complete", "/fail"))
     step = {"agent": "labour-law", "remote": True} if remote else {"human_input": "Send this?"}
     plan = {"steps": [{"id": "read", **step}]}
-    opened = await door.http.post("/v1/tasks", json={"type": "t", **({"plan": plan} if running else {})})
+    opened = await service.http.post("/v1/tasks", json={"type": "t", **({"plan": plan} if running else {})})
     task: dict[str, Any] = opened.json()
     if running:
-        scope = door.tenuto.scope()
-        await wait_for_step(door.tenuto.tasks, scope, task["id"], "read", "waiting")
+        scope = service.tenuto.scope()
+        await wait_for_step(service.tenuto.tasks, scope, task["id"], "read", "waiting")
     if path.endswith("/resume"):
-        await door.http.post(f"/v1/tasks/{task['id']}/cancel")
+        await service.http.post(f"/v1/tasks/{task['id']}/cancel")
     return task
 
 
 async def test_each_request_is_one_line_with_its_id_route_status_and_time(
-    door: Door, caplog: pytest.LogCaptureFixture
+    service: HttpService, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        await door.http.get(at("some-id"), headers={**ANN, "X-Request-ID": "r-1"})
+        await service.http.get(at("some-id"), headers={**ANN, "X-Request-ID": "r-1"})
 
     record = next(record for record in caplog.records if record.name == "tenuto.server.access")
     token = request_id.set("r-1")
@@ -210,19 +210,19 @@ def test_a_log_line_cannot_be_forged_or_broken() -> None:
 
 async def test_a_store_that_was_deleted_under_the_server_is_told(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    async with served(store=f"sqlite:///{path}") as door:
-        assert (await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello"})).status_code == 200
+    async with http_service(store=f"sqlite:///{path}") as service:
+        assert (await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello"})).status_code == 200
         path.unlink()
-        refused = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello again"})
+        refused = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello again"})
 
         assert code(refused) == (503, "store_replaced")
         assert "Retry-After" not in refused.headers
-        assert code(await door.http.get("/readyz")) == (503, "store_replaced")
+        assert code(await service.http.get("/readyz")) == (503, "store_replaced")
 
 
 async def test_the_start_names_store_and_model(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     with caplog.at_level(logging.INFO, logger="tenuto.server.app"):
-        async with served(store=f"sqlite:///{tmp_path}/a.db", model="offline"):
+        async with http_service(store=f"sqlite:///{tmp_path}/a.db", model="offline"):
             pass
 
     assert f"store sqlite:///{tmp_path}/a.db, model offline, open: loopback only, tenant local" in caplog.messages

@@ -12,17 +12,17 @@ import pytest
 from tenuto.access import KeyRole
 from tenuto.model import EraseResult, Scope
 from tests.clock import FakeClock
-from tests.journeys.door import Door, bearer, code, served
+from tests.journeys.http_service import HttpService, bearer, code, http_service
 
 KEYS = "/v1/keys"
 
 
-async def create(door: Door, who: dict[str, str], **body: Any) -> httpx.Response:
-    return await door.http.post(KEYS, headers=who, json=body)
+async def create(service: HttpService, who: dict[str, str], **body: Any) -> httpx.Response:
+    return await service.http.post(KEYS, headers=who, json=body)
 
 
-async def ids(door: Door, who: dict[str, str], **query: Any) -> list[str]:
-    listed = await door.http.get(KEYS, headers=who, params=query)
+async def ids(service: HttpService, who: dict[str, str], **query: Any) -> list[str]:
+    listed = await service.http.get(KEYS, headers=who, params=query)
     assert listed.status_code == 200, listed.text
     return [key["id"] for key in listed.json()["keys"]]
 
@@ -32,18 +32,20 @@ async def test_the_first_key_closes_the_server_at_once_and_is_shown_once(
 ) -> None:
     """What was made before belongs to the same tenant; no log line and no later answer has the secret."""
     caplog.set_level(logging.DEBUG, "tenuto")
-    async with served(clock=fake_clock) as door:
-        await door.http.post("/v1/sessions", json={"id": "before"})
-        other_site = await create(door, {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}, role="admin")
-        none = await ids(door, {})
-        made = await create(door, {}, role="admin", name="laptop")
-        without = await door.http.get(KEYS)
+    async with http_service(clock=fake_clock) as service:
+        await service.http.post("/v1/sessions", json={"id": "before"})
+        other_site = await create(
+            service, {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}, role="admin"
+        )
+        none = await ids(service, {})
+        made = await create(service, {}, role="admin", name="laptop")
+        without = await service.http.get(KEYS)
         key, admin = made.json()["key"], bearer(made.json()["secret"])
-        before = await door.http.get("/v1/sessions/before", headers=admin)
-        listed = await door.http.get(KEYS, headers=admin)
+        before = await service.http.get("/v1/sessions/before", headers=admin)
+        listed = await service.http.get(KEYS, headers=admin)
         fake_clock.advance(timedelta(hours=2))
-        door.ticks.now += 2
-        again = await door.http.get(KEYS, headers=admin)
+        service.ticks.now += 2
+        again = await service.http.get(KEYS, headers=admin)
 
     assert (code(other_site), none) == ((403, "host_not_allowed"), [])
     assert (made.status_code, made.headers["cache-control"]) == (201, "no-store")
@@ -55,7 +57,7 @@ async def test_the_first_key_closes_the_server_at_once_and_is_shown_once(
     assert made.json()["secret"].split("_", 2)[2] not in caplog.text + listed.text + again.text
 
 
-async def test_an_admin_makes_and_revokes_the_keys_of_the_tenant(locked: Door) -> None:
+async def test_an_admin_makes_and_revokes_the_keys_of_the_tenant(locked: HttpService) -> None:
     """A revoked key is refused with the next request; pages of the list join without a gap."""
     admin = await locked.key("acme", role=KeyRole.ADMIN)
     made = [
@@ -83,8 +85,9 @@ async def test_an_admin_makes_and_revokes_the_keys_of_the_tenant(locked: Door) -
     assert code(unknown) == (400, "invalid_cursor")
 
 
-async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site(locked: Door) -> None:
-    """A7, T1: nor does an admin give a right that the admin lacks."""
+@pytest.mark.requirement("A7", "T1")
+async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site(locked: HttpService) -> None:
+    """Nor does an admin give a right that the admin lacks."""
     admin, museum = [await locked.key("acme", role=KeyRole.ADMIN, site=site) for site in (None, "museum")]
     key, _ = await locked.keys.create(tenant="acme", user="ann")
     others = [
@@ -114,6 +117,7 @@ async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site
     assert code(await create(locked, admin, role="admin", agent="reader")) == (400, "invalid")
 
 
+@pytest.mark.requirement("A7")
 @pytest.mark.parametrize(
     ("eraser", "ended"),
     [
@@ -127,9 +131,9 @@ async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site
     ids=str,
 )
 async def test_erasing_a_user_ends_the_keys_within_reach_of_the_credential(
-    locked: Door, eraser: dict[str, Any], ended: set[str]
+    locked: HttpService, eraser: dict[str, Any], ended: set[str]
 ) -> None:
-    """A7: the data goes in any case; an admin's key ends by an admin's, and the receipt counts what still holds."""
+    """The data goes in any case; an admin's key ends by an admin's, and the receipt counts what still holds."""
     keys = {
         "member": await locked.key(user="root"),
         "site": await locked.key(user="root", site="museum"),
@@ -153,10 +157,11 @@ async def test_erasing_a_user_ends_the_keys_within_reach_of_the_credential(
     assert (counts["api_keys"], counts.get("api_keys_left", 0)) == (len(ended) + own, len(there - ended))
 
 
+@pytest.mark.requirement("A7")
 async def test_the_keys_of_a_user_end_before_their_data_is_removed(
-    locked: Door, monkeypatch: pytest.MonkeyPatch
+    locked: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A7: a client that still writes leaves nothing behind the receipt; the caller can repeat a call that failed."""
+    """A client that still writes leaves nothing behind the receipt; the caller can repeat a call that failed."""
     own, client = await locked.key(user="root"), await locked.key(user="root", site="museum")
     for key in (own, client):  # So that each is known to the door.
         await locked.http.get("/v1/scope", headers=key)

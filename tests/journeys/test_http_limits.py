@@ -16,69 +16,69 @@ from starlette.requests import ClientDisconnect
 from tenuto.errors import DecryptionFailed, StoreFull, StoreReadOnly, Unavailable
 from tenuto.ports import utc_now
 from tenuto.recall.embedding import CachedEmbedder
-from tests.journeys.door import ANN, Door, at, bearer, code, says, served
-from tests.remembering import Letters
+from tests.journeys.http_service import ANN, HttpService, at, bearer, code, http_service, says
+from tests.letter_memories import LetterEmbedder
 
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_back() -> None:
-    async with served(locked=True, requests_per_minute=3) as door:
-        busy, calm = await door.key(), await door.key()
+    async with http_service(locked=True, requests_per_minute=3) as service:
+        busy, calm = await service.key(), await service.key()
 
-        statuses = [(await door.http.get("/v1/sessions", headers=busy)).status_code for _ in range(4)]
-        refused = await door.http.get("/v1/sessions", headers=busy)
+        statuses = [(await service.http.get("/v1/sessions", headers=busy)).status_code for _ in range(4)]
+        refused = await service.http.get("/v1/sessions", headers=busy)
 
         assert statuses == [200, 200, 200, 429]
         assert code(refused) == (429, "rate_limited")
         assert refused.json()["retry_after"] == 20
         assert refused.headers["retry-after"] == "20"
-        assert (await door.http.get("/v1/sessions", headers=calm)).status_code == 200
+        assert (await service.http.get("/v1/sessions", headers=calm)).status_code == 200
 
-        door.ticks.now += 20
+        service.ticks.now += 20
 
-        assert (await door.http.get("/v1/sessions", headers=busy)).status_code == 200
-        assert (await door.http.get("/v1/sessions", headers=busy)).status_code == 429
+        assert (await service.http.get("/v1/sessions", headers=busy)).status_code == 200
+        assert (await service.http.get("/v1/sessions", headers=busy)).status_code == 429
 
 
 async def test_a_minutes_worth_comes_back_in_a_minute_and_not_more() -> None:
-    async with served(locked=True, requests_per_minute=2) as door:
-        key = await door.key()
-        door.ticks.now += 3600
+    async with http_service(locked=True, requests_per_minute=2) as service:
+        key = await service.key()
+        service.ticks.now += 3600
 
-        statuses = [(await door.http.get("/v1/sessions", headers=key)).status_code for _ in range(3)]
+        statuses = [(await service.http.get("/v1/sessions", headers=key)).status_code for _ in range(3)]
 
         assert statuses == [200, 200, 429]
 
 
 async def test_health_is_asked_without_limit() -> None:
-    async with served(locked=True, requests_per_minute=1) as door:
-        assert {(await door.http.get("/healthz")).status_code for _ in range(5)} == {200}
+    async with http_service(locked=True, requests_per_minute=1) as service:
+        assert {(await service.http.get("/healthz")).status_code for _ in range(5)} == {200}
 
 
 @pytest.mark.parametrize(("per_minute", "last"), [(2, 429), (None, 200), (0, 200)])
 async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int | None, last: int) -> None:
-    async with served(requests_per_minute=per_minute) as door:
-        statuses = [(await door.http.get("/v1/sessions")).status_code for _ in range(3)]
+    async with http_service(requests_per_minute=per_minute) as service:
+        statuses = [(await service.http.get("/v1/sessions")).status_code for _ in range(3)]
 
         assert statuses == [200, 200, last]
 
 
 @asynccontextmanager
-async def embedding(embedder: Letters, **settings: Any) -> AsyncIterator[Door]:
+async def embedding(embedder: LetterEmbedder, **settings: Any) -> AsyncIterator[HttpService]:
     """A server that needs a key, with this embedder."""
-    async with served(locked=True, embedder="none", **settings) as door:
+    async with http_service(locked=True, embedder="none", **settings) as service:
         cached = CachedEmbedder(embedder, clock=utc_now, patience=timedelta(minutes=1))
-        (await door.tenuto.memories()).embedder = cached
-        yield door
+        (await service.tenuto.memories()).embedder = cached
+        yield service
 
 
 async def test_embeddings_are_bounded_per_text_request_and_key() -> None:
     """In OpenAI's shape, before the embedder sees anything; another key is not affected."""
-    letters = Letters()
-    async with embedding(letters, embedding_tokens_per_minute=9_000) as door:
-        busy, calm = await door.key(), await door.key()
+    letters = LetterEmbedder()
+    async with embedding(letters, embedding_tokens_per_minute=9_000) as service:
+        busy, calm = await service.key(), await service.key()
 
         async def ask(key: dict[str, str], texts: Any) -> httpx.Response:
-            return await door.http.post("/v1/embeddings", headers=key, json={"input": texts})
+            return await service.http.post("/v1/embeddings", headers=key, json={"input": texts})
 
         refused = {
             limit: await ask(busy, texts)
@@ -91,7 +91,7 @@ async def test_embeddings_are_bounded_per_text_request_and_key() -> None:
         }
         unseen = not letters.asked
         first, later, other = [await ask(key, "cat " * 5_000) for key in (busy, busy, calm)]
-        door.ticks.now += int(later.headers["Retry-After"])
+        service.ticks.now += int(later.headers["Retry-After"])
         again = await ask(busy, "cat " * 5_000)
 
     for limit, answer in refused.items():
@@ -107,7 +107,7 @@ async def test_embeddings_are_bounded_per_text_request_and_key() -> None:
 async def test_embeddings_end_with_their_client() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    class Endless(Letters):
+    class Endless(LetterEmbedder):
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:
             begun.set()
             try:
@@ -115,8 +115,8 @@ async def test_embeddings_end_with_their_client() -> None:
             finally:
                 ended.set()
 
-    async with embedding(Endless()) as door:
-        key = await door.key()
+    async with embedding(Endless()) as service:
+        key = await service.key()
         body = json.dumps({"input": "cat"}).encode()
         incoming = iter([{"type": "http.request", "body": body}])
 
@@ -133,11 +133,12 @@ async def test_embeddings_end_with_their_client() -> None:
         place = {"type": "http", "method": "POST", "path": "/v1/embeddings", "query_string": b"", "headers": headers}
         with suppress(ClientDisconnect):
             async with asyncio.timeout(20):
-                await door.app({**place, "http_version": "1.1", "client": ("127.0.0.1", 1)}, receive, send)
+                await service.app({**place, "http_version": "1.1", "client": ("127.0.0.1", 1)}, receive, send)
 
     assert ended.is_set()
 
 
+@pytest.mark.requirement("B11")
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -149,25 +150,25 @@ async def test_embeddings_end_with_their_client() -> None:
     ids=lambda value: str(value),
 )
 async def test_a_store_that_cannot_is_503_with_a_time_to_come_back(
-    door: Door, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
+    service: HttpService, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
 ) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 
-    refused = await _append_while(door, monkeypatch, error)
-    accepted = await door.http.post(at("s", "messages"), headers=ANN, json=says("x"))
+    refused = await _append_while(service, monkeypatch, error)
+    accepted = await service.http.post(at("s", "messages"), headers=ANN, json=says("x"))
 
     assert code(refused) == (503, expected)
     assert refused.headers["retry-after"] == "2"
     assert accepted.status_code == 201
 
 
-async def _append_while(door: Door, monkeypatch: pytest.MonkeyPatch, error: Exception) -> httpx.Response:
+async def _append_while(service: HttpService, monkeypatch: pytest.MonkeyPatch, error: Exception) -> httpx.Response:
     async def failing(*_: object) -> None:
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(door.tenuto.store.sessions, "append", failing)
-        return await door.http.post(at("s", "messages"), headers=ANN, json=says("x"))
+        patched.setattr(service.tenuto.store.sessions, "append", failing)
+        return await service.http.post(at("s", "messages"), headers=ANN, json=says("x"))
 
 
 async def away(*_: object, **__: object) -> None:
@@ -178,7 +179,7 @@ async def sealed(*_: object, **__: object) -> None:
     raise DecryptionFailed("needs another key")
 
 
-async def test_while_the_store_is_away_nobody_slips_in(locked: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_the_store_is_away_nobody_slips_in(locked: HttpService, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where keys are needed, one that cannot be looked up opens nothing, and no key at all neither."""
     locked.ticks.now += 2
     monkeypatch.setattr(locked.tenuto.store.state, "list_state", away)
@@ -189,37 +190,38 @@ async def test_while_the_store_is_away_nobody_slips_in(locked: Door, monkeypatch
     assert (await locked.http.get("/healthz")).json()["auth"] == "closed: API keys"
 
 
+@pytest.mark.requirement("C13")
 async def test_an_open_door_stays_open_to_this_machine_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C13: whether keys exist is in the store too, and those who need no store go on answering."""
-    async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
+    """Whether keys exist is in the store too, and those who need no store go on answering."""
+    async with http_service() as service, service.from_elsewhere("192.168.1.5") as stranger:
         with monkeypatch.context() as patched:
-            patched.setattr(door.tenuto.store.state, "list_state", away)
+            patched.setattr(service.tenuto.store.state, "list_state", away)
             for _ in range(3):
-                door.ticks.now += 1000
-                assert (await door.http.get("/v1/sessions")).status_code == 200
+                service.ticks.now += 1000
+                assert (await service.http.get("/v1/sessions")).status_code == 200
                 assert code(await stranger.get("/v1/sessions")) == (403, "host_not_allowed")
-        await door.keys.create(tenant="acme")
-        door.ticks.now += 2
+        await service.keys.create(tenant="acme")
+        service.ticks.now += 2
 
-        assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
+        assert code(await service.http.get("/v1/sessions")) == (401, "invalid_credential")
 
 
 async def test_what_cannot_be_unsealed_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key exists then: the door neither stays open nor trusts what it saw before."""
-    async with served() as open_door, served(locked=True) as door:
-        key = await door.key()
-        assert (await door.http.get("/v1/sessions", headers=key)).status_code == 200
-        for ajar in (open_door, door):
+    async with http_service() as open_door, http_service(locked=True) as service:
+        key = await service.key()
+        assert (await service.http.get("/v1/sessions", headers=key)).status_code == 200
+        for ajar in (open_door, service):
             ajar.ticks.now += 2
             monkeypatch.setattr(ajar.tenuto.store.state, "list_state", sealed)
             monkeypatch.setattr(ajar.tenuto.store.state, "read_state", sealed)
 
         assert code(await open_door.http.get("/v1/sessions")) == (503, "decryption_failed")
-        assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "decryption_failed")
+        assert code(await service.http.get("/v1/sessions", headers=key)) == (503, "decryption_failed")
 
 
 async def test_a_known_key_holds_for_a_quarter_of_an_hour_without_the_store(
-    locked: Door, monkeypatch: pytest.MonkeyPatch
+    locked: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, unknown = await locked.key(), await locked.key()
     revoked, secret = await locked.keys.create(tenant="acme")
@@ -241,23 +243,25 @@ async def test_a_known_key_holds_for_a_quarter_of_an_hour_without_the_store(
     assert (await locked.http.get("/v1/sessions", headers=known)).status_code == 200
 
 
-async def test_readiness_does_not_wait_for_a_store_that_hangs(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readiness_does_not_wait_for_a_store_that_hangs(
+    service: HttpService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def hanging() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(door.tenuto.store.upkeep, "ping", hanging)
+    monkeypatch.setattr(service.tenuto.store.upkeep, "ping", hanging)
     monkeypatch.setattr("tenuto.server.health._PATIENCE_SECONDS", 0.05)
 
-    assert code(await door.http.get("/readyz")) == (503, "unavailable")
-    assert (await door.http.get("/healthz")).status_code == 200
+    assert code(await service.http.get("/readyz")) == (503, "unavailable")
+    assert (await service.http.get("/healthz")).status_code == 200
 
 
 @pytest.fixture
-async def small() -> AsyncIterator[Door]:
+async def small() -> AsyncIterator[HttpService]:
     """A door that takes messages of at most 3,000 bytes."""
-    async with served(max_message_bytes=3000) as door:
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
-        yield door
+    async with http_service(max_message_bytes=3000) as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+        yield service
 
 
 @pytest.mark.parametrize(
@@ -265,7 +269,7 @@ async def small() -> AsyncIterator[Door]:
     [("x" * 3000, "x"), ("严" * 1000, "x"), ('"\n' * 1500, "x"), ("😀" * 750, "x")],
     ids=["ASCII", "CJK", "escaped in JSON", "emoji"],
 )
-async def test_a_message_may_say_exactly_as_much_as_the_limit_allows(small: Door, fits: str, more: str) -> None:
+async def test_a_message_may_say_exactly_as_much_as_the_limit_allows(small: HttpService, fits: str, more: str) -> None:
     """The words count, in UTF-8; not their JSON, and not what tenuto notes beside them."""
     ways: dict[str, Callable[[str], dict[str, Any]]] = {
         "/v1/chat": lambda text: {"message": text},
@@ -282,7 +286,7 @@ async def test_a_message_may_say_exactly_as_much_as_the_limit_allows(small: Door
         assert taken.status_code in (200, 201), path
 
 
-async def test_what_comes_along_with_a_message_has_the_same_limit_again(small: Door) -> None:
+async def test_what_comes_along_with_a_message_has_the_same_limit_again(small: HttpService) -> None:
     """Metadata and further fields are counted together, as JSON."""
     around = len('[{"a":""},{}]')
 
@@ -298,7 +302,7 @@ async def test_what_comes_along_with_a_message_has_the_same_limit_again(small: D
     assert [code(answer) for answer in refused] == [(413, "too_large")] * 3
 
 
-async def test_parts_of_other_kinds_count_as_json(small: Door) -> None:
+async def test_parts_of_other_kinds_count_as_json(small: HttpService) -> None:
     """A tool's arguments are no words; together with the words they must fit."""
     call = {"type": "tool_call", "id": "c", "name": "add", "arguments": {"a": ""}}
     around = len(json.dumps(call, separators=(",", ":")))

@@ -1,4 +1,4 @@
-"""Turns that outlive a connection: left, joined, retried and stopped over a real port (T1)."""
+"""Turns that outlive a connection: left, joined, retried and stopped over a real port."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 
 from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
-from tests.journeys.door import ANN, BOB, EVE, Door, at, code, playing, served
+from tests.chats import patient
+from tests.journeys.http_service import ANN, BOB, EVE, HttpService, at, code, http_service, playing
 from tests.servers.loopback import serving
-from tests.talking import patient
+
+pytestmark = pytest.mark.requirement("T1")
+
 
 Events = list[tuple[str, str, dict[str, Any]]]
 
 
 @asynccontextmanager
-async def house(*scripts: Script) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel, Door]]:
+async def house(*scripts: Script) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel, HttpService]]:
     """A server on a port, whose assistant plays scripts, and a client."""
     model = ScriptedModel(*scripts)
     async with (
-        served(**playing(model, policies=patient())) as door,
-        serving(door.app) as base,
+        http_service(**playing(model, policies=patient())) as service,
+        serving(service.app) as base,
         httpx.AsyncClient(base_url=base, headers=ANN, timeout=60) as http,
     ):
-        yield http, model, door
+        yield http, model, service
 
 
 async def read(response: httpx.Response, until: str = "done") -> Events:

@@ -1,4 +1,4 @@
-"""What is remembered beyond a session, over HTTP: recalled, explained, edited, forgotten (A11, A19, C13, D14)."""
+"""What is remembered beyond a session, over HTTP: recalled, explained, edited, forgotten."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ import pytest
 
 from tenuto.errors import Invalid
 from tenuto.model import Scope
-from tests.journeys.door import ANN, BOB, EVE, Door, code, served
-from tests.journeys.test_http_process import WAIT, Running, running
+from tests.journeys.http_service import ANN, BOB, EVE, HttpService, code, http_service
+from tests.journeys.server_process import WAIT, ServerProcess, running_server
+
+pytestmark = pytest.mark.requirement("A11", "A19", "C13", "D14")
+
 
 HOME = "I live in Bologna with my two cats."
 MEMORIES = "/v1/memories"
 
 
-async def add(door: Door, text: str, who: dict[str, str] = ANN, **body: Any) -> dict[str, Any]:
+async def add(service: HttpService, text: str, who: dict[str, str] = ANN, **body: Any) -> dict[str, Any]:
     """A memory that was written by hand."""
-    added = await door.http.post(MEMORIES, headers=who, json={"text": text, **body})
+    added = await service.http.post(MEMORIES, headers=who, json={"text": text, **body})
     assert added.status_code in (200, 201), added.text
     memory: dict[str, Any] = added.json()
     return memory
 
 
-async def listed(door: Door, who: dict[str, str] = ANN, **asked: Any) -> list[str]:
+async def listed(service: HttpService, who: dict[str, str] = ANN, **asked: Any) -> list[str]:
     """The texts of a listing."""
-    answered = await door.http.get(MEMORIES, headers=who, params=asked)
+    answered = await service.http.get(MEMORIES, headers=who, params=asked)
     return [memory["text"] for memory in answered.json()["memories"]]
 
 
-async def search(door: Door, query: str, who: dict[str, str] = ANN, **body: Any) -> list[str]:
+async def search(service: HttpService, query: str, who: dict[str, str] = ANN, **body: Any) -> list[str]:
     """The texts that a search finds."""
-    answered = await door.http.post(f"{MEMORIES}/search", headers=who, json={"query": query, **body})
+    answered = await service.http.post(f"{MEMORIES}/search", headers=who, json={"query": query, **body})
     assert answered.status_code == 200, answered.text
     return [hit["memory"]["text"] for hit in answered.json()["hits"]]
 
 
-def ask(server: Running, text: str, who: dict[str, str] = ANN) -> dict[str, Any]:
+def ask(server: ServerProcess, text: str, who: dict[str, str] = ANN) -> dict[str, Any]:
     """The answer in a new session."""
     answered: dict[str, Any] = server.http.post("/v1/chat", headers=who, json={"message": text}).json()
     return answered
@@ -61,20 +64,21 @@ def recalled_ids(reply: dict[str, Any]) -> list[str]:
     return [entry["id"] for entry in reply["context"]["entries"] if entry["kind"] == "memory"]
 
 
+@pytest.mark.requirement("C13", "D11")
 def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path: Path) -> None:
-    """C13: by the next process, in another session, with a manifest that names it; and never for another user."""
+    """By the next process, in another session, with a manifest that names it; and never for another user."""
     store = tmp_path / "chat.db"
 
-    def memories(server: Running, who: dict[str, str] = ANN) -> list[Any]:
+    def memories(server: ServerProcess, who: dict[str, str] = ANN) -> list[Any]:
         found: list[Any] = server.http.get(MEMORIES, headers=who).json()["memories"]
         return found
 
-    with running(store, TENUTO_EMBEDDER="local") as first:
+    with running_server(store, TENUTO_EMBEDDER="local") as first:
         said = ask(first, HOME)
         (remembered,) = wait_for(lambda: memories(first))
         first.end(signal.SIGKILL)
 
-    with running(store, TENUTO_EMBEDDER="local") as second:
+    with running_server(store, TENUTO_EMBEDDER="local") as second:
         answered = ask(second, "Where do I live?")
         (hit,) = second.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "Where do I live?"}).json()["hits"]
         other = ask(second, "Where do I live?", BOB)
@@ -95,99 +99,103 @@ def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path:
 
 
 async def test_memories_are_added_listed_and_changed_on_every_store(store_url: str) -> None:
-    async with served(store=store_url) as door:
-        home = await add(door, HOME)
-        await add(door, "My sister is called Mia.", subject="Sister")
-        await add(door, "Keep answers short.", kind="preference")
-        again = await door.http.post(MEMORIES, headers=ANN, json={"text": HOME})
-        edited = await door.http.patch(
+    async with http_service(store=store_url) as service:
+        home = await add(service, HOME)
+        await add(service, "My sister is called Mia.", subject="Sister")
+        await add(service, "Keep answers short.", kind="preference")
+        again = await service.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+        edited = await service.http.patch(
             f"{MEMORIES}/{home['id']}", headers=ANN, json={"text": "I live in Ferrara.", "kind": "fact"}
         )
         pages: list[list[str]] = []
         cursor = None
         while not pages or cursor:
-            page = await door.http.get(
+            page = await service.http.get(
                 MEMORIES, headers=ANN, params={"limit": 1, **({"cursor": cursor} if cursor else {})}
             )
             pages.append([memory["text"] for memory in page.json()["memories"]])
             cursor = page.json()["cursor"]
 
         assert (again.status_code, again.json()["mentions"], again.json()["id"]) == (200, 2, home["id"])
-        assert edited.json() == (await door.http.get(f"{MEMORIES}/{home['id']}", headers=ANN)).json()
-        assert [text for texts in pages for text in texts] == await listed(door)
-        assert set(await listed(door)) == {"I live in Ferrara.", "My sister is called Mia.", "Keep answers short."}
-        assert await listed(door, kind="preference") == ["Keep answers short."]
-        assert (await search(door, "Ferrara"))[0] == "I live in Ferrara."
-        assert HOME not in await search(door, "Bologna")
+        assert edited.json() == (await service.http.get(f"{MEMORIES}/{home['id']}", headers=ANN)).json()
+        assert [text for texts in pages for text in texts] == await listed(service)
+        assert set(await listed(service)) == {"I live in Ferrara.", "My sister is called Mia.", "Keep answers short."}
+        assert await listed(service, kind="preference") == ["Keep answers short."]
+        assert (await search(service, "Ferrara"))[0] == "I live in Ferrara."
+        assert HOME not in await search(service, "Bologna")
 
 
-async def test_a_later_memory_of_a_subject_takes_the_place_of_the_earlier(door: Door) -> None:
-    old = await add(door, "I work at Ducati.", subject="employer")
-    new = await add(door, "I work at Lamborghini.", subject="Employer")
+async def test_a_later_memory_of_a_subject_takes_the_place_of_the_earlier(service: HttpService) -> None:
+    old = await add(service, "I work at Ducati.", subject="employer")
+    new = await add(service, "I work at Lamborghini.", subject="Employer")
 
-    before = (await door.http.get(f"{MEMORIES}/{old['id']}", headers=ANN)).json()
+    before = (await service.http.get(f"{MEMORIES}/{old['id']}", headers=ANN)).json()
 
     assert (before["superseded_by"], before["valid_until"]) == (new["id"], new["said_at"])
-    assert await listed(door) == ["I work at Lamborghini."]
-    assert await listed(door, superseded=True) == ["I work at Lamborghini.", "I work at Ducati."]
+    assert await listed(service) == ["I work at Lamborghini."]
+    assert await listed(service, superseded=True) == ["I work at Lamborghini.", "I work at Ducati."]
 
 
-async def test_preferences_are_set_as_a_whole(door: Door) -> None:
+async def test_preferences_are_set_as_a_whole(service: HttpService) -> None:
     """They are memories; what stays keeps its id, and what is private is redacted like any memory."""
     address = f"{MEMORIES}/preferences"
-    first = await door.http.put(address, headers=ANN, json={"preferences": ["Answer in Italian.", "Be brief, please."]})
-    second = await door.http.put(
+    first = await service.http.put(
+        address, headers=ANN, json={"preferences": ["Answer in Italian.", "Be brief, please."]}
+    )
+    second = await service.http.put(
         address, headers=ANN, json={"preferences": ["Be brief, please.", "Write to ann@example.com about bugs."]}
     )
-    refused = await door.http.put(address, headers=ANN, json={"preferences": ["Be kind.", " "]})
-    read = await door.http.get(address, headers=ANN)
+    refused = await service.http.put(address, headers=ANN, json={"preferences": ["Be kind.", " "]})
+    read = await service.http.get(address, headers=ANN)
 
     assert [one["text"] for one in first.json()["preferences"]] == ["Answer in Italian.", "Be brief, please."]
     assert second.json()["preferences"][0] == first.json()["preferences"][1]
     assert second.json()["preferences"][1]["text"] == "Write to [REDACTED_EMAIL] about bugs."
     assert code(refused) == (400, "invalid")
     assert read.json() == second.json()
-    assert await listed(door, kind="preference", who=BOB) == []
+    assert await listed(service, kind="preference", who=BOB) == []
 
 
-async def test_memories_are_forgotten_by_id_by_session_and_all(door: Door) -> None:
-    talk = (await door.http.post("/v1/chat", headers=ANN, json={"message": HOME})).json()
-    await door.tenuto.upkeep.drain()
-    added = [await add(door, f"I own {many} old books about ships.") for many in ("six", "seven", "eight")]
-    await add(door, "I am Bob, and I play the flute.", who=BOB)
+@pytest.mark.requirement("D19")
+async def test_memories_are_forgotten_by_id_by_session_and_all(service: HttpService) -> None:
+    talk = (await service.http.post("/v1/chat", headers=ANN, json={"message": HOME})).json()
+    await service.tenuto.upkeep.drain()
+    added = [await add(service, f"I own {many} old books about ships.") for many in ("six", "seven", "eight")]
+    await add(service, "I am Bob, and I play the flute.", who=BOB)
     ids = ",".join(one["id"] for one in added[:2])
 
     async def forget(**asked: Any) -> Any:
-        return (await door.http.delete(MEMORIES, headers=ANN, params=asked)).json()
+        return (await service.http.delete(MEMORIES, headers=ANN, params=asked)).json()
 
     tried = await forget(ids=ids, dry_run=True)
     by_id = await forget(ids=ids)
-    deleted = await door.http.delete(f"/v1/sessions/{talk['session_id']}", headers=ANN)
-    kept = await listed(door)
+    deleted = await service.http.delete(f"/v1/sessions/{talk['session_id']}", headers=ANN)
+    kept = await listed(service)
     of_session = await forget(session_id=talk["session_id"])
     rest = await forget(all=True)
 
     assert (tried, by_id) == ({"forgotten": 2, "dry_run": True}, {"forgotten": 2, "dry_run": False})
     assert (deleted.status_code, set(kept)) == (204, {HOME, "I own eight old books about ships."})
     assert (of_session["forgotten"], rest["forgotten"]) == (1, 1)
-    assert await listed(door, who=BOB) == ["I am Bob, and I play the flute."]
+    assert await listed(service, who=BOB) == ["I am Bob, and I play the flute."]
 
 
-async def test_nobody_elses_memories_exist(door: Door) -> None:
+@pytest.mark.requirement("D12")
+async def test_nobody_elses_memories_exist(service: HttpService) -> None:
     """Another user, another tenant, and a chat."""
-    memory = await add(door, HOME)
+    memory = await add(service, HOME)
     team = {"X-Tenant-ID": "acme", "X-Channel": "lark", "X-Chat-ID": "team"}
 
     for who in (BOB, EVE, team):
-        assert await listed(door, who=who) == []
-        assert await search(door, "Bologna", who=who) == []
+        assert await listed(service, who=who) == []
+        assert await search(service, "Bologna", who=who) == []
         for method in ("GET", "DELETE", "PATCH"):
-            answered = await door.http.request(method, f"{MEMORIES}/{memory['id']}", headers=who)
+            answered = await service.http.request(method, f"{MEMORIES}/{memory['id']}", headers=who)
             assert code(answered) == (404, "memory_not_found"), (who, method)
-    assert await listed(door) == [HOME]
+    assert await listed(service) == [HOME]
 
 
-async def test_a_credential_without_a_user_names_one(locked: Door) -> None:
+async def test_a_credential_without_a_user_names_one(locked: HttpService) -> None:
     """Many people may stand behind it; a server that needs no credential serves one."""
     key, bound = await locked.key(), await locked.key(user="ann")
 
@@ -233,14 +241,16 @@ TALKS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 @pytest.mark.parametrize("bound", [None, {}, {"site": "museum"}], ids=["open", "tenant key", "site key"])
 async def test_callers_without_a_user_share_no_memory(bound: dict[str, str] | None) -> None:
     """On every way to talk, and whatever the credential."""
-    async with served(embedder="none", locked=bound is not None) as door:
-        who = {} if bound is None else await door.key(**bound)
+    async with http_service(embedder="none", locked=bound is not None) as service:
+        who = {} if bound is None else await service.key(**bound)
         ways = {way: TALKS[way] for way in (TALKS if bound is None else ("general", "npc", "responses"))}
-        told = {way: await door.http.post(path, headers=who, json=body(SAID)) for way, (path, body) in ways.items()}
-        await door.tenuto.upkeep.drain()
-        asked = {way: await door.http.post(path, headers=who, json=body(ASKED)) for way, (path, body) in ways.items()}
+        told = {way: await service.http.post(path, headers=who, json=body(SAID)) for way, (path, body) in ways.items()}
+        await service.tenuto.upkeep.drain()
+        asked = {
+            way: await service.http.post(path, headers=who, json=body(ASKED)) for way, (path, body) in ways.items()
+        }
         stored = [
-            await door.tenuto.store.state.list_state(Scope(tenant=tenant, site=site, visitor=visitor), "memory")
+            await service.tenuto.store.state.list_state(Scope(tenant=tenant, site=site, visitor=visitor), "memory")
             for tenant in ("local", "acme")
             for site in ("", "museum")
             for visitor in (False, True)
@@ -253,15 +263,15 @@ async def test_callers_without_a_user_share_no_memory(bound: dict[str, str] | No
 
 async def test_what_a_caller_without_a_user_said_is_recalled_in_its_own_session_alone() -> None:
     """After a compression, too."""
-    async with served(embedder="none", compress_over=6, keep_verbatim=2) as door:
+    async with http_service(embedder="none", compress_over=6, keep_verbatim=2) as service:
 
         async def ask(text: str, session: str) -> dict[str, Any]:
-            answered = await door.http.post("/v1/chat", json={"message": text, "session_id": session})
-            await door.tenuto.upkeep.drain()
+            answered = await service.http.post("/v1/chat", json={"message": text, "session_id": session})
+            await service.tenuto.upkeep.drain()
             return dict(answered.json())
 
         for session in ("mine", "other"):
-            await door.http.post("/v1/sessions", json={"id": session})
+            await service.http.post("/v1/sessions", json={"id": session})
         await ask(HOME, "mine")
         for number in range(6):
             await ask(f"The train number {number} was late again.", "mine")
@@ -274,8 +284,8 @@ async def test_what_a_caller_without_a_user_said_is_recalled_in_its_own_session_
 
 @pytest.mark.parametrize("locked", [False, True], ids=["open", "tenant key"])
 async def test_memories_without_a_user_are_refused_and_the_answer_says_why(locked: bool) -> None:
-    async with served(embedder="none", locked=locked) as door:
-        who = await door.key() if locked else {}
+    async with http_service(embedder="none", locked=locked) as service:
+        who = await service.key() if locked else {}
         asked: list[tuple[str, str, Any]] = [
             ("GET", "", None),
             ("POST", "", {"text": HOME}),
@@ -287,10 +297,12 @@ async def test_memories_without_a_user_are_refused_and_the_answer_says_why(locke
             ("PATCH", "/some", {"text": HOME}),
             ("DELETE", "/some", None),
         ]
-        answers = [await door.http.request(verb, MEMORIES + path, headers=who, json=body) for verb, path, body in asked]
-        remembered = await door.tenuto.memories()
+        answers = [
+            await service.http.request(verb, MEMORIES + path, headers=who, json=body) for verb, path, body in asked
+        ]
+        remembered = await service.tenuto.memories()
         with pytest.raises(Invalid, match="belong to a user"):
-            await remembered.add(door.tenuto.scope(), HOME)
+            await remembered.add(service.tenuto.scope(), HOME)
 
     assert {code(answer) for answer in answers} == {(400, "invalid")}
     assert all("X-User-ID" in answer.json()["detail"] for answer in answers)
@@ -298,9 +310,9 @@ async def test_memories_without_a_user_are_refused_and_the_answer_says_why(locke
 
 @pytest.mark.parametrize("setting", [True, False])
 async def test_the_setting_decides_about_callers_without_a_user(setting: bool) -> None:
-    async with served(memories_without_user=setting, locked=setting) as door:
-        who = await door.key() if setting else {}
-        answered = await door.http.get(MEMORIES, headers=who)
+    async with http_service(memories_without_user=setting, locked=setting) as service:
+        who = await service.key() if setting else {}
+        answered = await service.http.get(MEMORIES, headers=who)
 
     assert answered.status_code == (200 if setting else 400)
 
@@ -332,54 +344,59 @@ BAD: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "names"), BAD)
-async def test_bad_input_is_refused_with_its_reason(door: Door, method: str, path: str, body: Any, names: str) -> None:
-    answered = await door.http.request(method, MEMORIES + path, headers=ANN, json=body)
+async def test_bad_input_is_refused_with_its_reason(
+    service: HttpService, method: str, path: str, body: Any, names: str
+) -> None:
+    answered = await service.http.request(method, MEMORIES + path, headers=ANN, json=body)
 
     assert answered.status_code == 400
     assert names in answered.json()["detail"]
 
 
+@pytest.mark.requirement("A19")
 async def test_a_search_weighs_relevance_against_likeness_as_asked() -> None:
-    """A19: the same name in the library, HTTP, MCP and the terminal; 1 is relevance alone."""
+    """The same name in the library, HTTP, MCP and the terminal; 1 is relevance alone."""
     dogs = [
         "My dog Rex eats salmon and rice.",
         "My dog Rex eats salmon and peas daily.",
         "My old dog sleeps in the kitchen.",
     ]
-    async with served(embedder="none") as door:
+    async with http_service(embedder="none") as service:
         for text in (*dogs, *(f"I have {n} green chairs." for n in range(9))):
-            await add(door, text)
+            await add(service, text)
         found = {
-            weight: await search(door, "What does my dog Rex eat?", limit=2, mmr_lambda=weight) for weight in (1, 0.1)
+            weight: await search(service, "What does my dog Rex eat?", limit=2, mmr_lambda=weight)
+            for weight in (1, 0.1)
         }
 
     assert found == {1: dogs[:2], 0.1: [dogs[0], dogs[2]]}
 
 
-async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(door: Door) -> None:
-    await add(door, HOME)
+async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(service: HttpService) -> None:
+    await add(service, HOME)
 
-    answered = await door.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "🙂🙃"})
+    answered = await service.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "🙂🙃"})
 
     assert answered.status_code == 200
 
 
 async def test_nothing_is_added_where_memories_are_off() -> None:
     """What is stored from before can still be read and forgotten."""
-    async with served(memories=False) as door:
-        refused = await door.http.post(MEMORIES, headers=ANN, json={"text": HOME})
-        forgotten = await door.http.delete(MEMORIES, headers=ANN, params={"all": True})
+    async with http_service(memories=False) as service:
+        refused = await service.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+        forgotten = await service.http.delete(MEMORIES, headers=ANN, params={"all": True})
 
         assert code(refused) == (400, "invalid")
         assert "off" in refused.json()["detail"]
-        assert (await listed(door), forgotten.json()["forgotten"]) == ([], 0)
+        assert (await listed(service), forgotten.json()["forgotten"]) == ([], 0)
 
 
-async def test_many_add_the_same_at_once_and_it_is_remembered_once(door: Door) -> None:
+@pytest.mark.requirement("A27")
+async def test_many_add_the_same_at_once_and_it_is_remembered_once(service: HttpService) -> None:
     async def once() -> httpx.Response:
-        return await door.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+        return await service.http.post(MEMORIES, headers=ANN, json={"text": HOME})
 
     answered = await asyncio.gather(*(once() for _ in range(8)))
 
     assert {response.json()["id"] for response in answered} == {answered[0].json()["id"]}
-    assert await listed(door) == [HOME]
+    assert await listed(service) == [HOME]

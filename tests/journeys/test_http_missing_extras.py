@@ -9,8 +9,8 @@ import pytest
 
 from tenuto import extras
 from tenuto.extras import install_line, with_folder
-from tests.journeys.door import ANN, Door, code, served
-from tests.talking import helper
+from tests.chats import helper
+from tests.journeys.http_service import ANN, HttpService, code, http_service
 
 TASKS, MODELS = install_line("tasks"), install_line("models")
 # As operators are told them.
@@ -19,7 +19,7 @@ SAID = {"role": "user", "content": "Hi"}
 PART = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 
 
-async def _say(door: Door, assistant: str) -> list[Any]:
+async def _say(service: HttpService, assistant: str) -> list[Any]:
     message = {"id": "m", "role": "user", "content": "Hi"}
     bodies: dict[str, dict[str, Any]] = {
         "/v1/chat": {"message": "Hi", "assistant": assistant},
@@ -28,7 +28,7 @@ async def _say(door: Door, assistant: str) -> list[Any]:
         f"/v1/ag-ui/{assistant}": {"threadId": "t", "runId": "r", "messages": [message]},
         "/v1/ai-sdk/chat": {"id": "c", "messages": [PART], "assistant": assistant},
     }
-    return [await door.http.post(path, headers=ANN, json=body) for path, body in bodies.items()]
+    return [await service.http.post(path, headers=ANN, json=body) for path, body in bodies.items()]
 
 
 async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,12 +36,12 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
     for module in ("dbos", "tenuto.llm.pydantic_ai"):
         monkeypatch.setitem(sys.modules, module, None)
     own = helper(name="clever", model="openai:gpt-5.4-mini")
-    async with served(assistants=[own]) as door:
-        listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
-        refused = {name: await _say(door, name) for name in ("legal", "clever")}
-        left = [(await door.http.get(path, headers=ANN)).json() for path in ("/v1/stats", "/v1/tasks")]
-        health = (await door.http.get("/v1/status")).json()
-        answered = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hi"})
+    async with http_service(assistants=[own]) as service:
+        listed = (await service.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+        refused = {name: await _say(service, name) for name in ("legal", "clever")}
+        left = [(await service.http.get(path, headers=ANN)).json() for path in ("/v1/stats", "/v1/tasks")]
+        health = (await service.http.get("/v1/status")).json()
+        answered = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi"})
 
     assert {each["name"]: each["missing"] for each in listed} == {
         **dict.fromkeys(("general", "goods", "npc")),
@@ -66,10 +66,10 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
 async def test_the_folder_of_the_clone_is_for_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dbos", None)
     monkeypatch.setattr(extras, "_origin", lambda: {"url": "file:///srv/clone", "dir_info": {}})
-    async with served(locked=True) as door:
-        user, operator = await door.key(user="ann"), await door.key()
-        listed = [(await door.http.get("/v1/assistants", headers=key)).text for key in (user, operator)]
-        refused = await door.http.post("/v1/chat", headers=user, json={"message": "Hi", "assistant": "legal"})
+    async with http_service(locked=True) as service:
+        user, operator = await service.key(user="ann"), await service.key()
+        listed = [(await service.http.get("/v1/assistants", headers=key)).text for key in (user, operator)]
+        refused = await service.http.post("/v1/chat", headers=user, json={"message": "Hi", "assistant": "legal"})
 
     assert ["pip install '.[tasks]'" in text for text in listed] == [True, False]
     assert ["pip install '/srv/clone[tasks]'" in text for text in listed] == [False, True]

@@ -13,8 +13,8 @@ from tenuto.access import KeyRole
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused, ModelTimeout
 from tenuto.llm import Call, Fail, FallbackChain, OfflineModel, Say, ScriptedModel
 from tenuto.model.generation import StepChanged, ToolContext, ToolOutput
-from tests.journeys.door import ANN, Door, playing, served
-from tests.talking import Adder, helper
+from tests.chats import Adder, helper
+from tests.journeys.http_service import ANN, HttpService, http_service, playing
 
 WHY = {
     FailureReason.UNREACHABLE: ModelFailed("m", "cannot be reached, or broke off", FailureReason.UNREACHABLE),
@@ -45,11 +45,11 @@ DOORS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("reason", FailureReason)
 async def test_every_door_and_the_trace_tell_why_the_model_failed(reason: FailureReason) -> None:
     error = WHY[reason]
-    async with served(**playing(ScriptedModel([Say("Half"), Fail(error)]))) as door:
+    async with http_service(**playing(ScriptedModel([Say("Half"), Fail(error)]))) as service:
         for name, (path, body, place) in DOORS.items():
-            response = await door.http.post(path, headers=ANN, json=body)
+            response = await service.http.post(path, headers=ANN, json=body)
             assert place.format(reason, error.code) in response.text, (name, response.text)
-        traces = (await door.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
+        traces = (await service.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
 
     assert {(trace["error"], trace["reason"], trace["error_message"]) for trace in traces} == {
         (error.code, reason, str(error))
@@ -58,13 +58,13 @@ async def test_every_door_and_the_trace_tell_why_the_model_failed(reason: Failur
 
 async def test_the_status_names_the_model_that_fails_until_it_answers_again() -> None:
     script = [[Fail(WHY[FailureReason.LIMIT])]] * 3 + [[Say("Well.")]] * 4
-    async with served(**playing(ScriptedModel(*script))) as door:
-        before = await _status(door)
-        first = await _turn_and_status(door)
-        third = [await _turn_and_status(door) for _ in range(2)][-1]
-        fourth = await _turn_and_status(door)
-        well = [await _turn_and_status(door) for _ in range(3)][-1]
-        metrics = (await door.http.get("/metrics")).text
+    async with http_service(**playing(ScriptedModel(*script))) as service:
+        before = await _status(service)
+        first = await _turn_and_status(service)
+        third = [await _turn_and_status(service) for _ in range(2)][-1]
+        fourth = await _turn_and_status(service)
+        well = [await _turn_and_status(service) for _ in range(3)][-1]
+        metrics = (await service.http.get("/metrics")).text
 
     assert (before["level"], before["models"][0]["answered"]) == ("ok", 0)
     assert [(found["code"], found["level"], found["subject"]) for found in first["findings"]] == [
@@ -83,30 +83,31 @@ async def test_the_status_names_the_model_that_fails_until_it_answers_again() ->
 
 async def test_what_a_tool_raised_is_in_the_trace_under_the_privacy_policy() -> None:
     tool = Adder(fault=ValueError("no order of ann@example.com"))
-    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as door:
-        reply = await door.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
-        trace = await door.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
+    async with http_service(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as service:
+        reply = await service.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
+        trace = await service.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
 
     [run] = trace.json()["tools"]
     assert run["error"] == "tool_failed"
-    assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (talking.py:")
+    assert run["exception"].startswith("ValueError: no order of [REDACTED_EMAIL] (chats.py:")
     assert "no order" not in reply.text
 
 
 @pytest.mark.parametrize("before", [485, 7_985])
 async def test_a_value_at_the_place_of_a_cut_is_redacted_whole(before: int) -> None:
     tool = Adder(fault=ValueError("x " * (before // 2) + "4111 1111 1111 1111" + " x" * 8_000))
-    async with served(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as door:
-        reply = await door.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
-        trace = await door.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
+    async with http_service(**playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))) as service:
+        reply = await service.http.post("/v1/chat", headers=ANN, json={"message": "1+2?"})
+        trace = await service.http.get(f"/v1/traces/{reply.json()['trace_id']}", headers=ANN)
 
     [run] = trace.json()["tools"]
     assert "4111" not in run["exception"]
     assert 1_000 < len(run["exception"]) < 9_000
 
 
+@pytest.mark.requirement("B2")
 async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
-    """B2: by credential and door; a tool that fails in a turn, and an assistant's own code that fails the turn."""
+    """By credential and door; a tool that fails in a turn, and an assistant's own code that fails the turn."""
 
     async def respond(turn: ToolContext) -> AsyncGenerator[StepChanged | ToolOutput, None]:
         if turn.question:
@@ -116,18 +117,18 @@ async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(sub
     tool = Adder(fault=ValueError("no route to db.internal"))
     given = playing(ScriptedModel([Call("add")], "Sorry."), tools=(tool,))
     given["assistants"].append(helper(name="broken", respond=respond))
-    async with served(**given, locked=True) as door:
-        user = await door.key(user="ann")
+    async with http_service(**given, locked=True) as service:
+        user = await service.key(user="ann")
         told = [
-            await door.http.post("/v1/chat", headers=user, json={"message": "1+2?", **body})
+            await service.http.post("/v1/chat", headers=user, json={"message": "1+2?", **body})
             for body in ({}, {"assistant": "broken"}, {"assistant": "broken", "stream": True})
         ]
-        traces = (await door.http.get("/v1/traces?brief=true", headers=user)).json()["traces"]
+        traces = (await service.http.get("/v1/traces?brief=true", headers=user)).json()["traces"]
         ids = {trace["assistant"]: trace["trace_id"] for trace in traces}
         credentials = {
             "user": (user, False),
-            "backend": ({**await door.key(), "X-User-ID": "ann"}, True),
-            "admin": (await door.key(user="ann", role=KeyRole.ADMIN), True),
+            "backend": ({**await service.key(), "X-User-ID": "ann"}, True),
+            "admin": (await service.key(user="ann", role=KeyRole.ADMIN), True),
         }
         for who, (key, sees) in credentials.items():
             for code, id_ in (("tool_failed", ids["helper"]), ("assistant_failed", ids["broken"])):
@@ -136,7 +137,7 @@ async def test_what_code_raised_is_shown_to_operators_and_users_get_the_code(sub
                 beside = [f"/v1/npc/traces/{id_}"] if code == "tool_failed" else []
                 for path in (one, f"{one}?text=true", "/v1/traces", *beside):
                     with subtests.test(who, code=code, path=path):
-                        shown = (await door.http.get(path, headers=key)).text
+                        shown = (await service.http.get(path, headers=key)).text
                         assert code in shown
                         assert ("db.internal" in shown) == sees
 
@@ -151,10 +152,12 @@ async def test_why_the_fallback_answered_is_in_the_trace_for_operators() -> None
     first = ScriptedModel([Fail(WHY[FailureReason.REFUSED])])
     chain = FallbackChain([first, OfflineModel(stand_in=True)])
     given = {**playing(ScriptedModel()), "models": {"scripted": chain}}
-    async with served(**given, locked=True) as door:
-        user, admin = await door.key(user="ann"), await door.key(user="ann", role=KeyRole.ADMIN)
-        reply = (await door.http.post("/v1/chat", headers=user, json={"message": "Hi"})).json()
-        seen = [(await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=key)).json() for key in (user, admin)]
+    async with http_service(**given, locked=True) as service:
+        user, admin = await service.key(user="ann"), await service.key(user="ann", role=KeyRole.ADMIN)
+        reply = (await service.http.post("/v1/chat", headers=user, json={"message": "Hi"})).json()
+        seen = [
+            (await service.http.get(f"/v1/traces/{reply['trace_id']}", headers=key)).json() for key in (user, admin)
+        ]
 
     assert reply["degraded"] == ["fallback_model"]
     assert "cannot be reached" not in reply["answer"]
@@ -163,13 +166,13 @@ async def test_why_the_fallback_answered_is_in_the_trace_for_operators() -> None
     assert seen[1]["error_message"] == str(WHY[FailureReason.REFUSED])
 
 
-async def _turn_and_status(door: Door) -> dict[str, Any]:
-    await door.http.post("/v1/chat", headers=ANN, json={"message": "the-words"})
-    return await _status(door)
+async def _turn_and_status(service: HttpService) -> dict[str, Any]:
+    await service.http.post("/v1/chat", headers=ANN, json={"message": "the-words"})
+    return await _status(service)
 
 
-async def _status(door: Door) -> dict[str, Any]:
-    response: httpx.Response = await door.http.get("/v1/status")
+async def _status(service: HttpService) -> dict[str, Any]:
+    response: httpx.Response = await service.http.get("/v1/status")
     assert "the-words" not in response.text
     found: dict[str, Any] = msgspec.json.decode(response.content)
     return found

@@ -16,22 +16,24 @@ from tenuto.access import KeyRole
 from tenuto.model import Scope
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode
-from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
-from tests.journeys.private_chat import MAIL, PSEUDONYMS, SAID, SECRET, ask, messages_of, reveal, token
-from tests.journeys.test_http_process import running
+from tests.journeys.http_service import ANN, BOB, EVE, HttpService, at, bearer, code, http_service, says
+from tests.journeys.json_web_tokens import JWT_SECRET, jwt_header
+from tests.journeys.private_chat import MAIL, PSEUDONYMS, SAID, ask, messages_of, reveal
+from tests.journeys.server_process import running_server
 from tests.samples import CARD, shows_card
-from tests.unit.privacy.test_external_detector import analyzer, entities, entity, http
+from tests.servers.analyzer import analyzer, entities_response, entity, http_response
 
 # By default
 
 
+@pytest.mark.requirement("T10", "A11")
 def test_a_card_and_a_mail_stay_in_their_messages_and_nowhere_else(tmp_path: Path) -> None:
-    """T10, A11: a real server at log level debug; title, trace, summary, log and export hold none of it.
+    """A real server at log level debug; title, trace, summary, log and export hold none of it.
 
     A summary leaves the messages that it covers as they were.
     """
     store = tmp_path / "sessions.db"
-    with running(store, TENUTO_PRESET="multi_agent", TENUTO_LOG_LEVEL="debug") as server:
+    with running_server(store, TENUTO_PRESET="multi_agent", TENUTO_LOG_LEVEL="debug") as server:
         first = server.http.post("/v1/chat", headers=ANN, json={"message": SAID}).json()
         session = first["session_id"]
         asked = {"message": "What is my mail?", "session_id": session}
@@ -58,21 +60,22 @@ def test_a_card_and_a_mail_stay_in_their_messages_and_nowhere_else(tmp_path: Pat
     assert "redacted" not in messages[0].metadata
 
 
+@pytest.mark.requirement("X7")
 async def test_short_statements_stay_words_and_what_an_operator_redacts_later_says_so() -> None:
-    """X7: eighteen short messages are no reason for a summary; where one changes messages, they are marked."""
+    """Eighteen short messages are no reason for a summary; where one changes messages, they are marked."""
     answers, logs = [], []
     later: dict[str, Any] = {"compress_over": 21, "keep_verbatim": 4, "privacy_past": Mode.REDACT}
     for settings in ({}, later):
-        async with served(**settings) as door:
-            reply = await door.http.post("/v1/chat", headers=ANN, json={"message": f"My email is {MAIL}."})
+        async with http_service(**settings) as service:
+            reply = await service.http.post("/v1/chat", headers=ANN, json={"message": f"My email is {MAIL}."})
             session = reply.json()["session_id"]
             for number in range(17):
                 talk = {"message": f"Garden {number} of the old town has roses.", "session_id": session}
-                await door.http.post("/v1/chat", headers=ANN, json=talk)
-            await door.tenuto.upkeep.drain()
+                await service.http.post("/v1/chat", headers=ANN, json=talk)
+            await service.tenuto.upkeep.drain()
             asked = {"message": "What is my email?", "session_id": session}
-            answers.append((await door.http.post("/v1/chat", headers=ANN, json=asked)).json()["answer"])
-            logs.append(await messages_of(door, ANN, session))
+            answers.append((await service.http.post("/v1/chat", headers=ANN, json=asked)).json()["answer"])
+            logs.append(await messages_of(service, ANN, session))
 
     (kept, *more), (changed, *_) = logs
     assert MAIL in answers[0]
@@ -96,9 +99,9 @@ async def test_what_holds_is_told_without_telling_what_is_hidden(tmp_path: Path)
         'allow = ["help@example.com"]\n[tenants.acme]\nmessage = "redact"\nalso = ["ORDER_ID"]\n'
         '[[tenants.acme.patterns]]\nname = "CASE"\npattern = "CASE-[0-9]{6}"\n'
     )
-    async with served(privacy_file=str(policy)) as door:
-        acme = await door.http.get("/v1/privacy", headers=ANN)
-        evil = await door.http.get("/v1/privacy", headers=EVE)
+    async with http_service(privacy_file=str(policy)) as service:
+        acme = await service.http.get("/v1/privacy", headers=ANN)
+        evil = await service.http.get("/v1/privacy", headers=EVE)
 
     assert acme.json()["modes"]["message"] == "redact"
     assert evil.json()["modes"]["message"] == "keep"
@@ -117,20 +120,20 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
     well = True
 
     async def answers(_: bytes) -> bytes:
-        return entities(entity("PERSON", 0, 3)) if well else http(b"", "500 Internal Server Error")
+        return entities_response(entity("PERSON", 0, 3)) if well else http_response(b"", "500 Internal Server Error")
 
     async with (
         analyzer(answers) as url,
-        served(privacy_detector=url, privacy_message=Mode.REDACT, privacy_trace=Mode.KEEP) as door,
+        http_service(privacy_detector=url, privacy_message=Mode.REDACT, privacy_trace=Mode.KEEP) as service,
     ):
-        before = meters((await door.http.get("/metrics")).text)
-        made = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
-        await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here."))
-        once = meters((await door.http.get("/metrics")).text)
+        before = meters((await service.http.get("/metrics")).text)
+        made = (await service.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        await service.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here."))
+        once = meters((await service.http.get("/metrics")).text)
         well = False
         for _ in range(7):
-            await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here again."))
-        text = (await door.http.get("/metrics")).text
+            await service.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here again."))
+        text = (await service.http.get("/metrics")).text
 
     results = ("answered", "timeout", "failed", "circuit_open")
     assert [before[f'requests_total{{result="{result}"}}'] for result in results] == [0, 0, 0, 0]
@@ -140,31 +143,33 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
     assert "Ann" not in text
 
 
+@pytest.mark.requirement("A14")
 async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
-    """A14: what only the external detector knows is looked for before the cut as well; places count code points."""
+    """What only the external detector knows is looked for before the cut as well; places count code points."""
     name = "Wilhelmina Quibble"
 
     async def answers(body: bytes) -> bytes:
         at = json.loads(body)["text"].find(name)
-        return entities(*[entity("PERSON", at, at + len(name))] if at >= 0 else [])
+        return entities_response(*[entity("PERSON", at, at + len(name))] if at >= 0 else [])
 
-    async with analyzer(answers) as url, served(privacy_detector=url) as door:
-        reply = await ask(door, ANN, f"😀 Would you please ring up {name} about the carpets?")
+    async with analyzer(answers) as url, http_service(privacy_detector=url) as service:
+        reply = await ask(service, ANN, f"😀 Would you please ring up {name} about the carpets?")
 
     assert reply["title"] == "😀 Would you please ring up..."
 
 
+@pytest.mark.requirement("A14")
 async def test_what_only_an_outside_detector_finds_is_taken_out_of_stored_words_and_counted() -> None:
-    """A14: messages, their note of what was taken out, and traces."""
+    """Messages, their note of what was taken out, and traces."""
 
     async def answers(body: bytes) -> bytes:
         at = json.loads(body)["text"].find("Wilhelmina")
-        return entities(*[entity("PERSON", at, at + 10)] if at >= 0 else [])
+        return entities_response(*[entity("PERSON", at, at + 10)] if at >= 0 else [])
 
-    async with analyzer(answers) as url, served(privacy_detector=url, privacy_message=Mode.REDACT) as door:
-        reply = await ask(door, ANN, "😀 Wilhelmina called from 202-555-0143.")
-        said = (await messages_of(door, ANN, reply["session_id"]))[0]
-        trace = (await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
+    async with analyzer(answers) as url, http_service(privacy_detector=url, privacy_message=Mode.REDACT) as service:
+        reply = await ask(service, ANN, "😀 Wilhelmina called from 202-555-0143.")
+        said = (await messages_of(service, ANN, reply["session_id"]))[0]
+        trace = (await service.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
 
     assert said["parts"][0]["text"] == "😀 [REDACTED_PERSON] called from [REDACTED_PHONE]."
     assert said["metadata"]["redacted"] == {"PERSON": 1, "PHONE": 1}
@@ -176,13 +181,13 @@ async def test_the_first_failure_of_an_outside_detector_is_told_in_its_own_turn(
     well = True
 
     async def answers(_: bytes) -> bytes:
-        return entities() if well else http(b"", "500 Internal Server Error")
+        return entities_response() if well else http_response(b"", "500 Internal Server Error")
 
-    async with analyzer(answers) as url, served(privacy_detector=url) as door:
-        whole = await ask(door, ANN, "Ann was here.")
+    async with analyzer(answers) as url, http_service(privacy_detector=url) as service:
+        whole = await ask(service, ANN, "Ann was here.")
         well = False
-        lacking = await ask(door, ANN, "Ann was here again.", session_id=whole["session_id"])
-        trace = (await door.http.get(f"/v1/traces/{lacking['trace_id']}", headers=ANN)).json()
+        lacking = await ask(service, ANN, "Ann was here again.", session_id=whole["session_id"])
+        trace = (await service.http.get(f"/v1/traces/{lacking['trace_id']}", headers=ANN)).json()
 
     assert (whole["degraded"], lacking["degraded"], trace["degraded"]) == ([], ["detector"], ["detector"])
 
@@ -193,25 +198,26 @@ def meters(text: str) -> dict[str, float]:
     return {line[0]: float(line[1]) for line in lines if len(line) == 2 and "created" not in line[0]}
 
 
-async def test_a_server_without_an_outside_detector_has_no_meters_of_it(door: Door) -> None:
-    assert "tenuto_detector" not in (await door.http.get("/metrics")).text
+async def test_a_server_without_an_outside_detector_has_no_meters_of_it(service: HttpService) -> None:
+    assert "tenuto_detector" not in (await service.http.get("/metrics")).text
 
 
 # Exports
 
 
+@pytest.mark.requirement("T10")
 @pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
 async def test_an_export_holds_nothing_private(written: str) -> None:
     """Head and messages: title, context, attributes, metadata, tool arguments and fields of the sender's own."""
-    async with served(privacy_title=Mode.KEEP) as door:
+    async with http_service(privacy_title=Mode.KEEP) as service:
         head = {"title": f"About {MAIL}", "context": {"mail": MAIL}, "attributes": {"card": CARD}}
-        made = (await door.http.post("/v1/sessions", headers=ANN, json=head)).json()
+        made = (await service.http.post("/v1/sessions", headers=ANN, json=head)).json()
         call = {"type": "tool_call", "id": "1", "name": "pay", "arguments": {"card": CARD}}
         message = {"role": "assistant", "parts": [call], "metadata": {"to": MAIL}, "own": [MAIL]}
-        await door.http.post(at(made["id"], "messages"), headers=ANN, json={"messages": [says(SAID), message]})
+        await service.http.post(at(made["id"], "messages"), headers=ANN, json={"messages": [says(SAID), message]})
 
-        export = await door.http.get(at(made["id"], "export"), params={"format": written}, headers=ANN)
-        back = await door.http.post("/v1/sessions/import", headers=ANN, content=export.content)
+        export = await service.http.get(at(made["id"], "export"), params={"format": written}, headers=ANN)
+        back = await service.http.post("/v1/sessions/import", headers=ANN, content=export.content)
 
     assert MAIL not in export.text
     assert not shows_card(export.text)
@@ -222,12 +228,12 @@ async def test_an_export_holds_nothing_private(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
 async def test_an_export_keeps_everything_where_the_policy_says_so(written: str) -> None:
-    async with served(privacy_export=Mode.KEEP) as door:
-        session = (await ask(door, ANN))["session_id"]
-        export = await door.http.get(at(session, "export"), params={"format": written}, headers=ANN)
-        back = (await door.http.post("/v1/sessions/import", headers=ANN, content=export.content)).json()
+    async with http_service(privacy_export=Mode.KEEP) as service:
+        session = (await ask(service, ANN))["session_id"]
+        export = await service.http.get(at(session, "export"), params={"format": written}, headers=ANN)
+        back = (await service.http.post("/v1/sessions/import", headers=ANN, content=export.content)).json()
 
-        before, after = await messages_of(door, ANN, session), await messages_of(door, ANN, back["id"])
+        before, after = await messages_of(service, ANN, session), await messages_of(service, ANN, back["id"])
 
     assert [message["parts"] for message in before] == [message["parts"] for message in after]
     assert MAIL in after[0]["text"]
@@ -236,18 +242,19 @@ async def test_an_export_keeps_everything_where_the_policy_says_so(written: str)
 # Pseudonyms
 
 
+@pytest.mark.requirement("S2")
 async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_url: str) -> None:
-    """S2: stored is `[EMAIL_1]`; a member and an admin are refused, the role sees the value, the audit says who."""
-    async with served(store=store_url, locked=True, **PSEUDONYMS) as door:
-        member = await door.key(user="ann")
-        admin = await door.key(role=KeyRole.ADMIN)
-        opener, secret = await door.keys.create(tenant="acme", role=KeyRole.REVEAL, user="ann")
-        session = (await ask(door, member))["session_id"]
-        messages = await messages_of(door, member, session)
+    """Stored is `[EMAIL_1]`; a member and an admin are refused, the role sees the value, the audit says who."""
+    async with http_service(store=store_url, locked=True, **PSEUDONYMS) as service:
+        member = await service.key(user="ann")
+        admin = await service.key(role=KeyRole.ADMIN)
+        opener, secret = await service.keys.create(tenant="acme", role=KeyRole.REVEAL, user="ann")
+        session = (await ask(service, member))["session_id"]
+        messages = await messages_of(service, member, session)
 
-        refused = [await reveal(door, who, session, "[EMAIL_1]") for who in (member, admin)]
-        opened = await reveal(door, bearer(secret), session, "[EMAIL_1]", "[EMAIL_9]", "[EMAIL_1]")
-        audit = await door.http.get("/v1/privacy/audit", headers=admin)
+        refused = [await reveal(service, who, session, "[EMAIL_1]") for who in (member, admin)]
+        opened = await reveal(service, bearer(secret), session, "[EMAIL_1]", "[EMAIL_9]", "[EMAIL_1]")
+        audit = await service.http.get("/v1/privacy/audit", headers=admin)
 
     assert messages[0]["text"] == "My mail is [EMAIL_1], my card is [CC_1]."
     assert messages[0]["metadata"]["redacted"] == {"CC": 1, "EMAIL": 1}
@@ -260,17 +267,17 @@ async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_
 
 
 async def test_a_mark_means_something_in_its_own_session_only() -> None:
-    async with served(locked=True, **PSEUDONYMS) as door:
-        opener = await door.key(role=KeyRole.REVEAL)
+    async with http_service(locked=True, **PSEUDONYMS) as service:
+        opener = await service.key(role=KeyRole.REVEAL)
         ann = {**opener, "X-User-ID": "ann"}
         bob = {**opener, "X-User-ID": "bob"}
-        evil = await door.key(tenant="evil", role=KeyRole.REVEAL)
-        hers = (await ask(door, ann))["session_id"]
-        his = (await ask(door, bob, "Mine is bob@example.org, not [CC_1]."))["session_id"]
+        evil = await service.key(tenant="evil", role=KeyRole.REVEAL)
+        hers = (await ask(service, ann))["session_id"]
+        his = (await ask(service, bob, "Mine is bob@example.org, not [CC_1]."))["session_id"]
 
-        opened = (await reveal(door, bob, his, "[EMAIL_1]", "[CC_1]")).json()
-        foreign = [await reveal(door, who, hers, "[EMAIL_1]") for who in (bob, evil)]
-        backend = (await reveal(door, opener, hers, "[CC_1]")).json()
+        opened = (await reveal(service, bob, his, "[EMAIL_1]", "[CC_1]")).json()
+        foreign = [await reveal(service, who, hers, "[EMAIL_1]") for who in (bob, evil)]
+        backend = (await reveal(service, opener, hers, "[CC_1]")).json()
 
     assert opened == {"values": {"[EMAIL_1]": "bob@example.org"}, "unknown": ["[CC_1]"]}
     assert [code(response) for response in foreign] == [(404, "session_not_found")] * 2
@@ -279,13 +286,15 @@ async def test_a_mark_means_something_in_its_own_session_only() -> None:
 
 async def test_a_mark_is_known_with_and_without_its_brackets_and_an_unknown_one_is_told() -> None:
     """A slip of the pen looks like one, and not like a value that is not there; nothing is noted for it."""
-    async with served(locked=True, **PSEUDONYMS) as door:
-        who = await door.key(role=KeyRole.REVEAL, user="ann")
-        session = (await ask(door, who))["session_id"]
+    async with http_service(locked=True, **PSEUDONYMS) as service:
+        who = await service.key(role=KeyRole.REVEAL, user="ann")
+        session = (await ask(service, who))["session_id"]
 
-        spelled = (await reveal(door, who, session, "EMAIL_1", "[EMAIL_1]", " cc_1 ")).json()
-        unknown = [await reveal(door, who, session, mark) for mark in ("[EMIAL_1]", "EMAIL_2", "[REDACTED_CC]", MAIL)]
-        notes = await door.tenuto.privacy.audit.notes(Scope(tenant="acme"))
+        spelled = (await reveal(service, who, session, "EMAIL_1", "[EMAIL_1]", " cc_1 ")).json()
+        unknown = [
+            await reveal(service, who, session, mark) for mark in ("[EMIAL_1]", "EMAIL_2", "[REDACTED_CC]", MAIL)
+        ]
+        notes = await service.tenuto.privacy.audit.notes(Scope(tenant="acme"))
 
     assert spelled == {"values": {"[EMAIL_1]": MAIL, "[CC_1]": CARD}, "unknown": []}
     assert [code(response) for response in unknown] == [(404, "placeholder_not_found")] * 4
@@ -293,7 +302,7 @@ async def test_a_mark_is_known_with_and_without_its_brackets_and_an_unknown_one_
     assert [note.about["placeholders"] for note in notes] == [["[EMAIL_1]", "[CC_1]"]]
 
 
-async def test_a_server_without_a_vault_knows_no_mark(locked: Door) -> None:
+async def test_a_server_without_a_vault_knows_no_mark(locked: HttpService) -> None:
     who = await locked.key(role=KeyRole.REVEAL, user="ann")
     session = (await ask(locked, who))["session_id"]
 
@@ -301,25 +310,25 @@ async def test_a_server_without_a_vault_knows_no_mark(locked: Door) -> None:
 
 
 async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:
-    async with served(jwt_secret=SECRET, **PSEUDONYMS) as door:
-        member, opener = token("ann"), token("ann", role=KeyRole.REVEAL)
-        admin, both = token("root", role="admin"), token("root", role=["admin", "privacy.reveal"])
-        session = (await ask(door, member))["session_id"]
+    async with http_service(jwt_secret=JWT_SECRET, **PSEUDONYMS) as service:
+        member, opener = jwt_header("ann"), jwt_header("ann", role=KeyRole.REVEAL)
+        admin, both = jwt_header("root", role="admin"), jwt_header("root", role=["admin", "privacy.reveal"])
+        session = (await ask(service, member))["session_id"]
 
         statuses = [
-            (await reveal(door, {**who, "X-User-ID": "ann"}, session, "[EMAIL_1]")).status_code
+            (await reveal(service, {**who, "X-User-ID": "ann"}, session, "[EMAIL_1]")).status_code
             for who in (member, opener, admin, both)
         ]
-        audit = (await door.http.get("/v1/privacy/audit", headers=admin)).json()
+        audit = (await service.http.get("/v1/privacy/audit", headers=admin)).json()
 
     assert statuses == [403, 200, 403, 200]
     assert [note["by"] for note in audit["entries"]] == ["token ann", "token root"]
 
 
 async def test_an_open_server_reveals_nothing_and_says_what_it_takes() -> None:
-    async with served(**PSEUDONYMS) as door:
-        session = (await ask(door, ANN))["session_id"]
-        refused = await reveal(door, ANN, session, "[EMAIL_1]")
+    async with http_service(**PSEUDONYMS) as service:
+        session = (await ask(service, ANN))["session_id"]
+        refused = await reveal(service, ANN, session, "[EMAIL_1]")
 
     assert code(refused) == (403, "forbidden")
     assert "tenuto keys create --role privacy.reveal" in refused.json()["detail"]
@@ -327,10 +336,10 @@ async def test_an_open_server_reveals_nothing_and_says_what_it_takes() -> None:
 
 @pytest.mark.parametrize("marks", [[], ["[EMAIL_1]"] * 101, [""], ["x" * 65], "[EMAIL_1]", None])
 async def test_odd_lists_of_marks_are_refused(marks: object) -> None:
-    async with served(locked=True, **PSEUDONYMS) as door:
-        who = await door.key(role=KeyRole.REVEAL, user="ann")
-        session = (await ask(door, who))["session_id"]
-        refused = await door.http.post(at(session, "reveal"), headers=who, json={"placeholders": marks})
+    async with http_service(locked=True, **PSEUDONYMS) as service:
+        who = await service.key(role=KeyRole.REVEAL, user="ann")
+        session = (await ask(service, who))["session_id"]
+        refused = await service.http.post(at(session, "reveal"), headers=who, json={"placeholders": marks})
 
     assert code(refused) == (400, "invalid")
 
@@ -338,7 +347,7 @@ async def test_odd_lists_of_marks_are_refused(marks: object) -> None:
 # The audit
 
 
-async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant(locked: Door) -> None:
+async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant(locked: HttpService) -> None:
     backend, admin = await locked.key(), await locked.key(user="root", role=KeyRole.ADMIN)
     user, evil = await locked.key(user="ann"), await locked.key(tenant="evil")
     for name in ("one", "two", "three"):
@@ -366,11 +375,11 @@ async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant
 @pytest.mark.parametrize("sink", ["privacy_message", "privacy_model"])
 async def test_what_a_policy_blocks_is_refused_before_anything_is_stored(sink: str) -> None:
     given: dict[str, Any] = {sink: Mode.BLOCK}
-    async with served(**given) as door:
-        whole = await door.http.post("/v1/chat", headers=ANN, json={"message": SAID})
-        streamed = await door.http.post("/v1/chat", headers=ANN, json={"message": SAID, "stream": True})
-        held = (await door.http.get("/v1/stats", headers=ANN)).json()
-        fine = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello!"})
+    async with http_service(**given) as service:
+        whole = await service.http.post("/v1/chat", headers=ANN, json={"message": SAID})
+        streamed = await service.http.post("/v1/chat", headers=ANN, json={"message": SAID, "stream": True})
+        held = (await service.http.get("/v1/stats", headers=ANN)).json()
+        fine = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello!"})
 
     assert [code(response) for response in (whole, streamed)] == [(400, "private_data")] * 2
     assert whole.json()["types"] == ["CARD", "EMAIL"]
@@ -380,22 +389,22 @@ async def test_what_a_policy_blocks_is_refused_before_anything_is_stored(sink: s
 
 
 async def test_no_door_stores_a_message_that_is_blocked() -> None:
-    async with served(privacy_message=Mode.BLOCK) as door:
-        made = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
-        fine = (await door.http.post("/v1/turns", headers=ANN, json={"message": says("Hello!")})).json()
+    async with http_service(privacy_message=Mode.BLOCK) as service:
+        made = (await service.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        fine = (await service.http.post("/v1/turns", headers=ANN, json={"message": says("Hello!")})).json()
         export = {"format": "tenuto.session", "version": 1, "session": {}, "messages": [says(SAID)]}
         refused = [
-            await door.http.post(at(made, "messages"), headers=ANN, json={"messages": [says("Hi."), says(SAID)]}),
-            await door.http.post(at(made, "messages"), headers=ANN, json=says("Hi.", own={"mail": MAIL})),
-            await door.http.post(at(made, "turns"), headers=ANN, json={"message": says(SAID)}),
-            await door.http.post("/v1/turns", headers=BOB, json={"message": says(SAID)}),
-            await door.http.post("/v1/sessions/import", headers=BOB, json=export),
-            await door.http.post("/v1/npc/chat", headers=BOB, json={"query": SAID}),
+            await service.http.post(at(made, "messages"), headers=ANN, json={"messages": [says("Hi."), says(SAID)]}),
+            await service.http.post(at(made, "messages"), headers=ANN, json=says("Hi.", own={"mail": MAIL})),
+            await service.http.post(at(made, "turns"), headers=ANN, json={"message": says(SAID)}),
+            await service.http.post("/v1/turns", headers=BOB, json={"message": says(SAID)}),
+            await service.http.post("/v1/sessions/import", headers=BOB, json=export),
+            await service.http.post("/v1/npc/chat", headers=BOB, json={"query": SAID}),
         ]
-        kept = await messages_of(door, ANN, made)
-        bobs = (await door.http.get("/v1/stats", headers=BOB)).json()
+        kept = await messages_of(service, ANN, made)
+        bobs = (await service.http.get("/v1/stats", headers=BOB)).json()
         reply = {"message": says(f"I wrote to {MAIL}.", role="assistant")}
-        done = await door.http.post(f"/v1/turns/{fine['turn_id']}/finish", headers=ANN, json=reply)
+        done = await service.http.post(f"/v1/turns/{fine['turn_id']}/finish", headers=ANN, json=reply)
 
     assert [code(response) for response in refused] == [(400, "private_data")] * len(refused)
     assert kept == []
@@ -426,7 +435,7 @@ def test_a_line_that_carries_something_private_by_mistake_is_redacted(tmp_path: 
     logs = {}
     for mode in ("redact", "keep"):
         environ = {"TENUTO_PRIVACY_LOG": mode, "TENUTO_ASSISTANTS": str(folder)}
-        with running(tmp_path / f"{mode}.db", **environ) as server:
+        with running_server(tmp_path / f"{mode}.db", **environ) as server:
             server.http.get("/healthz")
             server.end(signal.SIGTERM)
         logs[mode] = "".join(server.log)

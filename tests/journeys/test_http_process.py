@@ -10,11 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
-from queue import Queue
-from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from zipfile import ZipFile
@@ -25,90 +21,32 @@ import pytest
 import tenuto
 from tenuto.access import ApiKeys
 from tenuto.ports import utc_now
-from tests.journeys.door import ANN, at, bearer, code, says
+from tests.journeys.http_service import ANN, at, bearer, code, says
+from tests.journeys.server_process import WAIT, ServerProcess, _start, running_server
 from tests.journeys.terminal import own_settings
-from tests.warm_start import open_program
-
-WAIT = 90
-
-
-class Running:
-    """A server process. It tells its address in its log, so that no port has to be guessed."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.log: list[str] = []
-        self._address: Queue[str | None] = Queue()
-        # Read all the time: a server whose log is not read would stand still.
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        # The stream is closed under us when the test ends first.
-        with suppress(ValueError):
-            for line in self.process.stderr:
-                self.log.append(line)
-                told = re.search(r"listening on (http://\S+:\d+)", line)
-                if told is not None:
-                    self._address.put(told[1])
-        self._address.put(None)
-
-    @cached_property
-    def http(self) -> httpx.Client:
-        """A client, once the server listens."""
-        address = self._address.get(timeout=WAIT)
-        assert address is not None, "".join(self.log)
-        # A connection for each request: one that is kept may be closed, for its age, in the moment it is used again.
-        return httpx.Client(base_url=address, timeout=WAIT, limits=httpx.Limits(max_keepalive_connections=0))
-
-    def end(self, with_signal: signal.Signals) -> int:
-        """Send a signal, wait for the end, return the exit code."""
-        self.process.send_signal(with_signal)
-        code = self.process.wait(timeout=WAIT)
-        self._reader.join(timeout=WAIT)
-        return code
-
-
-def _start(store: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
-    return open_program(
-        "-m", "tenuto", "serve", "--store", f"sqlite:///{store}", "--port", "0", *options,
-        env=own_settings(**environ), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-@contextmanager
-def running(store: Path, *options: str, **environ: str) -> Iterator[Running]:
-    """A server on this database, until the block ends."""
-    with _start(store, *options, **environ) as process:
-        server = Running(process)
-        try:
-            with server.http:
-                yield server
-        finally:
-            process.kill()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One for the tests that only talk to it, each about sessions of its own."""
-    with running(tmp_path_factory.mktemp("shared") / "sessions.db") as server:
+    with running_server(tmp_path_factory.mktemp("shared") / "sessions.db") as server:
         yield server
 
 
+@pytest.mark.requirement("A1")
 def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
-    """A1: acknowledged is stored, however the process ends."""
+    """Acknowledged is stored, however the process ends."""
     store = tmp_path / "sessions.db"
-    with running(store) as first:
+    with running_server(store) as first:
         made = first.http.post("/v1/sessions", headers=ANN, json={"title": "Lisbon"}).json()
         first.http.post(at(made["id"], "messages"), headers=ANN, json=says("before the stop"))
         assert first.end(signal.SIGTERM) == 0
 
-    with running(store) as second:
+    with running_server(store) as second:
         second.http.post(at(made["id"], "messages"), headers=ANN, json=says("before the kill"))
         second.end(signal.SIGKILL)
 
-    with running(store) as third:
+    with running_server(store) as third:
         head = third.http.get(at(made["id"]), headers=ANN).json()
         page = third.http.get(at(made["id"], "messages"), headers=ANN).json()
 
@@ -127,7 +65,7 @@ def test_the_built_package_serves_the_console(tmp_path: Path) -> None:
 
     with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as process:
         try:
-            with Running(process).http as http:
+            with ServerProcess(process).http as http:
                 page = http.get("/").text
                 found = {name: http.get(f"/{name}").status_code for name in re.findall(r'"(console/[^"]+)"', page)}
         finally:
@@ -144,7 +82,7 @@ def test_a_server_with_a_key_starts_where_others_reach_it(tmp_path: Path) -> Non
             return (await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="acme"))[1]
 
     secret = asyncio.run(made())
-    with running(store, "--host", "0.0.0.0") as outside:
+    with running_server(store, "--host", "0.0.0.0") as outside:
         port = outside.http.base_url.port
         opened = httpx.get(
             f"http://127.0.0.1:{port}/v1/sessions", headers={**bearer(secret), "Host": "chat.example"}, timeout=WAIT
@@ -163,7 +101,7 @@ def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_ten_megabytes_are_refused_and_the_server_lives(server: Running) -> None:
+def test_ten_megabytes_are_refused_and_the_server_lives(server: ServerProcess) -> None:
     server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 
     huge = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 10_000_000))
@@ -176,7 +114,7 @@ def test_ten_megabytes_are_refused_and_the_server_lives(server: Running) -> None
     assert server.http.get(at("s"), headers=ANN).json()["message_count"] == 1
 
 
-def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_answer(server: Running) -> None:
+def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_answer(server: ServerProcess) -> None:
     """urllib asks for that, and sends everything before it looks for an answer."""
     for wrong in ("/v1/chat", "/nowhere"):
         address = str(server.http.base_url.join(wrong))
@@ -189,17 +127,19 @@ def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_an
         refused.value.close()
 
 
-def test_odd_ids_and_paths_arrive_as_they_were_sent(server: Running) -> None:
-    """T18, through a real parser: an encoded slash is part of the id."""
+@pytest.mark.requirement("T18")
+def test_odd_ids_and_paths_arrive_as_they_were_sent(server: ServerProcess) -> None:
+    """Through a real parser: an encoded slash is part of the id."""
     for odd in ("a/messages", "../../x", "%2F", "😀 ?#", "..", "x" * 10_000):
         server.http.post("/v1/sessions", headers=ANN, json={"id": odd})
         assert server.http.get(at(odd), headers=ANN).json()["id"] == odd
         assert server.http.post(at(odd, "messages"), headers=ANN, json=says("hi")).status_code == 201
 
 
+@pytest.mark.requirement("T3")
 def test_many_turns_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
-    """T3, through the door: eight clients take turns on one session, each turn finished before the next begins."""
-    with running(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="60s") as server:
+    """Through the door: eight clients take turns on one session, each turn finished before the next begins."""
+    with running_server(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="60s") as server:
         server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 
         def talk(client: int) -> None:
@@ -222,7 +162,7 @@ def test_many_turns_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
 
 
 def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
-    with running(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="2s") as server:
+    with running_server(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="2s") as server:
         turn = server.http.post("/v1/turns", headers=ANN, json={"message": says("first")}).json()
         waiting = server.http.build_request(
             "POST", at(turn["session"]["id"], "turns"), headers=ANN, json={"message": says("second")}
@@ -243,7 +183,7 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
 
 def test_a_stream_without_an_end_does_not_delay_the_servers(tmp_path: Path) -> None:
     """Its client goes on where it was, at the next server."""
-    with running(tmp_path / "sessions.db") as server:
+    with running_server(tmp_path / "sessions.db") as server:
         task = server.http.post("/v1/tasks", headers=ANN, json={"type": "review"}).headers["location"]
 
         with server.http.stream("GET", f"{task}/events", headers=ANN) as events:
@@ -253,7 +193,7 @@ def test_a_stream_without_an_end_does_not_delay_the_servers(tmp_path: Path) -> N
 
     assert first[1] == "event: task.opened"
     assert not [line for line in server.log if "level=error" in line]
-    with running(tmp_path / "sessions.db") as server:
+    with running_server(tmp_path / "sessions.db") as server:
         server.http.patch(task, headers=ANN, json={"status": "failed"})
         last = {**ANN, "Last-Event-ID": first[0].removeprefix("id: ")}
         rest = server.http.get(f"{task}/events", headers=last)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tenuto.access import KeyRole
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode
-from tests.journeys.door import ANN, Door, at, code, says, served
+from tests.journeys.http_service import ANN, HttpService, at, code, http_service, says
 from tests.samples import CARD
 
 SCAN, VERIFY = "/v1/privacy/scan", "/v1/privacy/verify"
@@ -19,11 +20,11 @@ MAIL = "ann.lee@example.com"
 SITE = {"X-Tenant-ID": "acme"}
 
 
-async def fill(door: Door, store: str = "acme", many: int = 3) -> None:
+async def fill(service: HttpService, store: str = "acme", many: int = 3) -> None:
     who = {"X-Tenant-ID": store, "X-User-ID": "ann"}
     for number in range(many):
-        await door.http.post("/v1/sessions", headers=who, json={"id": f"s{number}"})
-        await door.http.post(at(f"s{number}", "messages"), headers=who, json=says(f"Write to {MAIL}, card {CARD}."))
+        await service.http.post("/v1/sessions", headers=who, json={"id": f"s{number}"})
+        await service.http.post(at(f"s{number}", "messages"), headers=who, json=says(f"Write to {MAIL}, card {CARD}."))
 
 
 def events(text: str) -> list[tuple[str, Any]]:
@@ -31,22 +32,23 @@ def events(text: str) -> list[tuple[str, Any]]:
     return [(name.removeprefix("event: "), msgspec.json.decode(data)) for name, data in blocks]
 
 
+@pytest.mark.requirement("A14")
 async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: Path) -> None:
-    """A14: by sink and type, without a value; another tenant's sessions are not read; fixes are audited,
+    """By sink and type, without a value; another tenant's sessions are not read; fixes are audited,
     also those of a scan that is broken off."""
     store = f"sqlite:///{tmp_path / 's.db'}"
-    async with served(store=store, privacy_message=Mode.KEEP) as door:
-        await fill(door)
-        await fill(door, "evil", 1)
-    async with served(store=store, privacy_message=Mode.REDACT) as door:
-        streamed = await door.http.post(SCAN, headers=SITE, json={"stream": True})
-        async with aclosing(door.tenuto.privacy.scan(Scope(tenant="acme"), fix=True, by="one who left")) as reports:
+    async with http_service(store=store, privacy_message=Mode.KEEP) as service:
+        await fill(service)
+        await fill(service, "evil", 1)
+    async with http_service(store=store, privacy_message=Mode.REDACT) as service:
+        streamed = await service.http.post(SCAN, headers=SITE, json={"stream": True})
+        async with aclosing(service.tenuto.privacy.scan(Scope(tenant="acme"), fix=True, by="one who left")) as reports:
             await anext(reports)
-        fixed = (await door.http.post(SCAN, headers=SITE, json={"fix": True})).json()
-        again = (await door.http.post(SCAN, headers=SITE)).json()
-        stored = (await door.http.get(at("s1", "messages"), headers=ANN)).text
-        audit = (await door.http.get("/v1/privacy/audit", headers=SITE)).json()["entries"]
-        evil = (await door.http.post(SCAN, headers={"X-Tenant-ID": "evil"})).json()
+        fixed = (await service.http.post(SCAN, headers=SITE, json={"fix": True})).json()
+        again = (await service.http.post(SCAN, headers=SITE)).json()
+        stored = (await service.http.get(at("s1", "messages"), headers=ANN)).text
+        audit = (await service.http.get("/v1/privacy/audit", headers=SITE)).json()["entries"]
+        evil = (await service.http.post(SCAN, headers={"X-Tenant-ID": "evil"})).json()
 
     told = events(streamed.text)
     assert told[:4] == [("progress", {"done": done, "total": 3}) for done in range(4)]
@@ -63,7 +65,7 @@ async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: 
     assert CARD not in streamed.text
 
 
-async def test_a_scan_is_for_those_who_answer_for_the_tenant(locked: Door) -> None:
+async def test_a_scan_is_for_those_who_answer_for_the_tenant(locked: HttpService) -> None:
     """A user and an agent are refused, the backend and an admin are not."""
     for bound in ({"user": "ann"}, {"agent": "reader"}):
         refused = await locked.http.post(SCAN, headers=await locked.key(**bound))
@@ -73,14 +75,14 @@ async def test_a_scan_is_for_those_who_answer_for_the_tenant(locked: Door) -> No
         assert allowed.status_code == 200
 
 
-async def test_a_receipt_is_verified_with_and_without_its_user(door: Door) -> None:
+async def test_a_receipt_is_verified_with_and_without_its_user(service: HttpService) -> None:
     """What was changed, or is about another user, is not valid; what is no receipt is refused."""
-    await fill(door, many=1)
-    early = await door.http.post(VERIFY, headers=ANN, json={"receipt": {}})
-    receipt = (await door.http.delete("/v1/users/ann", headers=SITE)).json()
+    await fill(service, many=1)
+    early = await service.http.post(VERIFY, headers=ANN, json={"receipt": {}})
+    receipt = (await service.http.delete("/v1/users/ann", headers=SITE)).json()
 
     checked = [
-        (await door.http.post(VERIFY, headers=ANN, json=body)).json()
+        (await service.http.post(VERIFY, headers=ANN, json=body)).json()
         for body in (
             {"receipt": receipt},
             {"receipt": receipt, "user_id": "ann"},
@@ -97,4 +99,4 @@ async def test_a_receipt_is_verified_with_and_without_its_user(door: Door) -> No
         "it was not signed by this installation",
     ]
     assert code(early) == (400, "invalid")
-    assert code(await door.http.post(VERIFY, json={"receipt": {**receipt, "more": 1}})) == (400, "invalid")
+    assert code(await service.http.post(VERIFY, json={"receipt": {**receipt, "more": 1}})) == (400, "invalid")

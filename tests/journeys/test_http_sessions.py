@@ -11,24 +11,24 @@ import pytest
 
 from tenuto.server.openapi import document
 from tests.clock import FakeClock
-from tests.journeys.door import ANN, BOB, Door, at, code, says, served
+from tests.journeys.http_service import ANN, BOB, HttpService, at, code, http_service, says
 
 
 @pytest.fixture
-async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
-    async with served(clock=fake_clock, store=store_url) as door:
-        yield door
+async def service(fake_clock: FakeClock, store_url: str) -> AsyncIterator[HttpService]:
+    async with http_service(clock=fake_clock, store=store_url) as service:
+        yield service
 
 
-async def test_a_session_is_made_and_found_again(door: Door) -> None:
-    """A3, E2."""
-    made = await door.http.post(
+@pytest.mark.requirement("A3", "B3", "E2")
+async def test_a_session_is_made_and_found_again(service: HttpService) -> None:
+    made = await service.http.post(
         "/v1/sessions",
         headers=ANN,
         json={"title": "Lisbon", "context": {"language": "pt"}, "attributes": {"vip": True}, "metadata": {"n": 1.0}},
     )
 
-    found = await door.http.get(made.headers["location"], headers=ANN)
+    found = await service.http.get(made.headers["location"], headers=ANN)
 
     assert made.status_code == 201
     assert found.status_code == 200
@@ -62,22 +62,22 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
     }
 
 
-async def test_an_id_of_ones_own_brings_the_same_session_back(door: Door) -> None:
-    """A8."""
-    first = await door.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "first"})
-    again = await door.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "second"})
+@pytest.mark.requirement("A8")
+async def test_an_id_of_ones_own_brings_the_same_session_back(service: HttpService) -> None:
+    first = await service.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "first"})
+    again = await service.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "second"})
 
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json()
 
 
-async def test_the_same_key_makes_one_session(door: Door) -> None:
+async def test_the_same_key_makes_one_session(service: HttpService) -> None:
     keyed = {**ANN, "Idempotency-Key": "k1"}
 
-    first = await door.http.post("/v1/sessions", headers=keyed, json={"title": "once"})
-    again = await door.http.post("/v1/sessions", headers=keyed, json={"title": "once"})
-    other = await door.http.post("/v1/sessions", headers=keyed, json={"title": "twice"})
-    bobs = await door.http.post("/v1/sessions", headers={**BOB, "Idempotency-Key": "k1"}, json={"title": "once"})
+    first = await service.http.post("/v1/sessions", headers=keyed, json={"title": "once"})
+    again = await service.http.post("/v1/sessions", headers=keyed, json={"title": "once"})
+    other = await service.http.post("/v1/sessions", headers=keyed, json={"title": "twice"})
+    bobs = await service.http.post("/v1/sessions", headers={**BOB, "Idempotency-Key": "k1"}, json={"title": "once"})
 
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json()["id"] == first.json()["id"]
@@ -86,15 +86,15 @@ async def test_the_same_key_makes_one_session(door: Door) -> None:
     assert bobs.json()["id"] != first.json()["id"]
 
 
-async def test_sessions_are_listed_newest_first_page_by_page(door: Door, fake_clock: FakeClock) -> None:
+async def test_sessions_are_listed_newest_first_page_by_page(service: HttpService, fake_clock: FakeClock) -> None:
     for title in ("Lisbon trip", "Tax return", "Porto trip"):
-        await door.http.post("/v1/sessions", headers=ANN, json={"title": title})
+        await service.http.post("/v1/sessions", headers=ANN, json={"title": title})
         fake_clock.advance(timedelta(seconds=1))
 
-    first = (await door.http.get("/v1/sessions?limit=2", headers=ANN)).json()
-    rest = (await door.http.get("/v1/sessions", params={"limit": 2, "cursor": first["cursor"]}, headers=ANN)).json()
-    trips = (await door.http.get("/v1/sessions?q=TRIP", headers=ANN)).json()
-    archived = (await door.http.get("/v1/sessions?status=archived", headers=ANN)).json()
+    first = (await service.http.get("/v1/sessions?limit=2", headers=ANN)).json()
+    rest = (await service.http.get("/v1/sessions", params={"limit": 2, "cursor": first["cursor"]}, headers=ANN)).json()
+    trips = (await service.http.get("/v1/sessions?q=TRIP", headers=ANN)).json()
+    archived = (await service.http.get("/v1/sessions?status=archived", headers=ANN)).json()
 
     assert [session["title"] for session in first["sessions"]] == ["Porto trip", "Tax return"]
     assert [session["title"] for session in rest["sessions"]] == ["Lisbon trip"]
@@ -103,10 +103,10 @@ async def test_sessions_are_listed_newest_first_page_by_page(door: Door, fake_cl
     assert archived == {"sessions": [], "cursor": None}
 
 
-async def test_a_patch_changes_what_it_names_and_nothing_else(door: Door) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "old", "context": {"a": 1, "b": 2}})
+async def test_a_patch_changes_what_it_names_and_nothing_else(service: HttpService) -> None:
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "old", "context": {"a": 1, "b": 2}})
 
-    changed = await door.http.patch(
+    changed = await service.http.patch(
         at("s"), headers=ANN, json={"title": "new", "status": "archived", "context": {"a": None, "c": [1.0]}}
     )
 
@@ -118,30 +118,30 @@ async def test_a_patch_changes_what_it_names_and_nothing_else(door: Door) -> Non
 
 
 @pytest.mark.parametrize("way", ["header", "body"])
-async def test_a_patch_of_an_old_version_is_refused(door: Door, way: str) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+async def test_a_patch_of_an_old_version_is_refused(service: HttpService, way: str) -> None:
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
     old: dict[str, Any] = {"headers": {**ANN, "If-Match": '"1"'}, "json": {"title": "x"}}
     if way == "body":
         old = {"headers": ANN, "json": {"title": "x", "if_version": 1}}
 
-    right = await door.http.patch(at("s"), **old)
-    wrong = await door.http.patch(at("s"), **old)
+    right = await service.http.patch(at("s"), **old)
+    wrong = await service.http.patch(at("s"), **old)
 
     assert right.status_code == 200
     assert code(wrong) == (409, "version_conflict")
     assert (wrong.json()["expected"], wrong.json()["actual"]) == (1, 2)
 
 
-async def test_attributes_are_set_read_and_removed_one_by_one(door: Door) -> None:
-    """B14."""
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "attributes": {"kept": 1}})
+@pytest.mark.requirement("B3", "B14")
+async def test_attributes_are_set_read_and_removed_one_by_one(service: HttpService) -> None:
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s", "attributes": {"kept": 1}})
     odd = at("s", "attributes", "a%2Fb%20%E4%BD%A0")
 
-    was_set = await door.http.put(odd, headers=ANN, json={"value": {"deep": [1, None]}})
-    read = await door.http.get(odd, headers=ANN)
-    every = await door.http.get(at("s", "attributes"), headers=ANN)
-    removed = await door.http.delete(odd, headers=ANN)
-    gone = await door.http.get(odd, headers=ANN)
+    was_set = await service.http.put(odd, headers=ANN, json={"value": {"deep": [1, None]}})
+    read = await service.http.get(odd, headers=ANN)
+    every = await service.http.get(at("s", "attributes"), headers=ANN)
+    removed = await service.http.delete(odd, headers=ANN)
+    gone = await service.http.get(odd, headers=ANN)
 
     assert was_set.json() == read.json() == {"name": "a/b 你", "value": {"deep": [1, None]}}
     assert every.json() == {"attributes": {"kept": 1, "a/b 你": {"deep": [1, None]}}}
@@ -151,13 +151,13 @@ async def test_attributes_are_set_read_and_removed_one_by_one(door: Door) -> Non
 
 async def test_a_head_stays_within_its_limit_however_many_patch_it(fake_clock: FakeClock, store_url: str) -> None:
     """Twelve at once, of which eight fit: each of those is stored whole, and the others leave no trace."""
-    async with served(clock=fake_clock, store=store_url, max_head_bytes=2048) as door:
-        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    async with http_service(clock=fake_clock, store=store_url, max_head_bytes=2048) as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
         bodies = [{("context", "attributes", "metadata")[n % 3]: {f"k{n}": "x" * 230}} for n in range(12)]
 
-        answers = await asyncio.gather(*(door.http.patch(at("s"), headers=ANN, json=body) for body in bodies))
-        one_more = await door.http.put(at("s", "attributes", "more"), headers=ANN, json={"value": "x" * 230})
-        head = (await door.http.get(at("s"), headers=ANN)).json()
+        answers = await asyncio.gather(*(service.http.patch(at("s"), headers=ANN, json=body) for body in bodies))
+        one_more = await service.http.put(at("s", "attributes", "more"), headers=ANN, json={"value": "x" * 230})
+        head = (await service.http.get(at("s"), headers=ANN)).json()
 
     stored = {name for what in ("context", "attributes", "metadata") for name in head[what]}
     assert stored == {f"k{n}" for n, answer in enumerate(answers) if answer.status_code == 200}
@@ -166,26 +166,26 @@ async def test_a_head_stays_within_its_limit_however_many_patch_it(fake_clock: F
     assert code(one_more) == (413, "too_large")
 
 
-async def test_a_reset_forgets_the_talk_and_keeps_the_session(door: Door) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "kept", "context": {"x": 1}})
-    await door.http.post(at("s", "messages"), headers=ANN, json=says("hello"))
+async def test_a_reset_forgets_the_talk_and_keeps_the_session(service: HttpService) -> None:
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "kept", "context": {"x": 1}})
+    await service.http.post(at("s", "messages"), headers=ANN, json=says("hello"))
 
-    reset = await door.http.post(at("s", "reset"), headers=ANN)
-    after = await door.http.get(at("s", "messages"), headers=ANN)
+    reset = await service.http.post(at("s", "reset"), headers=ANN)
+    after = await service.http.get(at("s", "messages"), headers=ANN)
 
     assert (reset.json()["title"], reset.json()["context"], reset.json()["message_count"]) == ("kept", {}, 0)
     assert after.json()["messages"] == []
 
 
-async def test_a_fork_goes_its_own_way_and_truncating_takes_back(door: Door) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+async def test_a_fork_goes_its_own_way_and_truncating_takes_back(service: HttpService) -> None:
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
     for text in ("one", "two", "three"):
-        await door.http.post(at("s", "messages"), headers=ANN, json=says(text))
+        await service.http.post(at("s", "messages"), headers=ANN, json=says(text))
 
-    fork = await door.http.post(at("s", "fork"), headers=ANN, json={"at": 2, "id": "branch", "title": "What if"})
-    taken = await door.http.post(at("s", "fork"), headers=ANN, json={"id": "branch"})
-    cut = await door.http.post(at("s", "truncate"), headers=ANN, json={"after": 1})
-    branch = await door.http.get(at("branch", "messages"), headers=ANN)
+    fork = await service.http.post(at("s", "fork"), headers=ANN, json={"at": 2, "id": "branch", "title": "What if"})
+    taken = await service.http.post(at("s", "fork"), headers=ANN, json={"id": "branch"})
+    cut = await service.http.post(at("s", "truncate"), headers=ANN, json={"after": 1})
+    branch = await service.http.get(at("branch", "messages"), headers=ANN)
 
     assert fork.status_code == 201
     assert fork.json()["forked_from"] == {"session_id": "s", "seq": 2}
@@ -195,19 +195,21 @@ async def test_a_fork_goes_its_own_way_and_truncating_takes_back(door: Door) -> 
 
 
 @pytest.mark.parametrize("way", ["header", "body"])
-async def test_a_truncation_of_an_old_version_is_refused_and_keeps_what_was_said_since(door: Door, way: str) -> None:
-    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
-    await door.http.post(at("s", "messages"), headers=ANN, json={"messages": [says("one"), says("two")]})
-    version = (await door.http.get(at("s"), headers=ANN)).json()["version"]
+async def test_a_truncation_of_an_old_version_is_refused_and_keeps_what_was_said_since(
+    service: HttpService, way: str
+) -> None:
+    await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    await service.http.post(at("s", "messages"), headers=ANN, json={"messages": [says("one"), says("two")]})
+    version = (await service.http.get(at("s"), headers=ANN)).json()["version"]
     guarded: dict[str, Any] = {"headers": {**ANN, "If-Match": f'"{version}"'}, "json": {"after": 1}}
     if way == "body":
         guarded = {"headers": ANN, "json": {"after": 1, "if_version": version}}
-    await door.http.post(at("s", "messages"), headers=ANN, json=says("from elsewhere"))
+    await service.http.post(at("s", "messages"), headers=ANN, json=says("from elsewhere"))
 
-    late = await door.http.post(at("s", "truncate"), **guarded)
-    kept = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+    late = await service.http.post(at("s", "truncate"), **guarded)
+    kept = (await service.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
     guarded["headers"], guarded["json"] = ANN, {"after": 1, "if_version": version + 1}
-    now = await door.http.post(at("s", "truncate"), **guarded)
+    now = await service.http.post(at("s", "truncate"), **guarded)
 
     assert code(late) == (409, "version_conflict")
     assert (late.json()["expected"], late.json()["actual"]) == (version, version + 1)
@@ -216,33 +218,33 @@ async def test_a_truncation_of_an_old_version_is_refused_and_keeps_what_was_said
     assert now.headers["etag"] == f'"{version + 2}"'
 
 
-async def test_stats_count_what_the_caller_has(door: Door) -> None:
+async def test_stats_count_what_the_caller_has(service: HttpService) -> None:
     for who in (ANN, BOB):
-        made = await door.http.post("/v1/sessions", headers=who)
+        made = await service.http.post("/v1/sessions", headers=who)
         body = {"messages": [says("hi", tokens=3)], "usage": {"tokens": 5, "cost_usd": "0.000000001"}}
-        await door.http.post(f"{made.headers['location']}/messages", headers=who, json=body)
+        await service.http.post(f"{made.headers['location']}/messages", headers=who, json=body)
 
-    mine = (await door.http.get("/v1/stats", headers=ANN)).json()
-    all_of_acme = (await door.http.get("/v1/stats", headers={"X-Tenant-ID": "acme"})).json()
+    mine = (await service.http.get("/v1/stats", headers=ANN)).json()
+    all_of_acme = (await service.http.get("/v1/stats", headers={"X-Tenant-ID": "acme"})).json()
 
     assert mine == {"sessions": 1, "messages": 1, "tokens": 5, "cost_usd": "0.000000001"}
     assert all_of_acme["sessions"] == 2
 
 
-async def test_the_same_routes_answer_under_api(door: Door) -> None:
-    """X13."""
-    made = await door.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
+@pytest.mark.requirement("X13")
+async def test_the_same_routes_answer_under_api(service: HttpService) -> None:
+    made = await service.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
 
     assert made.status_code == 201
-    assert (await door.http.get("/api/v1/sessions/s", headers=ANN)).json().items() >= made.json().items()
-    assert not any(path.startswith("/api") for path in document(door.app)["paths"])
+    assert (await service.http.get("/api/v1/sessions/s", headers=ANN)).json().items() >= made.json().items()
+    assert not any(path.startswith("/api") for path in document(service.app)["paths"])
 
 
-async def test_tenant_and_site_may_stand_in_query_and_body(door: Door) -> None:
-    made = await door.http.post("/v1/sessions", json={"id": "s", "tenant_id": "acme", "site_id": "museum"})
-    found = await door.http.get(at("s"), params={"tenant_id": "acme", "site_id": "museum"})
-    elsewhere = await door.http.get(at("s"), params={"tenant_id": "acme"})
-    torn = await door.http.post("/v1/sessions", headers=ANN, json={"tenant_id": "other"})
+async def test_tenant_and_site_may_stand_in_query_and_body(service: HttpService) -> None:
+    made = await service.http.post("/v1/sessions", json={"id": "s", "tenant_id": "acme", "site_id": "museum"})
+    found = await service.http.get(at("s"), params={"tenant_id": "acme", "site_id": "museum"})
+    elsewhere = await service.http.get(at("s"), params={"tenant_id": "acme"})
+    torn = await service.http.post("/v1/sessions", headers=ANN, json={"tenant_id": "other"})
 
     assert (made.json()["tenant"], made.json()["site"]) == ("acme", "museum")
     assert found.json().items() >= made.json().items()

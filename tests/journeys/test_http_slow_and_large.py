@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from tenuto.server.http_protocol import HttpLimits, LimitedHttpProtocol
-from tests.journeys.door import served
+from tests.journeys.http_service import http_service
 
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 POST = b"POST /v1/chat HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -40,8 +40,8 @@ class Quiet(uvicorn.Server):
 @asynccontextmanager
 async def port(protocol: type[LimitedHttpProtocol] = Small) -> AsyncIterator[int]:
     """The port of a real server with that protocol."""
-    async with served() as door:
-        server = Quiet(uvicorn.Config(door.app, http=protocol, ws="none", lifespan="off", log_config=None, port=0))
+    async with http_service() as service:
+        server = Quiet(uvicorn.Config(service.app, http=protocol, ws="none", lifespan="off", log_config=None, port=0))
         server.up = asyncio.get_running_loop().create_future()
         running = asyncio.create_task(server.serve())
         await server.up

@@ -30,29 +30,29 @@ from tenuto.model.status import (
 from tenuto.model.turn import Trace
 from tenuto.server import web_console
 from tenuto.server.metrics import Metrics
-from tests.journeys.door import ANN, Door, bearer, code, playing, served
-from tests.journeys.test_http_privacy import SECRET, token
+from tests.journeys.http_service import ANN, HttpService, bearer, code, http_service, playing
+from tests.journeys.json_web_tokens import JWT_SECRET, jwt_header
 from tests.samples import SENT_AT
 
 
-async def status(door: Door, who: dict[str, str] | None = None) -> StatusView:
-    response = await door.http.get("/v1/status", headers=who)
+async def status(service: HttpService, who: dict[str, str] | None = None) -> StatusView:
+    response = await service.http.get("/v1/status", headers=who)
     assert response.status_code == 200, response.text
     return convert(response.json(), StatusView)
 
 
 async def test_the_status_counts_what_happened_and_names_no_one(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'sessions.db'}"
-    async with served(store=store, **playing(ScriptedModel("One.", "Two.", Fail()))) as door:
-        fresh = await status(door)
-        first = await door.http.post("/v1/chat", headers=ANN, json={"message": "the-words"})
+    async with http_service(store=store, **playing(ScriptedModel("One.", "Two.", Fail()))) as service:
+        fresh = await status(service)
+        first = await service.http.post("/v1/chat", headers=ANN, json={"message": "the-words"})
         session = {"session_id": first.json()["session_id"]}
-        await door.http.post("/v1/chat", headers=ANN, json={"message": "more", **session})
-        await door.http.post("/v1/chat", headers=ANN, json={"message": "again", **session})
-        await door.tenuto.upkeep.drain()
-        await door.http.get(f"/v1/sessions/{session['session_id']}", headers=ANN)
-        text = (await door.http.get("/v1/status")).text
-        used = await status(door)
+        await service.http.post("/v1/chat", headers=ANN, json={"message": "more", **session})
+        await service.http.post("/v1/chat", headers=ANN, json={"message": "again", **session})
+        await service.tenuto.upkeep.drain()
+        await service.http.get(f"/v1/sessions/{session['session_id']}", headers=ANN)
+        text = (await service.http.get("/v1/status")).text
+        used = await status(service)
 
     assert (fresh.level, fresh.findings, fresh.tasks.status) == (Level.OK, [], "idle")
     assert (fresh.breaker, fresh.journal) == (None, None)
@@ -77,31 +77,32 @@ async def test_the_status_counts_what_happened_and_names_no_one(tmp_path: Path) 
 async def test_a_server_that_can_run_no_plan_says_which_line_changes_that(monkeypatch: pytest.MonkeyPatch) -> None:
     # None stands for a module that cannot be found.
     monkeypatch.setitem(sys.modules, "dbos", None)
-    async with served() as door:
-        shown = await status(door)
+    async with http_service() as service:
+        shown = await status(service)
 
     assert (shown.level, shown.tasks.status) == (Level.WARNING, "unavailable")
     assert shown.findings[0].advice == with_folder(install_line("tasks"))
 
 
+@pytest.mark.requirement("A7")
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics"])
 async def test_what_covers_every_tenant_is_for_operators(path: str) -> None:
-    """A7: not for an admin, whose reach is a tenant; nor may an admin make a key for it."""
-    async with served(locked=True, metrics_token="scrape") as door:
-        admin, operator = await door.key(role=KeyRole.ADMIN), await door.key(role=KeyRole.OPERATOR)
-        granted = await door.http.post("/v1/keys", headers=admin, json={"role": "operator"})
+    """Not for an admin, whose reach is a tenant; nor may an admin make a key for it."""
+    async with http_service(locked=True, metrics_token="scrape") as service:
+        admin, operator = await service.key(role=KeyRole.ADMIN), await service.key(role=KeyRole.OPERATOR)
+        granted = await service.http.post("/v1/keys", headers=admin, json={"role": "operator"})
         for wrong in ({}, bearer("scraped")):
-            assert code(await door.http.get(path, headers=wrong)) == (401, "invalid_credential")
-        for tenants in (await door.key(), await door.key(role=KeyRole.REVEAL), admin):
-            assert code(await door.http.get(path, headers=tenants)) == (403, "forbidden")
+            assert code(await service.http.get(path, headers=wrong)) == (401, "invalid_credential")
+        for tenants in (await service.key(), await service.key(role=KeyRole.REVEAL), admin):
+            assert code(await service.http.get(path, headers=tenants)) == (403, "forbidden")
         assert code(granted) == (403, "forbidden")
         for right in (operator, bearer("scrape")):
-            assert (await door.http.get(path, headers=right)).status_code == 200
-    async with served(jwt_secret=SECRET) as door:
-        both = token("root", role=["admin", "operator"])
-        assert code(await door.http.get(path, headers=token("root", role="admin"))) == (403, "forbidden")
-        assert (await door.http.get(path, headers=both)).status_code == 200
-        assert (await door.http.post("/v1/keys", headers=both, json={"role": "operator"})).status_code == 201
+            assert (await service.http.get(path, headers=right)).status_code == 200
+    async with http_service(jwt_secret=JWT_SECRET) as service:
+        both = jwt_header("root", role=["admin", "operator"])
+        assert code(await service.http.get(path, headers=jwt_header("root", role="admin"))) == (403, "forbidden")
+        assert (await service.http.get(path, headers=both)).status_code == 200
+        assert (await service.http.post("/v1/keys", headers=both, json={"role": "operator"})).status_code == 201
 
 
 def test_turns_that_users_cancelled_say_nothing_about_the_model() -> None:

@@ -1,4 +1,4 @@
-"""Plans over HTTP: submitted, followed, answered after a restart, cancelled and run again (E3, E14-E17, E22)."""
+"""Plans over HTTP: submitted, followed, answered after a restart, cancelled and run again."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from tenuto.access import KeyRole
 from tenuto.extras import install_line
 from tenuto.model.plan import TaskProgress
 from tenuto.tasks.agents import AgentContext
-from tests.journeys.door import ANN, BOB, EVE, Door, code, served
-from tests.patience import LONG, until
+from tests.journeys.http_service import ANN, BOB, EVE, HttpService, code, http_service
 from tests.samples import ANN as ANN_SCOPE
+from tests.timeouts import LONG, wait_until
 
 pytest.importorskip("dbos")
 
 from tests.engines import wait_for_end, wait_for_step
+
+pytestmark = pytest.mark.requirement("E3", "E14", "E15", "E16", "E17", "E22")
+
 
 ENGINE = "tenuto.tasks.engines.dbos_engine"
 MAIL = "ann.lee@example.com"
@@ -72,7 +75,7 @@ class Office:
 @asynccontextmanager
 async def office_at(
     store: str = "memory://", office: Office | None = None, *, locked: bool = False
-) -> AsyncIterator[tuple[Door, Office]]:
+) -> AsyncIterator[tuple[HttpService, Office]]:
     """A server whose agents are those of an office."""
     at = office or Office()
     functions = {
@@ -83,26 +86,28 @@ async def office_at(
         "loud": at.shout,
         "meddler": at.meddle,
     }
-    async with served(store=store, locked=locked) as door:
+    async with http_service(store=store, locked=locked) as service:
         for name, function in functions.items():
-            door.tenuto.agents.register(name, function)
-        yield door, at
+            service.tenuto.agents.register(name, function)
+        yield service, at
 
 
-async def submitted(door: Door, *steps: dict[str, Any], who: dict[str, str] = ANN, **body: Any) -> httpx.Response:
+async def submitted(
+    service: HttpService, *steps: dict[str, Any], who: dict[str, str] = ANN, **body: Any
+) -> httpx.Response:
     plan = {"steps": list(steps)}
-    return await door.http.post("/v1/tasks", headers=who, json={"type": "review", "plan": plan, **body})
+    return await service.http.post("/v1/tasks", headers=who, json={"type": "review", "plan": plan, **body})
 
 
-async def running(door: Door, *steps: dict[str, Any], **body: Any) -> tuple[str, str]:
+async def running(service: HttpService, *steps: dict[str, Any], **body: Any) -> tuple[str, str]:
     """A task that was submitted: its id, and its address."""
-    answered = await submitted(door, *steps, **body)
+    answered = await submitted(service, *steps, **body)
     assert answered.status_code == 202, answered.text
     return answered.json()["id"], answered.headers["location"]
 
 
-async def ended(door: Door, task_id: str) -> TaskProgress:
-    return await wait_for_end(door.tenuto.tasks, ANN_SCOPE, task_id)
+async def ended(service: HttpService, task_id: str) -> TaskProgress:
+    return await wait_for_end(service.tenuto.tasks, ANN_SCOPE, task_id)
 
 
 def events_of(stream: httpx.Response) -> list[dict[str, str]]:
@@ -116,18 +121,18 @@ WRITE = {"id": "write", "agent": "writer", "after": ["read"]}
 
 
 async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
-    async with office_at() as (door, _):
-        session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
-        answered = await submitted(door, READ, WRITE, goal="Find the notice period", session_id=session)
+    async with office_at() as (service, _):
+        session = (await service.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        answered = await submitted(service, READ, WRITE, goal="Find the notice period", session_id=session)
         task = answered.headers["location"]
 
-        followed = await asyncio.wait_for(door.http.get(f"{task}/events", headers=ANN), LONG)
+        followed = await asyncio.wait_for(service.http.get(f"{task}/events", headers=ANN), LONG)
 
-        detail = (await door.http.get(task, headers=ANN)).json()
-        timeline = (await door.http.get(f"{task}/timeline", headers=ANN)).json()["events"]
+        detail = (await service.http.get(task, headers=ANN)).json()
+        timeline = (await service.http.get(f"{task}/timeline", headers=ANN)).json()["events"]
         events = events_of(followed)
-        rest = await door.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": events[-3]["id"]})
-        over = await door.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": events[-1]["id"]})
+        rest = await service.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": events[-3]["id"]})
+        over = await service.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": events[-1]["id"]})
 
     assert (answered.status_code, answered.json()["goal"]) == (202, "Find the notice period")
     assert (detail["status"], detail["result"], detail["error"], detail["runs"]) == (
@@ -153,42 +158,44 @@ async def test_a_plan_is_submitted_and_followed_to_its_end() -> None:
     assert (over.status_code, over.content) == (204, b"")
 
 
+@pytest.mark.requirement("E3")
 async def test_a_plan_can_be_read_back() -> None:
-    """E3: conditions, repetitions and limits of time, as they were submitted or by default."""
+    """Conditions, repetitions and limits of time, as they were submitted or by default."""
     when = {"key": "clauses", "operator": "exists", "value": None}
     steps = ({**READ, "timeout": 90, "retries": 2, "backoff": 0.5}, {**WRITE, "when": when})
-    async with office_at() as (door, _):
-        task_id, task = await running(door, *steps)
-        await ended(door, task_id)
-        detail = (await door.http.get(task, headers=ANN)).json()
+    async with office_at() as (service, _):
+        task_id, task = await running(service, *steps)
+        await ended(service, task_id)
+        detail = (await service.http.get(task, headers=ANN)).json()
 
     shown = [[step[name] for name in ("when", "timeout", "retries", "backoff")] for step in detail["steps"]]
     assert shown == [[[], 90.0, 2, 0.5], [[when], None, 0, 1.0]]
     assert detail["timeout"] is None
 
 
+@pytest.mark.requirement("E23")
 async def test_an_agent_elsewhere_ends_its_step() -> None:
-    """E23: by its credential; what it gave is on the board in its name, and the next agent has it."""
+    """By its credential; what it gave is on the board in its name, and the next agent has it."""
     far = {"id": "read", "agent": "far-reader", "remote": True, "output_key": "clauses", "retries": 1}
-    async with office_at(locked=True) as (door, _):
-        ann, reader = await door.key(user="ann"), await door.key(user="ann", agent="far-reader")
-        others = [await door.key(user="ann", agent="writer"), await door.key(user="bob", agent="far-reader")]
+    async with office_at(locked=True) as (service, _):
+        ann, reader = await service.key(user="ann"), await service.key(user="ann", agent="far-reader")
+        others = [await service.key(user="ann", agent="writer"), await service.key(user="bob", agent="far-reader")]
         plan = {"type": "review", "plan": {"steps": [far, WRITE]}}
-        task_id = (await door.http.post("/v1/tasks", headers=ann, json=plan)).json()["id"]
+        task_id = (await service.http.post("/v1/tasks", headers=ann, json=plan)).json()["id"]
         step, output = f"/v1/tasks/{task_id}/steps/read", {"output": [7, 12]}
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
         refused = [
-            await door.http.post(f"{step}/complete", headers=who, json=output)
+            await service.http.post(f"{step}/complete", headers=who, json=output)
             for who in (ann, {**ann, "Tenuto-Agent": "far-reader"}, *others)
         ]
-        as_person = await door.http.post(f"/v1/tasks/{task_id}/input/read", headers=ann, json={"value": 1})
+        as_person = await service.http.post(f"/v1/tasks/{task_id}/input/read", headers=ann, json={"value": 1})
         report = {"code": "no_paper", "attempt": 1}
-        ahead = await door.http.post(f"{step}/fail", headers=reader, json={**report, "attempt": 2})
-        failed, again = [await door.http.post(f"{step}/fail", headers=reader, json=report) for _ in range(2)]
-        done = [await door.http.post(f"{step}/complete", headers=reader, json=output) for _ in range(2)]
-        progress = await ended(door, task_id)
-        late = await door.http.post(f"{step}/fail", headers=reader, json={})
-        entry = (await door.http.get(f"/v1/tasks/{task_id}/board/clauses", headers=ann)).json()
+        ahead = await service.http.post(f"{step}/fail", headers=reader, json={**report, "attempt": 2})
+        failed, again = [await service.http.post(f"{step}/fail", headers=reader, json=report) for _ in range(2)]
+        done = [await service.http.post(f"{step}/complete", headers=reader, json=output) for _ in range(2)]
+        progress = await ended(service, task_id)
+        late = await service.http.post(f"{step}/fail", headers=reader, json={})
+        entry = (await service.http.get(f"/v1/tasks/{task_id}/board/clauses", headers=ann)).json()
 
     assert [code(each) for each in refused] == [
         (403, "forbidden"), (403, "forbidden"), (409, "step_not_waiting"), (404, "task_not_found"),
@@ -204,12 +211,12 @@ async def test_an_agent_elsewhere_ends_its_step() -> None:
 
 
 async def test_a_remote_step_that_fails_ends_its_task() -> None:
-    async with office_at() as (door, office):
-        task_id, task = await running(door, {"id": "read", "agent": "far", "remote": True}, WRITE)
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
-        fail = partial(door.http.post, f"{task}/steps/read/fail", headers={**ANN, "Tenuto-Agent": "far"})
+    async with office_at() as (service, office):
+        task_id, task = await running(service, {"id": "read", "agent": "far", "remote": True}, WRITE)
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "read", "waiting")
+        fail = partial(service.http.post, f"{task}/steps/read/fail", headers={**ANN, "Tenuto-Agent": "far"})
         await fail(json={"attempt": 1})
-        progress = await ended(door, task_id)
+        progress = await ended(service, task_id)
         repeated = [code(await fail(json=body)) for body in ({"attempt": 1, "code": "no_paper"}, {})]
         assert (await fail(json={"attempt": 1})).json()["steps"][0]["attempts"] == 1
 
@@ -218,25 +225,26 @@ async def test_a_remote_step_that_fails_ends_its_task() -> None:
     assert office.calls == []
 
 
+@pytest.mark.requirement("E17", "E22", "E14")
 async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -> None:
-    """E17, E22: what had ended before is not done again; E14: the next agent has what was written, unchanged."""
+    """What had ended before is not done again; the next agent has what was written, unchanged."""
     store, office = f"sqlite:///{tmp_path / 'sessions.db'}", Office()
     steps = (READ, {"id": "ask", "human_input": "Send this?", "after": ["read"]}, {**WRITE, "after": ["ask"]})
-    async with office_at(store, office) as (door, _):
-        task_id, task = await running(door, *steps)
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+    async with office_at(store, office) as (service, _):
+        task_id, task = await running(service, *steps)
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
 
-    async with office_at(store, office) as (door, _):
-        waiting = (await door.http.get(task, headers=ANN)).json()["steps"][1]
-        foreign = [await door.http.post(f"{task}/input/ask", headers=who, json={"value": 1}) for who in (BOB, EVE)]
-        absent = await door.http.post(f"{task}/input/none", headers=ANN, json={"value": 1})
-        early = await door.http.post(f"{task}/input/write", headers=ANN, json={"value": 1})
+    async with office_at(store, office) as (service, _):
+        waiting = (await service.http.get(task, headers=ANN)).json()["steps"][1]
+        foreign = [await service.http.post(f"{task}/input/ask", headers=who, json={"value": 1}) for who in (BOB, EVE)]
+        absent = await service.http.post(f"{task}/input/none", headers=ANN, json={"value": 1})
+        early = await service.http.post(f"{task}/input/write", headers=ANN, json={"value": 1})
         given = {"value": {"to": MAIL}}
-        first = await door.http.post(f"{task}/input/ask", headers=ANN, json=given)
-        progress = await ended(door, task_id)
-        again = await door.http.post(f"{task}/input/ask", headers=ANN, json=given)
-        other = await door.http.post(f"{task}/input/ask", headers=ANN, json={"value": "no"})
-        entry = (await door.http.get(f"{task}/board/ask", headers=ANN)).json()
+        first = await service.http.post(f"{task}/input/ask", headers=ANN, json=given)
+        progress = await ended(service, task_id)
+        again = await service.http.post(f"{task}/input/ask", headers=ANN, json=given)
+        other = await service.http.post(f"{task}/input/ask", headers=ANN, json={"value": "no"})
+        entry = (await service.http.get(f"{task}/board/ask", headers=ANN)).json()
 
     assert (waiting["status"], waiting["human_input"], waiting["agent"]) == ("waiting", "Send this?", None)
     assert {code(answer) for answer in foreign} == {(404, "task_not_found")}
@@ -252,21 +260,21 @@ async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -
 
 
 async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:
-    async with office_at() as (door, office):
-        task_id, task = await running(door, READ, {"id": "wait", "agent": "waiter", "after": ["read"]})
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
-        early = await door.http.post(f"{task}/resume", headers=ANN)
-        cancelled = await door.http.post(f"{task}/cancel", headers=ANN)
-        again = await door.http.post(f"{task}/cancel", headers=ANN)
+    async with office_at() as (service, office):
+        task_id, task = await running(service, READ, {"id": "wait", "agent": "waiter", "after": ["read"]})
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
+        early = await service.http.post(f"{task}/resume", headers=ANN)
+        cancelled = await service.http.post(f"{task}/cancel", headers=ANN)
+        again = await service.http.post(f"{task}/cancel", headers=ANN)
         await asyncio.wait_for(office.cancelled.wait(), LONG)
         office.gate.set()
-        absent = await door.http.post(f"{task}/resume", headers=ANN, json={"from_step": "none"})
-        resumed = await door.http.post(f"{task}/resume", headers=ANN)
-        await ended(door, task_id)
+        absent = await service.http.post(f"{task}/resume", headers=ANN, json={"from_step": "none"})
+        resumed = await service.http.post(f"{task}/resume", headers=ANN)
+        await ended(service, task_id)
         calls = list(office.calls)
-        over = [await door.http.post(f"{task}/{what}", headers=ANN) for what in ("resume", "cancel")]
-        whole = await door.http.post(f"{task}/resume", headers=ANN, json={"from_step": "read"})
-        progress = await ended(door, task_id)
+        over = [await service.http.post(f"{task}/{what}", headers=ANN) for what in ("resume", "cancel")]
+        whole = await service.http.post(f"{task}/resume", headers=ANN, json={"from_step": "read"})
+        progress = await ended(service, task_id)
 
     assert code(early) == (409, "task_running")
     assert (cancelled.json()["status"], cancelled.json()["error"]["code"]) == ("failed", "task_cancelled")
@@ -283,16 +291,16 @@ async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 async def test_the_agents_of_a_task_that_is_ended_or_removed_are_cancelled(method: str) -> None:
-    async with office_at() as (door, office):
+    async with office_at() as (service, office):
         ask = {"id": "ask", "human_input": "Which one?"}
-        task_id, task = await running(door, {"id": "wait", "agent": "waiter"}, ask, {**READ, "after": ["wait"]})
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+        task_id, task = await running(service, {"id": "wait", "agent": "waiter"}, ask, {**READ, "after": ["wait"]})
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "wait", "running")
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
 
         body = {"status": "completed", "result": "done"} if method == "PATCH" else None
-        answered = await door.http.request(method, task, headers=ANN, json=body)
+        answered = await service.http.request(method, task, headers=ANN, json=body)
         await asyncio.wait_for(office.cancelled.wait(), LONG)
-        left = await door.http.get(task, headers=ANN)
+        left = await service.http.get(task, headers=ANN)
 
     assert answered.is_success
     assert office.calls == ["wait"]
@@ -320,16 +328,16 @@ BAD_PLANS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.requirement("E15", "E16")
 async def test_a_plan_that_cannot_run_is_refused_and_opens_no_task(subtests: pytest.Subtests) -> None:
-    """E15, E16."""
-    async with office_at() as (door, _):
+    async with office_at() as (service, _):
         for name, (plan, answered) in BAD_PLANS.items():
             with subtests.test(name):
-                refused = await door.http.post("/v1/tasks", headers=ANN, json={"type": "review", "plan": plan})
+                refused = await service.http.post("/v1/tasks", headers=ANN, json={"type": "review", "plan": plan})
 
                 assert code(refused) == (400, answered)
                 assert SAID not in refused.text
-        assert (await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"] == []
+        assert (await service.http.get("/v1/tasks", headers=ANN)).json()["tasks"] == []
 
 
 FAILING: dict[str, dict[str, Any]] = {
@@ -340,20 +348,20 @@ FAILING: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.requirement("E15")
 async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
     subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """E15."""
-    async with office_at() as (door, _):
-        session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+    async with office_at() as (service, _):
+        session = (await service.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
         tasks = {
-            reason: await running(door, {"id": "a", **step}, {**READ, "after": ["a"]}, session_id=session)
+            reason: await running(service, {"id": "a", **step}, {**READ, "after": ["a"]}, session_id=session)
             for reason, step in FAILING.items()
         }
         for reason, (task_id, task) in tasks.items():
             with subtests.test(reason):
-                await ended(door, task_id)
-                detail = await door.http.get(task, headers=ANN)
+                await ended(service, task_id)
+                detail = await service.http.get(task, headers=ANN)
 
                 failed = detail.json()
                 assert (failed["status"], failed["error"]["code"], failed["error"]["step"]) == ("failed", reason, "a")
@@ -366,30 +374,31 @@ async def test_a_task_that_fails_says_why_and_its_conversation_stays_usable(
                     )
                 else:
                     assert SAID not in detail.text
-        timelines = [(await door.http.get(f"{task}/timeline", headers=ANN)).text for _, task in tasks.values()]
-        stranger = await door.http.get(tasks["agent_failed"][1], headers=BOB)
-        chat = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello", "session_id": session})
+        timelines = [(await service.http.get(f"{task}/timeline", headers=ANN)).text for _, task in tasks.values()]
+        stranger = await service.http.get(tasks["agent_failed"][1], headers=BOB)
+        chat = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello", "session_id": session})
         assert (chat.status_code, code(stranger)) == (200, (404, "task_not_found"))
         assert SAID not in "".join([*timelines, caplog.text])
 
 
+@pytest.mark.requirement("B2")
 async def test_what_an_agent_raised_is_shown_to_operators_and_users_get_the_code(subtests: pytest.Subtests) -> None:
-    """B2: by credential and door; whoever sees it, sees it under the privacy policy."""
-    async with office_at(locked=True) as (door, _):
-        user = await door.key(user="ann")
-        task_id = (await submitted(door, {"id": "a", "agent": "broken"}, who=user)).json()["id"]
-        await wait_for_end(door.tenuto.tasks, door.tenuto.scope(tenant="acme", user="ann"), task_id)
+    """By credential and door; whoever sees it, sees it under the privacy policy."""
+    async with office_at(locked=True) as (service, _):
+        user = await service.key(user="ann")
+        task_id = (await submitted(service, {"id": "a", "agent": "broken"}, who=user)).json()["id"]
+        await wait_for_end(service.tenuto.tasks, service.tenuto.scope(tenant="acme", user="ann"), task_id)
         credentials = {
             "user": (user, False),
-            "agent of the user": (await door.key(user="ann", agent="broken"), False),
-            "backend": ({**await door.key(), "X-User-ID": "ann"}, True),
-            "agent of the backend": ({**await door.key(agent="broken"), "X-User-ID": "ann"}, True),
-            "admin": (await door.key(user="ann", role=KeyRole.ADMIN), True),
+            "agent of the user": (await service.key(user="ann", agent="broken"), False),
+            "backend": ({**await service.key(), "X-User-ID": "ann"}, True),
+            "agent of the backend": ({**await service.key(agent="broken"), "X-User-ID": "ann"}, True),
+            "admin": (await service.key(user="ann", role=KeyRole.ADMIN), True),
         }
         for who, (key, sees) in credentials.items():
             for path, tells in {"": True, "/runs": True, "/timeline": False, "/events": False, None: True}.items():
                 with subtests.test(who, path=path):
-                    shown = await door.http.get(
+                    shown = await service.http.get(
                         "/v1/tasks" if path is None else f"/v1/tasks/{task_id}{path}", headers=key
                     )
                     assert "agent_failed" in shown.text
@@ -398,13 +407,13 @@ async def test_what_an_agent_raised_is_shown_to_operators_and_users_get_the_code
 
 
 async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
-    async with office_at() as (door, office):
+    async with office_at() as (service, office):
         who = {**ANN, "Idempotency-Key": "k1"}
-        first, again = [await submitted(door, READ, who=who) for _ in range(2)]
-        other = await submitted(door, READ, WRITE, who=who)
-        await ended(door, first.json()["id"])
-        later = await submitted(door, READ, who=who)
-        other_later = await submitted(door, READ, WRITE, who=who)
+        first, again = [await submitted(service, READ, who=who) for _ in range(2)]
+        other = await submitted(service, READ, WRITE, who=who)
+        await ended(service, first.json()["id"])
+        later = await submitted(service, READ, who=who)
+        other_later = await submitted(service, READ, WRITE, who=who)
 
     assert first.json()["id"] == again.json()["id"] == later.json()["id"]
     assert [answer.status_code for answer in (first, again, later)] == [202] * 3
@@ -413,8 +422,9 @@ async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
     assert office.calls == ["read"]
 
 
+@pytest.mark.requirement("E16", "T17")
 async def test_a_protected_key_is_refused_at_every_door() -> None:
-    """E16, T17: the board's routes, and an agent's context."""
+    """The board's routes, and an agent's context."""
     tried: list[str] = []
 
     async def meddle(ctx: AgentContext) -> list[str]:
@@ -430,19 +440,19 @@ async def test_a_protected_key_is_refused_at_every_door() -> None:
                 tried.append(getattr(refused, "code", ""))
         return tried
 
-    async with served() as door:
-        door.tenuto.agents.register("meddler", meddle)
-        task_id, task = await running(door, {"id": "a", "agent": "meddler"}, {"id": "ask", "human_input": "Well?"})
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "a", "completed")
+    async with http_service() as service:
+        service.tenuto.agents.register("meddler", meddle)
+        task_id, task = await running(service, {"id": "a", "agent": "meddler"}, {"id": "ask", "human_input": "Well?"})
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "a", "completed")
         entry, agent = f"{task}/board/final_decision", {**ANN, "Tenuto-Agent": "meddler"}
         answers = [
-            await door.http.put(entry, headers=agent, json={"value": 1}),
-            await door.http.post(f"{entry}/append", headers=agent, json={"item": 1}),
-            await door.http.post(f"{entry}/increment", headers=agent),
-            await door.http.delete(entry, headers=agent),
-            await door.http.post(f"{task}/locks/final_decision", headers=agent),
+            await service.http.put(entry, headers=agent, json={"value": 1}),
+            await service.http.post(f"{entry}/append", headers=agent, json={"item": 1}),
+            await service.http.post(f"{entry}/increment", headers=agent),
+            await service.http.delete(entry, headers=agent),
+            await service.http.post(f"{task}/locks/final_decision", headers=agent),
         ]
-        left = await door.http.get(entry, headers=ANN)
+        left = await service.http.get(entry, headers=ANN)
 
     assert tried == ["key_protected"] * 3
     assert {code(answer) for answer in answers} == {(409, "key_protected")}
@@ -453,21 +463,21 @@ async def test_without_the_extra_plans_are_refused_plainly_and_the_rest_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = f"sqlite:///{tmp_path / 'sessions.db'}"
-    async with office_at(store) as (door, _):
-        task_id, task = await running(door, {"id": "ask", "human_input": "Well?"})
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+    async with office_at(store) as (service, _):
+        task_id, task = await running(service, {"id": "ask", "human_input": "Well?"})
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
     monkeypatch.setitem(sys.modules, ENGINE, None)
 
-    async with office_at(store) as (door, _):
+    async with office_at(store) as (service, _):
         refused = [
-            await submitted(door, READ),
-            await door.http.post(f"{task}/cancel", headers=ANN),
-            await door.http.post(f"{task}/resume", headers=ANN),
-            await door.http.post(f"{task}/input/ask", headers=ANN, json={"value": 1}),
+            await submitted(service, READ),
+            await service.http.post(f"{task}/cancel", headers=ANN),
+            await service.http.post(f"{task}/resume", headers=ANN),
+            await service.http.post(f"{task}/input/ask", headers=ANN, json={"value": 1}),
         ]
-        seen = [await door.http.get(task + at, headers=ANN) for at in ("", "/timeline", "/board")]
-        done = await door.http.patch(task, headers=ANN, json={"status": "failed"})
-        listed = (await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]
+        seen = [await service.http.get(task + at, headers=ANN) for at in ("", "/timeline", "/board")]
+        done = await service.http.patch(task, headers=ANN, json={"status": "failed"})
+        listed = (await service.http.get("/v1/tasks", headers=ANN)).json()["tasks"]
 
     assert {code(answer) for answer in refused} == {(503, "engine_unavailable")}
     assert all(install_line("tasks") in answer.text and "retry-after" not in answer.headers for answer in refused)
@@ -476,25 +486,25 @@ async def test_without_the_extra_plans_are_refused_plainly_and_the_rest_works(
 
 
 async def test_reading_a_task_opens_no_engine_and_neither_does_a_stranger() -> None:
-    async with office_at() as (door, _):
-        task = (await door.http.post("/v1/tasks", headers=ANN, json={"type": "t"})).headers["location"]
+    async with office_at() as (service, _):
+        task = (await service.http.post("/v1/tasks", headers=ANN, json={"type": "t"})).headers["location"]
         for at in ("", "/timeline", "/board", "/board/a/history"):
-            assert (await door.http.get(task + at, headers=ANN)).status_code == 200
+            assert (await service.http.get(task + at, headers=ANN)).status_code == 200
         for at in ("/cancel", "/resume"):
-            assert code(await door.http.post(task + at, headers=BOB)) == (404, "task_not_found")
+            assert code(await service.http.post(task + at, headers=BOB)) == (404, "task_not_found")
         cyclic = {"steps": [{**READ, "after": ["read"]}]}
-        await door.http.post("/v1/tasks", headers=ANN, json={"type": "t", "plan": cyclic})
-        assert (await door.http.patch(task, headers=ANN, json={"status": "failed"})).status_code == 200
+        await service.http.post("/v1/tasks", headers=ANN, json={"type": "t", "plan": cyclic})
+        assert (await service.http.patch(task, headers=ANN, json={"status": "failed"})).status_code == 200
 
-        assert not door.tenuto.works_on_tasks
+        assert not service.tenuto.works_on_tasks
 
 
 async def test_a_stream_of_a_quiet_task_begins_at_once() -> None:
     """A client that reconnects to a quiet task is not kept waiting for the answer's head."""
-    async with office_at() as (door, _):
-        task_id, task = await running(door, {"id": "ask", "human_input": "Well?"})
-        await wait_for_step(door.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
-        last = (await door.http.get(f"{task}/timeline", headers=ANN)).json()["events"][-1]["id"]
+    async with office_at() as (service, _):
+        task_id, task = await running(service, {"id": "ask", "human_input": "Well?"})
+        await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
+        last = (await service.http.get(f"{task}/timeline", headers=ANN)).json()["events"][-1]["id"]
         sent: list[dict[str, Any]] = []
         gone = asyncio.Event()
         requests = [{"type": "http.request", "body": b""}]
@@ -508,7 +518,7 @@ async def test_a_stream_of_a_quiet_task_begins_at_once() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        request = door.http.build_request("GET", f"{task}/events", headers={**ANN, "Last-Event-ID": last})
+        request = service.http.build_request("GET", f"{task}/events", headers={**ANN, "Last-Event-ID": last})
         scope = {
             "type": "http",
             "method": "GET",
@@ -522,8 +532,8 @@ async def test_a_stream_of_a_quiet_task_begins_at_once() -> None:
             "scheme": "http",
             "http_version": "1.1",
         }
-        answering = asyncio.create_task(door.app(scope, receive, send))
-        await until(lambda: bool(sent))
+        answering = asyncio.create_task(service.app(scope, receive, send))
+        await wait_until(lambda: bool(sent))
         gone.set()
         await asyncio.wait_for(answering, LONG)
 

@@ -26,7 +26,7 @@ from tenuto.model import Message, Page, Role, Status
 from tenuto.sessions.importers import ImportReport, Skipped, import_records, read_source
 from tenuto.sessions.importers.files import iter_items
 from tenuto.sessions.items import item_from_message
-from tests.journeys.terminal import Desk
+from tests.journeys.terminal import Shell
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "Weather in Rome?"},
@@ -242,9 +242,10 @@ async def bring(app: Tenuto, source: str, path: Path, *, dry_run: bool = False, 
     )
 
 
+@pytest.mark.requirement("T19")
 @pytest.mark.parametrize("source", WRITERS)
 async def test_a_foreign_store_is_imported_once(source: str, tmp_path: Path) -> None:
-    """T19: counts say what came and what did not; a dry run writes nothing, and a second run adds nothing."""
+    """Counts say what came and what did not; a dry run writes nothing, and a second run adds nothing."""
     write, expected = WRITERS[source]
     path = tmp_path / "source"
     await asyncio.to_thread(write, path)
@@ -259,8 +260,9 @@ async def test_a_foreign_store_is_imported_once(source: str, tmp_path: Path) -> 
         assert again.skipped == expected.skipped
 
 
+@pytest.mark.requirement("T19")
 async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
-    """T19: items come back equal, tool calls are paired, and the branch of a tree is the current one."""
+    """Items come back equal, tool calls are paired, and the branch of a tree is the current one."""
     for source, (write, _) in WRITERS.items():
         await asyncio.to_thread(write, tmp_path / source)
     async with tenuto.open("memory://") as app:
@@ -299,8 +301,9 @@ async def test_imported_conversations_read_as_they_were(tmp_path: Path) -> None:
         assert cats.text in ("Has two cats", "Ann has two cats.")
 
 
+@pytest.mark.requirement("T19")
 def test_malformed_exports_are_skipped_or_refused(tmp_path: Path) -> None:
-    """T19: whatever types an export has, there is no traceback."""
+    """Whatever types an export has, there is no traceback."""
     path, odd = tmp_path / "source", ([1], {"a": 1}, 7, "text", True, None, [[1], {"id": [1]}, {"id": {}}])
     tree = {"m": {"message": {"content": {"content_type": "text", "parts": ["Hi"]}}}}
     said = {"role": "assistant", "content": "Hi"}
@@ -327,25 +330,26 @@ def test_malformed_exports_are_skipped_or_refused(tmp_path: Path) -> None:
             list(read_source("chatgpt", path))
 
 
-def test_a_session_of_another_user_keeps_its_id(desk: Desk, tmp_path: Path) -> None:
-    """T1: an id that is taken elsewhere is not told as taken, and the import goes under another one."""
+@pytest.mark.requirement("T1")
+def test_a_session_of_another_user_keeps_its_id(shell: Shell, tmp_path: Path) -> None:
+    """An id that is taken elsewhere is not told as taken, and the import goes under another one."""
     write_zep(tmp_path / "zep.json")
-    first = desk.ask("import", "zep", "zep.json", "--user", "bob")
-    second = desk.ask("import", "zep", "zep.json", "--user", "eve")
-    third = desk.ask("import", "zep", "zep.json", "--user", "eve")
+    first = shell.ask("import", "zep", "zep.json", "--user", "bob")
+    second = shell.ask("import", "zep", "zep.json", "--user", "eve")
+    third = shell.ask("import", "zep", "zep.json", "--user", "eve")
 
     assert (first["sessions"], second["sessions"], third["sessions"], third["existing"]) == (1, 1, 0, 2)
-    assert len(desk.ask("sessions", "list")["sessions"]) == 2
+    assert len(shell.ask("sessions", "list")["sessions"]) == 2
     dry = ("import", "zep", "zep.json", "--tenant", "other", "--dry-run")
-    told = desk.run(*dry).stdout.splitlines()
-    assert desk.run(*dry, "--store", "sqlite:///new/dry.db").stdout.splitlines() == told
+    told = shell.run(*dry).stdout.splitlines()
+    assert shell.run(*dry, "--store", "sqlite:///new/dry.db").stdout.splitlines() == told
     assert not (tmp_path / "new").exists()
     assert told == [
         "1 session with 2 messages and 1 memory would be imported.",
         "skipped 1 × message: empty",
         "skipped 1 × session: not an object with messages and an id",
     ]
-    assert desk.run("import", "elsewhere", "zep.json").returncode == 2
+    assert shell.run("import", "elsewhere", "zep.json").returncode == 2
 
 
 def test_items_of_a_large_file_are_read_one_by_one() -> None:

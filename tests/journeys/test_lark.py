@@ -17,7 +17,7 @@ from tenuto.llm import Echo, Hang, Say, ScriptedModel
 from tenuto.model.message import Role
 from tests.clock import FakeClock
 from tests.journeys.conftest import GROUNDS
-from tests.journeys.door import Door, playing, served
+from tests.journeys.http_service import HttpService, http_service, playing
 from tests.lark_platform import Chat, Event, Forgery, LarkPlatform, start_lark_platform
 from tests.servers.loopback import serving
 
@@ -36,7 +36,7 @@ class Bot:
 
     platform: LarkPlatform
     address: str
-    door: Door
+    service: HttpService
 
     async def hear(self, *events: Event) -> None:
         """Take events in this order, acknowledging each."""
@@ -69,8 +69,8 @@ async def bot(platform: LarkPlatform, model: ScriptedModel, **given: Any) -> Asy
         "lark_domain": platform.url,
         "lark_assistant": "helper",
     }
-    async with served(**playing(model), **settings, **given) as door, serving(door.app) as url:
-        yield Bot(platform, f"{url}/lark/events", door)
+    async with http_service(**playing(model), **settings, **given) as service, serving(service.app) as url:
+        yield Bot(platform, f"{url}/lark/events", service)
 
 
 def history(model: ScriptedModel) -> list[str]:
@@ -79,9 +79,10 @@ def history(model: ScriptedModel) -> list[str]:
     return [message.text for message in asked[-1].messages if message.role is not Role.SYSTEM]
 
 
+@pytest.mark.requirement("D1", "D3", "D16", "D21", "D23", "D8")
 @on_sqlite_and_redis
 async def test_a_private_chat_is_remembered_over_restarts(platform: LarkPlatform, store_url: str) -> None:
-    """D1, D3, D16, D21, D23: one session for each chat; D8: without the platform's list."""
+    """One session for each chat; without the platform's list."""
     mine, other = platform.p2p(ALICE), platform.p2p(BOB)
     async with bot(platform, ScriptedModel("Hello, Lin."), store=store_url) as first:
         assert await first.answer(mine, ALICE, "My name is Lin.") == "Hello, Lin."
@@ -96,9 +97,10 @@ async def test_a_private_chat_is_remembered_over_restarts(platform: LarkPlatform
     assert platform.requests["list"] == 0
 
 
+@pytest.mark.requirement("D2", "D8", "D16", "D18", "D27")
 @on_sqlite_and_redis
 async def test_a_group_is_answered_when_it_mentions_the_bot(platform: LarkPlatform, store_url: str) -> None:
-    """D8, D16, D18, D27: a shared session, other people's words from the platform, and who asks from the event."""
+    """A shared session, other people's words from the platform, and who asks from the event."""
     group, model = platform.group(ALICE, BOB), ScriptedModel("At one.", "With the team.")
     async with bot(platform, model, store=store_url) as tenuto:
         silent = platform.say(group, BOB, "Lunch is at one, with the team.")
@@ -115,9 +117,10 @@ async def test_a_group_is_answered_when_it_mentions_the_bot(platform: LarkPlatfo
     assert [context.scope.user for context in (one.tool_context for one in model.requests) if context] == [ALICE, BOB]
 
 
+@pytest.mark.requirement("D20", "S9", "T14")
 @on_sqlite_and_redis
 async def test_a_reset_wins_over_a_running_turn(platform: LarkPlatform, store_url: str) -> None:
-    """D20, S9, T14: `@bot /reset` answers at once, and what a running turn would store later is not stored."""
+    """`@bot /reset` answers at once, and what a running turn would store later is not stored."""
     group, hang = platform.group(ALICE, BOB), Hang()
     model = ScriptedModel("好的。", [hang, Say("太晚了。")], "你好。")
     async with bot(platform, model, store=store_url) as tenuto:
@@ -135,9 +138,10 @@ async def test_a_reset_wins_over_a_running_turn(platform: LarkPlatform, store_ur
     assert len(platform.replies(running)) <= 1
 
 
+@pytest.mark.requirement("T14", "D23")
 @on_sqlite_and_redis
 async def test_an_event_is_answered_once_however_often_it_comes(store_url: str) -> None:
-    """T14, D23: at once, over the platform's whole schedule, as another event of the message, after a restart."""
+    """At once, over the platform's whole schedule, as another event of the message, after a restart."""
     clock, model = FakeClock(), ScriptedModel(Echo())
     async with start_lark_platform(clock=clock) as platform:
         chat = platform.p2p(ALICE)
@@ -157,11 +161,12 @@ async def test_an_event_is_answered_once_however_often_it_comes(store_url: str) 
     assert len(model.requests) == 2
 
 
+@pytest.mark.requirement("D17", "D23", "D26", "T14")
 @on_sqlite_and_redis
 async def test_waiting_messages_are_answered_in_order_also_after_a_restart(
     platform: LarkPlatform, store_url: str
 ) -> None:
-    """D17, D23, D26, T14: acknowledged while a turn runs; other chats are answered meanwhile; nothing is lost."""
+    """Acknowledged while a turn runs; other chats are answered meanwhile; nothing is lost."""
     slow, quick, hangs = platform.p2p(ALICE), platform.p2p(BOB), (Hang(), Hang())
     said = [f"message {number}" for number in range(10)]
     events = [platform.say(slow, ALICE, text) for text in said]
@@ -181,10 +186,11 @@ async def test_waiting_messages_are_answered_in_order_also_after_a_restart(
     assert answers == said
 
 
+@pytest.mark.requirement("T14")
 async def test_forged_events_are_refused_and_odd_ones_acknowledged(
     platform: LarkPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T14: nothing but a genuine message reaches the model, and no log line quotes what was said."""
+    """Nothing but a genuine message reaches the model, and no log line quotes what was said."""
     caplog.set_level(logging.INFO)
     chat, model = platform.p2p(ALICE), ScriptedModel("ok.")
     async with bot(platform, model) as tenuto:
@@ -206,8 +212,9 @@ async def test_forged_events_are_refused_and_odd_ones_acknowledged(
     assert len(model.requests) == 1
 
 
+@pytest.mark.requirement("T14")
 async def test_a_reply_waits_until_the_platform_takes_it(platform: LarkPlatform) -> None:
-    """T14: without tokens, behind a limit, after a fault: the answer comes once, from one turn."""
+    """Without tokens, behind a limit, after a fault: the answer comes once, from one turn."""
     chat, model = platform.p2p(ALICE), ScriptedModel(Echo())
     async with bot(platform, model) as tenuto:
         platform.api.token_down = True
@@ -226,10 +233,11 @@ async def test_a_reply_waits_until_the_platform_takes_it(platform: LarkPlatform)
     assert [fault.times for fault in platform.api.faults] == [0, 0]
 
 
+@pytest.mark.requirement("T14")
 async def test_a_refused_reply_is_given_up_and_the_chat_goes_on(
     platform: LarkPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T14: a message recalled during its turn, and a group that the bot has left."""
+    """A message recalled during its turn, and a group that the bot has left."""
     hangs, chat, group = (Hang(), Hang()), platform.p2p(ALICE), platform.group(BOB)
     model = ScriptedModel([hangs[0], Say("late")], [hangs[1], Say("late")], "ok.")
     async with bot(platform, model) as tenuto:
@@ -251,10 +259,11 @@ async def test_a_refused_reply_is_given_up_and_the_chat_goes_on(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.requirement("D9", "D21")
 @on_sqlite_and_redis
 @pytest.mark.parametrize(("hours", "remembered"), [(47, True), (49, False)])
 async def test_a_chat_begins_anew_after_two_days(hours: int, remembered: bool, store_url: str) -> None:
-    """D9, D21: 48 hours without a message, by default."""
+    """48 hours without a message, by default."""
     clock, model = FakeClock(), ScriptedModel("ok.")
     async with (
         start_lark_platform(clock=clock) as platform,
@@ -268,5 +277,5 @@ async def test_a_chat_begins_anew_after_two_days(hours: int, remembered: bool, s
     assert history(model) == (["The code is green.", "ok."] if remembered else []) + ["Which code?"]
 
 
-async def test_without_an_app_there_is_no_route(door: Door) -> None:
-    assert (await door.http.post("/lark/events", content=b"{}")).status_code == 404
+async def test_without_an_app_there_is_no_route(service: HttpService) -> None:
+    assert (await service.http.post("/lark/events", content=b"{}")).status_code == 404

@@ -1,4 +1,4 @@
-"""The legal assistant: a router, experts and a decision agent answer each turn as one task (E1, E14, E15, E16)."""
+"""The legal assistant: a router, experts and a decision agent answer each turn as one task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from tenuto.llm import Call, Fail, ScriptedModel
 from tenuto.model import Role, Scope
 from tenuto.model.message import STATE
 from tenuto.tasks.agents import AgentContext
-from tests.journeys.door import ANN, Door, code, served, user
+from tests.journeys.http_service import ANN, HttpService, code, http_service, user
 from tests.servers.loopback import serving
+
+pytestmark = pytest.mark.requirement("E1", "E14", "E15", "E16")
+
 
 LABOUR, CONTRACT, DECISION = "labour-law-expert", "contract-law-expert", "legal-decision"
 E1 = {
@@ -41,23 +44,25 @@ async def advise(ctx: tenuto.AgentContext) -> dict:
 """
 
 
-async def ask(door: Door, text: str, session: str | None = None, key: str | None = None, **body: Any) -> httpx.Response:
+async def ask(
+    service: HttpService, text: str, session: str | None = None, key: str | None = None, **body: Any
+) -> httpx.Response:
     headers = {**ANN, **({"Idempotency-Key": key} if key is not None else {})}
     asked = {"message": text, "assistant": "legal", **({"session_id": session} if session else {}), **body}
-    return await door.http.post("/v1/chat", json=asked, headers=headers)
+    return await service.http.post("/v1/chat", json=asked, headers=headers)
 
 
 async def told(
-    door: Door, text: str, session: str | None = None, key: str | None = None, **body: Any
+    service: HttpService, text: str, session: str | None = None, key: str | None = None, **body: Any
 ) -> dict[str, Any]:
-    response = await ask(door, text, session, key, **body)
+    response = await ask(service, text, session, key, **body)
     assert response.status_code == 200, response.text
     answer: dict[str, Any] = response.json()
     return answer
 
 
-async def tasks_of(door: Door, session: str) -> list[dict[str, Any]]:
-    listed = await door.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)
+async def tasks_of(service: HttpService, session: str) -> list[dict[str, Any]]:
+    listed = await service.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)
     tasks: list[dict[str, Any]] = listed.json()["tasks"]
     return tasks
 
@@ -80,22 +85,23 @@ def agents_in(folder: Path, agent: str, what: str) -> str:
     return str(folder)
 
 
+@pytest.mark.requirement("E1", "E14")
 @pytest.mark.parametrize("language", E1)
 async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restart(
     language: str, tmp_path: Path
 ) -> None:
-    """E1 and E14 without a model: texts are quoted with their ids, and each answer names its task."""
+    """Without a model: texts are quoted with their ids, and each answer names its task."""
     store = f"sqlite:///{tmp_path / 't.db'}"
     first, second = E1[language]
-    async with served(store=store) as door:
-        before = await told(door, first)
+    async with http_service(store=store) as service:
+        before = await told(service, first)
         session = before["session_id"]
-    async with served(store=store) as door:
-        after = await told(door, second, session)
-        alone = await told(door, second)
-        tasks = await tasks_of(door, session)
-        record = (await door.http.get(f"/v1/sessions/{session}", headers=ANN)).json()
-        board = (await door.http.get(f"/v1/tasks/{after['data']['task_id']}/board", headers=ANN)).json()["entries"]
+    async with http_service(store=store) as service:
+        after = await told(service, second, session)
+        alone = await told(service, second)
+        tasks = await tasks_of(service, session)
+        record = (await service.http.get(f"/v1/sessions/{session}", headers=ANN)).json()
+        board = (await service.http.get(f"/v1/tasks/{after['data']['task_id']}/board", headers=ANN)).json()["entries"]
 
     assert before["data"]["experts"] == [LABOUR]
     assert after["data"]["experts"][0] == LABOUR
@@ -112,13 +118,14 @@ async def test_a_follow_up_goes_to_the_expert_of_the_conversation_after_a_restar
     assert {task["status"] for task in tasks} == {"completed"}
 
 
+@pytest.mark.requirement("E15")
 @pytest.mark.parametrize("chain", ["m", "m, offline"])
 async def test_a_model_that_answers_prose_is_replaced_by_quotations(chain: str) -> None:
-    """E15: no agent fails for it; the reply says what it had to do without, and the conversation goes on."""
+    """No agent fails for it; the reply says what it had to do without, and the conversation goes on."""
     model = ScriptedModel("Well, that depends on many things.")
-    async with served(models={"m": model}, model=chain, summarizer_model="offline") as door:
-        first = await told(door, "我跟公司签的劳动合同有问题")
-        second = await told(door, "那份合同里的竞业条款怎么看？", first["session_id"])
+    async with http_service(models={"m": model}, model=chain, summarizer_model="offline") as service:
+        first = await told(service, "我跟公司签的劳动合同有问题")
+        second = await told(service, "那份合同里的竞业条款怎么看？", first["session_id"])
 
     for answer in (first, second):
         assert answer["data"]["experts"] == [LABOUR]
@@ -126,30 +133,32 @@ async def test_a_model_that_answers_prose_is_replaced_by_quotations(chain: str) 
     assert {"LAB-07", "LAB-08"} & {source["id"] for source in second["data"]["sources"]}
 
 
+@pytest.mark.requirement("E1")
 async def test_a_close_call_is_asked_back_and_the_answer_decides() -> None:
-    """E1 without a model: the question goes with the answer to the expert that the user names."""
-    async with served() as door:
-        session = (await told(door, "租房押金"))["session_id"]
-        asked = await told(door, "公司不给年假", session)
-        answer = await told(door, "劳动法", session)
+    """Without a model: the question goes with the answer to the expert that the user names."""
+    async with http_service() as service:
+        session = (await told(service, "租房押金"))["session_id"]
+        asked = await told(service, "公司不给年假", session)
+        answer = await told(service, "劳动法", session)
 
     assert (asked["data"]["asked"], asked["data"]["experts"]) == ("legal-router", [])
     assert (answer["data"]["asked"], answer["data"]["experts"]) == (None, [LABOUR])
     assert "LAB-12" in {source["id"] for source in answer["data"]["sources"]}
 
 
+@pytest.mark.requirement("E1", "E12")
 async def test_with_a_model_router_and_experts_are_typed_and_see_the_conversation(tmp_path: Path) -> None:
-    """E1 and E12 with a model: the second question is restated by the router, and ids that no text has are removed."""
+    """With a model: the second question is restated by the router, and ids that no text has are removed."""
     store, (first, second) = f"sqlite:///{tmp_path / 't.db'}", E1["en"]
     restated = "Is a non-compete after employment binding?"
     before = scripted(route("labour", question=first), opine("Keep the copy [LAB-02].", sources=["LAB-02"]))
     after = scripted(
         route("labour", question=restated), opine("Only if paid [LAB-07], as always [LAB-99].", sources=["CON-01"])
     )
-    async with served(store=store, **before) as door:
-        session = (await told(door, first))["session_id"]
-    async with served(store=store, **after) as door:
-        answer = await told(door, second, session)
+    async with http_service(store=store, **before) as service:
+        session = (await told(service, first))["session_id"]
+    async with http_service(store=store, **after) as service:
+        answer = await told(service, second, session)
 
     requests = after["models"]["m"].requests
     prompts = ["\n".join(message.text for message in request.messages) for request in requests]
@@ -164,52 +173,54 @@ async def test_with_a_model_router_and_experts_are_typed_and_see_the_conversatio
 async def test_two_opinions_become_one_decision() -> None:
     """The experts work in parallel, so the model answers both alike."""
     model = scripted(route("labour", aside=True), opine("A.", sources=[]), opine("A."), opine("Both say A."))
-    async with served(**model) as door:
-        answer = await told(door, E1["en"][1])
+    async with http_service(**model) as service:
+        answer = await told(service, E1["en"][1])
 
     assert answer["data"]["experts"] == [LABOUR, CONTRACT]
     assert answer["answer"].startswith("Both say A.")
 
 
+@pytest.mark.requirement("E14")
 async def test_the_next_message_returns_to_the_agent_that_asked(subtests: pytest.Subtests) -> None:
-    """E14: a question of an expert is the answer of its turn; the router does not think about the reply to it."""
+    """A question of an expert is the answer of its turn; the router does not think about the reply to it."""
     with subtests.test("a model asks"):
         model = scripted(route("contract"), opine(ask="Since when?"), opine("Then you may go.", sources=[]))
-        async with served(**model) as door:
-            asked = await told(door, "I want out of my lease")
-            answer = await told(door, "May", asked["session_id"])
+        async with http_service(**model) as service:
+            asked = await told(service, "I want out of my lease")
+            answer = await told(service, "May", asked["session_id"])
         assert asked["answer"].startswith("Since when?")
         assert answer["answer"].startswith("Then you may go.")
         assert answer["data"]["experts"] == [CONTRACT]
         assert len(model["models"]["m"].requests) == 3
     with subtests.test("nothing is found, and it is asked once"):
-        async with served() as door:
-            first = await told(door, E1["en"][0])
+        async with http_service() as service:
+            first = await told(service, E1["en"][0])
             session = first["session_id"]
-            vague, again = await told(door, "Hm?", session), await told(door, "Hm!", session)
-            clear = await told(door, "Overtime", session)
-            log = (await door.tenuto.sessions.messages(Scope(tenant="acme", user="ann"), session)).messages
+            vague, again = await told(service, "Hm?", session), await told(service, "Hm!", session)
+            clear = await told(service, "Overtime", session)
+            log = (await service.tenuto.sessions.messages(Scope(tenant="acme", user="ann"), session)).messages
         asked_by = [message.metadata[STATE]["legal"]["asked"] for message in log if message.role is Role.ASSISTANT]
         assert asked_by == [None, "labour", None, None]
         assert "Which point" in vague["answer"]
         assert "say nothing about this" in again["answer"]
         assert [source["id"] for source in clear["data"]["sources"]] == ["LAB-10"]
     with subtests.test("no field is found, and the router asks once"):
-        async with served() as door:
-            lost = await told(door, "谁赢了世界杯？")
-            still = await told(door, "球赛", lost["session_id"])
-            in_english = await told(door, "谁赢了世界杯？", language="en")
+        async with http_service() as service:
+            lost = await told(service, "谁赢了世界杯？")
+            still = await told(service, "球赛", lost["session_id"])
+            in_english = await told(service, "谁赢了世界杯？", language="en")
         assert in_english["answer"].startswith("I found nothing about this."), "E11: agents know the turn's language"
         assert lost["answer"].startswith("我没有找到相关内容")
         assert still["answer"].startswith("现有文本没有相关内容")
 
 
+@pytest.mark.requirement("E15")
 async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """E15: the answer says so, and the log warns by ids."""
+    """The answer says so, and the log warns by ids."""
     folder = agents_in(tmp_path / "agents", CONTRACT, "raise OSError(ctx.goal)")
-    async with served(agents=folder) as door:
-        session = (await told(door, E1["en"][0]))["session_id"]
-        answer = await told(door, E1["en"][1], session)
+    async with http_service(agents=folder) as service:
+        session = (await told(service, E1["en"][0]))["session_id"]
+        answer = await told(service, E1["en"][1], session)
 
     assert (answer["data"]["experts"], answer["data"]["failed"]) == ([LABOUR], [CONTRACT])
     assert "Contract law: the expert could not answer." in answer["answer"]
@@ -217,6 +228,7 @@ async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCap
     assert "step failed: agent_failed" in warnings
 
 
+@pytest.mark.requirement("E15", "E16")
 @pytest.mark.parametrize(
     ("what", "why"),
     [("raise OSError(ctx.goal)", "agent_failed"), ('await ctx.board.write("final_decision", "sign")', "key_protected")],
@@ -224,14 +236,14 @@ async def test_an_optional_expert_may_fail(tmp_path: Path, caplog: pytest.LogCap
 async def test_a_required_expert_that_fails_ends_the_task_and_the_conversation_stays_usable(
     what: str, why: str, tmp_path: Path
 ) -> None:
-    """E15, E16: no agent but the decision agent writes `final_decision`."""
+    """No agent but the decision agent writes `final_decision`."""
     folder = agents_in(tmp_path / "agents", LABOUR, what)
-    async with served(agents=folder) as door:
-        failed = await ask(door, E1["en"][0], "s", key="k")
-        (task,) = await tasks_of(door, "s")
-        tried_again = await ask(door, E1["en"][0], "s", key="k")
-        after = await told(door, "And my wages tomorrow?", "s")
-        tasks = await tasks_of(door, "s")
+    async with http_service(agents=folder) as service:
+        failed = await ask(service, E1["en"][0], "s", key="k")
+        (task,) = await tasks_of(service, "s")
+        tried_again = await ask(service, E1["en"][0], "s", key="k")
+        after = await told(service, "And my wages tomorrow?", "s")
+        tasks = await tasks_of(service, "s")
 
     assert code(failed) == code(tried_again) == (503, "task_failed")
     assert f"{task['id']} failed at step labour: {why}" in failed.json()["detail"]
@@ -274,8 +286,12 @@ async def test_steps_are_streamed_as_they_happen(subtests: pytest.Subtests) -> N
         await asked.wait()
         return {"text": "Done."}
 
-    async with served() as door, serving(door.app) as base, httpx.AsyncClient(base_url=base, timeout=60) as http:
-        door.tenuto.agents.register(LABOUR, advise)
+    async with (
+        http_service() as service,
+        serving(service.app) as base,
+        httpx.AsyncClient(base_url=base, timeout=60) as http,
+    ):
+        service.tenuto.agents.register(LABOUR, advise)
         for stream, (path, body) in STREAMS.items():
             asked.clear()
             steps: list[tuple[str, str]] = []
@@ -296,14 +312,15 @@ async def test_steps_are_streamed_as_they_happen(subtests: pytest.Subtests) -> N
                     assert titles == ["Choice of the expert", "Expert of labour law", "Decision"]
 
 
+@pytest.mark.requirement("E14")
 async def test_a_retried_turn_goes_on_with_its_task_and_an_answered_one_is_replayed() -> None:
-    """E14: one key is one task, whatever becomes of the tries."""
+    """One key is one task, whatever becomes of the tries."""
     down = [Fail()] * 2  # As often as the router is tried.
     model = scripted(*down, route("labour"), opine("Now."))
-    async with served(**model) as door:
-        failed = await ask(door, E1["en"][0], "s", key="k")
-        answers = [await told(door, E1["en"][0], "s", key="k") for _ in range(2)]
-        tasks = await tasks_of(door, "s")
+    async with http_service(**model) as service:
+        failed = await ask(service, E1["en"][0], "s", key="k")
+        answers = [await told(service, E1["en"][0], "s", key="k") for _ in range(2)]
+        tasks = await tasks_of(service, "s")
 
     assert code(failed) == (503, "task_failed")
     assert [answer["replayed"] for answer in answers] == [False, True]
@@ -313,9 +330,9 @@ async def test_a_retried_turn_goes_on_with_its_task_and_an_answered_one_is_repla
 
 
 async def test_a_regenerated_answer_is_another_task() -> None:
-    async with served() as door:
-        first = await told(door, E1["en"][0])
-        again = await told(door, "", first["session_id"], regenerate=True)
+    async with http_service() as service:
+        first = await told(service, E1["en"][0])
+        again = await told(service, "", first["session_id"], regenerate=True)
 
     assert again["data"]["sources"] == first["data"]["sources"]
     assert again["data"]["task_id"] != first["data"]["task_id"]

@@ -19,16 +19,16 @@ from mcp.client.streamable_http import streamable_http_client
 import tenuto
 from tenuto.context import TokenCounter
 from tenuto.model import Draft
-from tests.journeys.door import ANN, BASE, EVE, Door, code, served
+from tests.journeys.http_service import ANN, BASE, EVE, HttpService, code, http_service
 from tests.journeys.terminal import own_settings
 
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
 @asynccontextmanager
-async def client(door: Door, headers: dict[str, str], mode: str = "auto") -> AsyncIterator[Client]:
+async def client(service: HttpService, headers: dict[str, str], mode: str = "auto") -> AsyncIterator[Client]:
     """A client of the server behind the door."""
-    transport = httpx2.ASGITransport(app=door.app)
+    transport = httpx2.ASGITransport(app=service.app)
     async with (
         httpx2.AsyncClient(transport=transport, headers=headers) as http,
         Client(streamable_http_client(f"{BASE}/mcp", http_client=http), mode=mode) as opened,
@@ -91,7 +91,7 @@ async def _live_a_day(ann: Client) -> str:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_of_either_era_keeps_a_conversation(mode: str) -> None:
-    async with served() as door, client(door, ANN, mode) as ann:
+    async with http_service() as service, client(service, ANN, mode) as ann:
         assert ann.protocol_version == ERAS[mode]
         await _live_a_day(ann)
         listed = (await ann.list_tools()).tools
@@ -99,11 +99,12 @@ async def test_a_client_of_either_era_keeps_a_conversation(mode: str) -> None:
     assert all(tool.description and tool.output_schema for tool in listed)
 
 
+@pytest.mark.requirement("T1")
 async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothing() -> None:
-    """T1: what is another tenant's looks absent to every tool; requests without a credential get nowhere."""
-    async with served(locked=True) as door:
-        ours, theirs = await door.key("acme", user="ann"), await door.key("evil", user="ann")
-        async with client(door, ours) as ann, client(door, theirs) as eve:
+    """What is another tenant's looks absent to every tool; requests without a credential get nowhere."""
+    async with http_service(locked=True) as service:
+        ours, theirs = await service.key("acme", user="ann"), await service.key("evil", user="ann")
+        async with client(service, ours) as ann, client(service, theirs) as eve:
             session = (await call(ann, "create_session"))["id"]
             memory = (await call(ann, "remember", text="I live in Bologna."))["id"]
             task = (await call(ann, "open_task", type="trip"))["id"]
@@ -136,10 +137,10 @@ async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothin
 
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         accept = {"Accept": "application/json, text/event-stream"}
-        assert code(await door.http.post("/mcp", json=ping, headers=accept)) == (401, "invalid_credential")
-        assert code(await door.http.get("/mcp", headers=ours)) == (405, "method_not_allowed")
+        assert code(await service.http.post("/mcp", json=ping, headers=accept)) == (401, "invalid_credential")
+        assert code(await service.http.get("/mcp", headers=ours)) == (405, "method_not_allowed")
         for body in (b"", b"{", b"[]", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000):
-            answered = await door.http.post(
+            answered = await service.http.post(
                 "/mcp", content=body, headers={**ours, **accept, "Content-Type": "application/json"}
             )
             assert answered.status_code == 400
@@ -153,7 +154,7 @@ async def test_a_message_is_counted_beside_the_loop_and_only_if_it_fits(monkeypa
         return count(counter, draft)
 
     monkeypatch.setattr(TokenCounter, "with_count", watch)
-    async with served(max_message_bytes=1024) as door, client(door, ANN) as ann:
+    async with http_service(max_message_bytes=1024) as service, client(service, ANN) as ann:
         session = (await call(ann, "create_session"))["id"]
         refused = await refusal(ann, "append_message", session_id=session, text="x" * 1025)
         assert counted == []
@@ -164,9 +165,9 @@ async def test_a_message_is_counted_beside_the_loop_and_only_if_it_fits(monkeypa
 
 
 async def test_web_pages_reach_no_open_server() -> None:
-    async with served() as door:
+    async with http_service() as service:
         for header in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
-            refused = await door.http.post("/mcp", json={}, headers={**EVE, **header})
+            refused = await service.http.post("/mcp", json={}, headers={**EVE, **header})
             assert code(refused) == (403, "host_not_allowed")
 
 
@@ -184,7 +185,7 @@ async def test_the_command_speaks_on_standard_output_and_keeps_what_was_said(tmp
 
 
 async def test_memory_tools_refuse_a_caller_without_a_user_and_recall_nothing() -> None:
-    async with served(embedder="none") as door, client(door, {}) as nobody:
+    async with http_service(embedder="none") as service, client(service, {}) as nobody:
         session = (await call(nobody, "create_session"))["id"]
         await call(nobody, "append_message", session_id=session, text="Where do I live?")
         asked: dict[str, dict[str, Any]] = {

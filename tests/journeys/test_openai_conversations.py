@@ -11,8 +11,8 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from tenuto.sessions import Sessions
-from tests.journeys.door import bearer
-from tests.journeys.openai_clients import OpenAIDoor, openai_served
+from tests.journeys.http_service import bearer
+from tests.journeys.openai_clients import OpenAIService, openai_served
 
 ITEMS: list[dict[str, Any]] = [
     {"role": "user", "content": "Where is my order?"},
@@ -28,14 +28,15 @@ BROKEN = [("user", "tool_call"), ("tool", "tool_result")]
 
 
 @pytest.fixture
-async def openai_door() -> AsyncIterator[OpenAIDoor]:
+async def openai_service() -> AsyncIterator[OpenAIService]:
     async with openai_served(embedder="local") as opened:
         yield opened
 
 
-async def test_items_come_back_whole_and_can_be_sent_again(openai_door: OpenAIDoor) -> None:
+@pytest.mark.requirement("T19")
+async def test_items_come_back_whole_and_can_be_sent_again(openai_service: OpenAIService) -> None:
     """Unknown types and fields are kept; what is read back is accepted as input."""
-    ann = openai_door.ann
+    ann = openai_service.ann
     conversation = await ann.conversations.create(items=[], metadata={"topic": "order"})
     stored = await ann.conversations.items.create(conversation.id, items=ITEMS)  # type: ignore[arg-type]
 
@@ -64,30 +65,30 @@ async def test_items_come_back_whole_and_can_be_sent_again(openai_door: OpenAIDo
     assert newest == [item["id"] for item in reversed(raw)]
 
 
-async def test_every_item_has_an_id_of_its_own(openai_door: OpenAIDoor) -> None:
+async def test_every_item_has_an_id_of_its_own(openai_service: OpenAIService) -> None:
     """Also where a client sends one twice, or one that is none: pages go on behind an id."""
-    ann = openai_door.ann
+    ann = openai_service.ann
     said = [{"role": "user", "content": f"{n}", "type": "message", "id": name} for n, name in enumerate(["m", "m", ""])]
     conversation = (await ann.conversations.create(items=said)).id  # type: ignore[arg-type]
     await ann.conversations.items.create(conversation, items=said)  # type: ignore[arg-type]
     first = await ann.responses.create(input=said[:1], conversation=conversation)  # type: ignore[arg-type]
     await ann.responses.create(input=said[:1], previous_response_id=first.id)  # type: ignore[arg-type]
-    for talk in await _conversations(openai_door):
+    for talk in await _conversations(openai_service):
         ids = [item.id async for item in ann.conversations.items.list(talk, limit=1, order="asc")]
         assert len(ids) == len(set(ids)) >= 8
         assert all(ids)
         assert "m" in ids
 
 
-async def test_a_conversation_is_changed_listed_and_removed(openai_door: OpenAIDoor) -> None:
-    ann, http = openai_door.ann, openai_door.door.http
+async def test_a_conversation_is_changed_listed_and_removed(openai_service: OpenAIService) -> None:
+    ann, http = openai_service.ann, openai_service.service.http
     made = [await ann.conversations.create(metadata={"n": str(n), "old": "x"}) for n in range(3)]
     first = made[0].id
     changed = await ann.conversations.update(first, metadata={"n": "0", "new": "y"})
     assert changed.metadata == {"n": "0", "new": "y"}
     assert (await ann.conversations.retrieve(first)).metadata == {"n": "0", "new": "y"}
-    page = (await http.get("/v1/conversations?limit=2", headers=bearer(openai_door.key))).json()
-    rest = (await http.get(f"/v1/conversations?after={page['last_id']}", headers=bearer(openai_door.key))).json()
+    page = (await http.get("/v1/conversations?limit=2", headers=bearer(openai_service.key))).json()
+    rest = (await http.get(f"/v1/conversations?after={page['last_id']}", headers=bearer(openai_service.key))).json()
     assert {one["id"] for one in (*page["data"], *rest["data"])} == {one.id for one in made}
     assert (page["has_more"], rest["has_more"]) == (True, False)
 
@@ -107,14 +108,14 @@ async def test_a_conversation_is_changed_listed_and_removed(openai_door: OpenAID
 
 
 async def test_two_removals_from_one_message_do_not_undo_each_other(
-    openai_door: OpenAIDoor, monkeypatch: pytest.MonkeyPatch
+    openai_service: OpenAIService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client removes its item between the read and the write of the first one; ids of the rest stay."""
-    ann, http = openai_door.ann, openai_door.door.http
+    ann, http = openai_service.ann, openai_service.service.http
     made = (await ann.conversations.create()).id
     calls = [{"type": "tool_call", "id": f"c{n}", "name": "find", "arguments": {}} for n in range(4)]
     said = {"messages": [{"role": "assistant", "parts": calls}]}
-    await http.post(f"/v1/sessions/{made}/messages", json=said, headers=bearer(openai_door.key))
+    await http.post(f"/v1/sessions/{made}/messages", json=said, headers=bearer(openai_service.key))
     ids = [str(item.id) async for item in ann.conversations.items.list(made, order="asc")]
     rewrite = Sessions.rewrite
 
@@ -130,9 +131,9 @@ async def test_two_removals_from_one_message_do_not_undo_each_other(
     assert [(item.id, getattr(item, "call_id", "")) for item in left] == [(ids[2], "c2"), (ids[3], "c3")]
 
 
-async def test_a_malformed_part_harms_no_listing(openai_door: OpenAIDoor) -> None:
+async def test_a_malformed_part_harms_no_listing(openai_service: OpenAIService) -> None:
     """Whichever route it was stored by, every reader still shows the conversation."""
-    ann, http, key = openai_door.ann, openai_door.door.http, bearer(openai_door.key)
+    ann, http, key = openai_service.ann, openai_service.service.http, bearer(openai_service.key)
     broken: Any = [{"role": role, "content": [{"type": kind}]} for role, kind in BROKEN]
     made = await ann.conversations.create(items=broken)
     parts = [{"role": role, "parts": [{"type": kind}]} for role, kind in BROKEN]
@@ -149,8 +150,8 @@ async def test_a_malformed_part_harms_no_listing(openai_door: OpenAIDoor) -> Non
     assert "RUN_ERROR" not in shown[1].text
 
 
-async def test_a_lost_answer_sent_again_with_its_key_stores_once(openai_door: OpenAIDoor) -> None:
-    ann, key = openai_door.ann, {"Idempotency-Key": "k-1"}
+async def test_a_lost_answer_sent_again_with_its_key_stores_once(openai_service: OpenAIService) -> None:
+    ann, key = openai_service.ann, {"Idempotency-Key": "k-1"}
     item: Any = {"role": "user", "content": "once"}
     made = [await ann.conversations.create(items=[item], extra_headers=key) for _ in range(2)]
     stored = [await ann.conversations.items.create(made[0].id, items=[item], extra_headers=key) for _ in range(2)]
@@ -163,11 +164,11 @@ async def test_a_lost_answer_sent_again_with_its_key_stores_once(openai_door: Op
     assert refused.value.response.headers["x-should-retry"] == "false"
 
 
-async def test_models_are_assistants_and_embeddings_have_both_forms(openai_door: OpenAIDoor) -> None:
+async def test_models_are_assistants_and_embeddings_have_both_forms(openai_service: OpenAIService) -> None:
     """With the synchronous client, as most programs begin."""
 
     def use() -> None:
-        with OpenAI(base_url=openai_door.base_url, api_key=openai_door.key, max_retries=0) as client:
+        with OpenAI(base_url=openai_service.base_url, api_key=openai_service.key, max_retries=0) as client:
             assert "general" in {model.id for model in client.models.list()}
             assert client.models.retrieve("general").object == "model"
             with pytest.raises(openai.NotFoundError) as absent:
@@ -185,11 +186,12 @@ async def test_models_are_assistants_and_embeddings_have_both_forms(openai_door:
     await asyncio.to_thread(use)
 
 
+@pytest.mark.requirement("A7", "T1")
 async def test_a_foreign_conversation_is_not_found_on_any_route(
-    openai_door: OpenAIDoor, subtests: pytest.Subtests
+    openai_service: OpenAIService, subtests: pytest.Subtests
 ) -> None:
-    """A7, T1: the same answer as for one that does not exist."""
-    made = await openai_door.ann.conversations.create(items=[ITEMS[2]])  # type: ignore[list-item]
+    """The same answer as for one that does not exist."""
+    made = await openai_service.ann.conversations.create(items=[ITEMS[2]])  # type: ignore[list-item]
     asking: dict[str, Callable[[AsyncOpenAI, str], Awaitable[object]]] = {
         "retrieve": lambda client, name: client.conversations.retrieve(name),
         "update": lambda client, name: client.conversations.update(name, metadata={"a": "b"}),
@@ -204,14 +206,14 @@ async def test_a_foreign_conversation_is_not_found_on_any_route(
             bodies = []
             for name in (made.id, "conv_absent"):
                 with pytest.raises(openai.NotFoundError) as refused:
-                    await ask(openai_door.eve, name)
+                    await ask(openai_service.eve, name)
                 bodies.append(refused.value.response.content)
             assert bodies[0] == bodies[1]
-    assert len([item async for item in openai_door.ann.conversations.items.list(made.id)]) == 1
+    assert len([item async for item in openai_service.ann.conversations.items.list(made.id)]) == 1
 
 
-async def test_errors_have_openais_shape(openai_door: OpenAIDoor) -> None:
-    http, known = openai_door.door.http, bearer(openai_door.key)
+async def test_errors_have_openais_shape(openai_service: OpenAIService) -> None:
+    http, known = openai_service.service.http, bearer(openai_service.key)
     wrong = await http.post("/v1/conversations", headers=known, json={"metadata": {"k": "v" * 513}})
     assert wrong.status_code == 400
     assert wrong.json()["error"] | {"message": ""} == {
@@ -222,7 +224,7 @@ async def test_errors_have_openais_shape(openai_door: OpenAIDoor) -> None:
     }
     large = await http.post("/v1/conversations", headers=known, json={"items": [{**ITEMS[0], "content": "x" * 2**21}]})
     assert (large.status_code, large.json()["error"]["code"]) == (413, "too_large")
-    assert await _conversations(openai_door) == []
+    assert await _conversations(openai_service) == []
     for method, path, kind in (
         ("GET", "/v1/responses/a/b", "not_found"),
         ("PUT", "/v1/chat/completions", "method_not_allowed"),
@@ -243,17 +245,17 @@ async def test_errors_have_openais_shape(openai_door: OpenAIDoor) -> None:
     ],
 )
 async def test_a_completion_refuses_messages_that_no_prompt_would_show(
-    openai_door: OpenAIDoor, message: dict[str, object], field: str
+    openai_service: OpenAIService, message: dict[str, object], field: str
 ) -> None:
     sent = {"model": "general", "messages": [message, {"role": "user", "content": "Hi"}]}
-    told = await openai_door.door.http.post("/v1/chat/completions", headers=bearer(openai_door.key), json=sent)
+    told = await openai_service.service.http.post("/v1/chat/completions", headers=bearer(openai_service.key), json=sent)
 
     assert told.status_code == 400
     assert told.json()["error"]["message"].startswith(f"{field}: ")
 
 
-async def _conversations(opened: OpenAIDoor) -> list[str]:
-    page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
+async def _conversations(opened: OpenAIService) -> list[str]:
+    page = (await opened.service.http.get("/v1/conversations", headers=bearer(opened.key))).json()
     return [one["id"] for one in page["data"]]
 
 

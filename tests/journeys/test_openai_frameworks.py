@@ -13,7 +13,7 @@ from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticModel
 from pydantic_ai.models.openai import OpenAIResponsesModelSettings
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from tests.journeys.openai_clients import OpenAIDoor, openai_served
+from tests.journeys.openai_clients import OpenAIService, openai_served
 
 TOM, CAT = "My cat is called Tom.", "What is my cat called?"
 
@@ -31,7 +31,7 @@ def find_parcel(number: str) -> str:
     return f"the parcel is at the depot ({len(number)} signs)"
 
 
-def agent(opened: OpenAIDoor, **fields: Any) -> Agent[None]:
+def agent(opened: OpenAIService, **fields: Any) -> Agent[None]:
     model = OpenAIResponsesModel(model="gpt-5", openai_client=opened.ann)
     return Agent(name="helper", instructions="Be short.", model=model, **fields)
 
@@ -106,9 +106,10 @@ TOOL: dict[str, Any] = {
 }
 
 
+@pytest.mark.requirement("A8")
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_chat_completion_calls_tools_with_and_without_a_session(stream: bool) -> None:
-    """A8: the session of another user is left alone, and the caller gets one of its own."""
+    """The session of another user is left alone, and the caller gets one of its own."""
     tools: Any = [{"type": "function", "function": TOOL}]
     async with openai_served() as opened:
         ann = opened.ann
@@ -130,7 +131,7 @@ async def test_a_chat_completion_calls_tools_with_and_without_a_session(stream: 
             assert "at the depot" in choice.message.content
         items = [item.type async for item in ann.conversations.items.list("talk", order="asc")]
         assert items == ["message", "function_call", "function_call_output", "message"]
-        _, bobs = await opened.door.keys.create(tenant="acme", user="bob")
+        _, bobs = await opened.service.keys.create(tenant="acme", user="bob")
         other = await ann.with_options(api_key=bobs).chat.completions.with_raw_response.create(
             model="gpt-5", messages=[{"role": "user", "content": "Hello"}], extra_headers={"Tenuto-Session": "talk"}
         )

@@ -19,9 +19,9 @@ from tenuto.model import Role, Scope
 from tenuto.model.privacy import Mode
 from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.response_objects import place_of_response
-from tests.journeys.door import ANN, bearer, playing, served
+from tests.chats import Adder, hurried
+from tests.journeys.http_service import ANN, bearer, http_service, playing
 from tests.journeys.openai_clients import openai_served
-from tests.talking import Adder, hurried
 
 # The keys that the Open Responses specification requires of every response.
 REQUIRED = {
@@ -149,7 +149,7 @@ async def test_of_two_that_follow_at_once_one_goes_on_and_one_forks() -> None:
         first = await ann.responses.create(model="gpt-5", input="0")
         follow = {"model": "gpt-5", "previous_response_id": first.id}
         both = await asyncio.gather(*(ann.responses.create(input=text, **follow) for text in "123"))  # type: ignore[call-overload]
-        page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
+        page = (await opened.service.http.get("/v1/conversations", headers=bearer(opened.key))).json()
         talks = [await said(ann, one["id"]) for one in page["data"]]
 
         assert len({one.id for one in both}) == 3
@@ -166,7 +166,7 @@ async def test_a_key_finds_its_response_again_also_in_a_fork() -> None:
             headers = {"Idempotency-Key": key}
             made = [await ann.responses.create(input=key, extra_headers=headers, **follow) for _ in range(2)]
             assert made[0].id == made[1].id
-        page = (await opened.door.http.get("/v1/conversations", headers=bearer(opened.key))).json()
+        page = (await opened.service.http.get("/v1/conversations", headers=bearer(opened.key))).json()
         assert len(page["data"]) == 2
 
 
@@ -246,7 +246,7 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
         asked = {"model": "x", "input": "Hi", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
         for path, store in (("responses", True), ("responses", False), ("chat/completions", False)):
             sent = {**asked, "store": store}
-            told = await opened.door.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
+            told = await opened.service.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
             *_, last, end = told.text.strip().split("\n\n")
             body = json.loads(last.partition("data: ")[2])
             error = body.get("response", body)["error"]
@@ -255,7 +255,7 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             assert "division" not in error["message"]
             if store:
                 seen = f"/v1/responses/{body['response']['id']}?stream=true&starting_after=99"
-                rest = await opened.door.http.get(seen, headers=bearer(opened.key))
+                rest = await opened.service.http.get(seen, headers=bearer(opened.key))
                 assert (rest.status_code, rest.text) == (200, "data: [DONE]\n\n")
 
 
@@ -263,7 +263,7 @@ async def test_a_turn_of_another_process_is_told_as_it_is() -> None:
     """Its stream is to be asked for later; one by key waits for it, since it may be its own."""
     hang = Hang()
     async with openai_served(**playing(ScriptedModel("Yes.", [Say("Half "), hang]), policies=hurried())) as opened:
-        ann, tenuto = opened.ann, opened.door.tenuto
+        ann, tenuto = opened.ann, opened.service.tenuto
         first = await ann.responses.create(input="0")
         request = ChatRequest(session_id=place_of_response(first.id)[1], text="1")
         async with LiveTurns(await tenuto.chat(), tenuto.sessions) as elsewhere:
@@ -353,8 +353,9 @@ async def test_an_output_that_a_conversation_has_may_come_again_with_others() ->
     assert [part.get("output") for message in model.requests[-1].messages for part in message.parts].count("red") == 2
 
 
+@pytest.mark.requirement("A7", "T1")
 async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Subtests) -> None:
-    """A7, T1: the same answer as for one that does not exist, or is no id at all."""
+    """The same answer as for one that does not exist, or is no id at all."""
     async with openai_served() as opened:
         ann, eve = opened.ann, opened.eve
         made = await ann.responses.create(model="gpt-5", input=TOM)
@@ -390,11 +391,11 @@ async def _inputs(client: AsyncOpenAI, name: str) -> object:
 
 async def test_the_error_of_a_failed_response_is_within_openais_types() -> None:
     """A strict client knows no codes but OpenAI's; ours is the type."""
-    async with served(**playing(ScriptedModel(Fail()))) as door:
-        told = await door.http.post("/v1/responses", headers=ANN, json={"input": "Hi", "stream": True})
+    async with http_service(**playing(ScriptedModel(Fail()))) as service:
+        told = await service.http.post("/v1/responses", headers=ANN, json={"input": "Hi", "stream": True})
         *_, last, _ = told.text.strip().split("\n\n")
         streamed = json.loads(last.partition("data: ")[2])["response"]
-        stored = (await door.http.get(f"/v1/responses/{streamed['id']}", headers=ANN)).json()
+        stored = (await service.http.get(f"/v1/responses/{streamed['id']}", headers=ANN)).json()
 
     for response in (streamed, stored):
         error = ResponseError.model_validate(response["error"])
@@ -407,10 +408,10 @@ async def test_a_completion_need_not_end_with_a_user_message(roles: str, session
     """As a response need not: instructions alone, or an answer that the caller has begun."""
     model = ScriptedModel("Well.")
     messages = [{"role": role, "content": f"{role} {place}"} for place, role in enumerate(roles.split())]
-    async with served(**playing(model)) as door:
+    async with http_service(**playing(model)) as service:
         headers = {**ANN, **session}
-        answer = await door.http.post("/v1/chat/completions", headers=headers, json={"messages": messages})
-        refused = await door.http.post("/v1/chat/completions", headers=headers, json={"messages": []})
+        answer = await service.http.post("/v1/chat/completions", headers=headers, json={"messages": messages})
+        refused = await service.http.post("/v1/chat/completions", headers=headers, json={"messages": []})
 
     assert answer.json()["choices"][0]["message"]["content"] == "Well."
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
@@ -420,16 +421,16 @@ async def test_a_completion_need_not_end_with_a_user_message(roles: str, session
 
 
 async def test_limits_and_unknown_addresses_are_openais() -> None:
-    async with served() as door:
+    async with http_service() as service:
         items = [{"role": "user", "content": "hi"}] * 21
-        made = (await door.http.post("/v1/conversations", headers=ANN, json={"items": items[:20]})).json()["id"]
+        made = (await service.http.post("/v1/conversations", headers=ANN, json={"items": items[:20]})).json()["id"]
         for path in ("", f"/{made}/items"):
-            refused = await door.http.post(f"/v1/conversations{path}", headers=ANN, json={"items": items})
+            refused = await service.http.post(f"/v1/conversations{path}", headers=ANN, json={"items": items})
             error = refused.json()["error"]
             assert (refused.status_code, error["code"], error["param"]) == (400, "array_above_max_length", "items")
-        kept = await door.http.get(f"/v1/conversations/{made}/items?limit=100", headers=ANN)
+        kept = await service.http.get(f"/v1/conversations/{made}/items?limit=100", headers=ANN)
         assert len(kept.json()["data"]) == 20
         for path in ("/v1/completions", "/v1/images/generations", "/v1/files"):
-            unknown = await door.http.post(path, headers=ANN, json={"prompt": "hi"})
+            unknown = await service.http.post(path, headers=ANN, json={"prompt": "hi"})
             error = unknown.json()["error"]
             assert (unknown.status_code, error["type"], error["code"]) == (404, "invalid_request_error", "not_found")

@@ -1,4 +1,4 @@
-"""Each character has a summary of its own talk, and of no other: C13, C14."""
+"""Each character has a summary of its own talk, and of no other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from tenuto.app import Tenuto
 from tenuto.llm import ScriptedModel
 from tenuto.model import Message, Page, Scope
 from tenuto.model.message import is_summary
+
+pytestmark = pytest.mark.requirement("C13", "C14")
+
 
 YAN, FU = "ancestor_yan", "craftsman_fu"
 

@@ -26,21 +26,21 @@ from tenuto.model.values import Json, JsonObject
 from tenuto.ports import utc_now
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tests.journeys.door import ANN, BOB, EVE, Door, code, playing, served
-from tests.talking import Adder, patient
+from tests.chats import Adder, patient
+from tests.journeys.http_service import ANN, BOB, EVE, HttpService, code, http_service, playing
 
 MAIL = "ann.lee@example.com"
 KEY = base64.b64encode(b"k" * 32).decode()
 SCOPE = Scope(tenant="acme", user="ann")
 
 
-async def say(door: Door, text: str) -> str:
+async def say(service: HttpService, text: str) -> str:
     body = {"message": text, "session_id": "s"}
-    return str((await door.http.post("/v1/chat", headers=ANN, json=body)).json()["trace_id"])
+    return str((await service.http.post("/v1/chat", headers=ANN, json=body)).json()["trace_id"])
 
 
-async def parts_of(door: Door, trace: str) -> list[dict[str, Any]]:
-    context = (await door.http.get(f"/v1/traces/{trace}?text=true", headers=ANN)).json()["context"]
+async def parts_of(service: HttpService, trace: str) -> list[dict[str, Any]]:
+    context = (await service.http.get(f"/v1/traces/{trace}?text=true", headers=ANN)).json()["context"]
     assert sum(entry["tokens"] for entry in context["entries"]) == context["total"]
     entries: list[dict[str, Any]] = context["entries"]
     return entries
@@ -53,13 +53,15 @@ def states(entries: list[dict[str, Any]], kind: str) -> list[tuple[str, str | No
 async def test_the_assistants_own_texts_are_not_for_its_users() -> None:
     """The system prompt and the tools are shown to admins and the tenant's own key, to the user's key withheld."""
     given = playing(ScriptedModel("Hello."), system={Language.ENGLISH: "Be brief."}, tools=(Adder(),))
-    async with served(locked=True, **given) as door:
-        user, tenant = await door.key(user="ann"), {**await door.key(), "X-User-ID": "ann"}
-        admin = await door.key(user="ann", role=KeyRole.ADMIN)
-        trace = (await door.http.post("/v1/chat", headers=user, json={"message": "hi"})).json()["trace_id"]
+    async with http_service(locked=True, **given) as service:
+        user, tenant = await service.key(user="ann"), {**await service.key(), "X-User-ID": "ann"}
+        admin = await service.key(user="ann", role=KeyRole.ADMIN)
+        trace = (await service.http.post("/v1/chat", headers=user, json={"message": "hi"})).json()["trace_id"]
         seen = []
         for who in (user, tenant, admin):
-            entries = (await door.http.get(f"/v1/traces/{trace}?text=true", headers=who)).json()["context"]["entries"]
+            entries = (await service.http.get(f"/v1/traces/{trace}?text=true", headers=who)).json()["context"][
+                "entries"
+            ]
             assert states(entries, "question") == [("stored", "hi")]
             [(state, spec)] = states(entries, "tools")
             seen.append((states(entries, "system"), state, '"add"' in (spec or "")))
@@ -68,21 +70,22 @@ async def test_the_assistants_own_texts_are_not_for_its_users() -> None:
     assert seen[1:] == [([("stored", "Be brief.")], "stored", True)] * 2
 
 
+@pytest.mark.requirement("A25", "T10")
 async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) -> None:
-    """A25: every part of the prompt with its text, as the model saw it; later changes and removals are told."""
+    """Every part of the prompt with its text, as the model saw it; later changes and removals are told."""
     model = ScriptedModel("Hello Ann.", "Noted.", "Halcyon.", "Good.", "So be it.")
     store = f"sqlite:///{tmp_path / 'state.db'}"
     policies = patient(retention=Retention(max_turns=4))
     given = playing(model, system={Language.ENGLISH: "Be brief."}, policies=policies)
-    async with served(store=store, encryption=True, privacy_key=KEY, **given) as door:
+    async with http_service(store=store, encryption=True, privacy_key=KEY, **given) as service:
         boat = {"text": "The name of my boat is Halcyon."}
-        memory = (await door.http.post("/v1/memories", headers=ANN, json=boat)).json()["id"]
-        await door.http.post("/v1/memories", headers=ANN, json={"text": "Answers are short.", "kind": "preference"})
-        await say(door, "Hello")
-        await say(door, f"My mail is {MAIL}.")
-        trace = await say(door, "What is the name of my boat?")
+        memory = (await service.http.post("/v1/memories", headers=ANN, json=boat)).json()["id"]
+        await service.http.post("/v1/memories", headers=ANN, json={"text": "Answers are short.", "kind": "preference"})
+        await say(service, "Hello")
+        await say(service, f"My mail is {MAIL}.")
+        trace = await say(service, "What is the name of my boat?")
 
-        entries = await parts_of(door, trace)
+        entries = await parts_of(service, trace)
         assert states(entries, "system") == [("stored", "Be brief.")]
         assert states(entries, "preferences") == [("stored", "- “Answers are short.”")]
         assert states(entries, "question") == [("stored", "What is the name of my boat?")]
@@ -94,27 +97,27 @@ async def test_a_trace_shows_what_is_still_stored_of_its_prompt(tmp_path: Path) 
         assert "Halcyon" in recalled["text"]
         assert recalled["score"] > 0
 
-        plain = (await door.http.get(f"/v1/traces/{trace}", headers=ANN)).json()["context"]
+        plain = (await service.http.get(f"/v1/traces/{trace}", headers=ANN)).json()["context"]
         assert not [entry for entry in plain["entries"] if "text" in entry or "state" in entry]
         for stranger in (BOB, EVE):
-            assert code(await door.http.get(f"/v1/traces/{trace}?text=true", headers=stranger))[0] == 404
+            assert code(await service.http.get(f"/v1/traces/{trace}?text=true", headers=stranger))[0] == 404
 
-        page = await door.tenuto.sessions.messages(SCOPE, "s", Page(limit=2, after=0))
+        page = await service.tenuto.sessions.messages(SCOPE, "s", Page(limit=2, after=0))
         erased = replace(page.messages[0], parts=(text_part("[ERASED]"),), tokens=0)
-        await door.tenuto.sessions.rewrite(SCOPE, "s", Rewrite(messages=(erased,)))
-        await door.http.patch(
+        await service.tenuto.sessions.rewrite(SCOPE, "s", Rewrite(messages=(erased,)))
+        await service.http.patch(
             f"/v1/memories/{memory}", headers=ANN, json={"text": "My boat was sold last spring to a family from Kiel."}
         )
-        entries = await parts_of(door, trace)
+        entries = await parts_of(service, trace)
         assert states(entries, "message")[0] == ("changed", "[ERASED]")
         assert states(entries, "message")[1] == ("stored", "Hello Ann.")
         assert "sold" in str(states(entries, "memory"))
         assert states(entries, "memory")[0][0] == "changed"
 
-        await door.http.delete(f"/v1/memories/{memory}", headers=ANN)
+        await service.http.delete(f"/v1/memories/{memory}", headers=ANN)
         for text in ("The session keeps four turns.", "This is one too many."):
-            await say(door, text)
-        entries = await parts_of(door, trace)
+            await say(service, text)
+        entries = await parts_of(service, trace)
         assert states(entries, "memory") == [("gone", None)]
         # How many more leave with them depends on when the upkeep writes its summary.
         assert states(entries, "message")[:2] == [("gone", None), ("gone", None)]
@@ -136,9 +139,9 @@ async def test_what_the_model_saw_is_shown_or_said_to_be_redacted(
 ) -> None:
     """As a question, and under the vault as a message of the next prompt, too."""
     model = ScriptedModel("Yes.", "Yes.")
-    async with served(privacy_key=KEY, **modes, **playing(model)) as door:
-        first, second = await say(door, f"Mail {MAIL}?"), await say(door, "And now?")
-        question, later = await parts_of(door, first), await parts_of(door, second)
+    async with http_service(privacy_key=KEY, **modes, **playing(model)) as service:
+        first, second = await say(service, f"Mail {MAIL}?"), await say(service, "And now?")
+        question, later = await parts_of(service, first), await parts_of(service, second)
 
     assert model.requests[0].messages[-1].text == seen
     assert states(question, "question") == [(state, shown)]
@@ -151,28 +154,28 @@ async def test_a_part_that_changed_is_never_taken_for_what_the_model_saw() -> No
     """The same number of tokens is not the same text; and nothing that is answered allows to confirm a guess."""
     model = ScriptedModel(*["Noted."] * 3)
     tools = {"tools": (Adder(),), "system": {Language.ENGLISH: "Be brief."}}
-    async with served(**playing(model, **tools)) as door:
+    async with http_service(**playing(model, **tools)) as service:
         facts = {kind: {"text": f"My {kind} is in Paris.", "kind": kind} for kind in ("fact", "preference")}
         ids = {
-            kind: (await door.http.post("/v1/memories", headers=ANN, json=body)).json()["id"]
+            kind: (await service.http.post("/v1/memories", headers=ANN, json=body)).json()["id"]
             for kind, body in facts.items()
         }
-        await door.http.post(
+        await service.http.post(
             "/v1/chat", headers=ANN, json={"message": "I am in Paris.", "session_id": "s", "profile": {"city": "Paris"}}
         )
-        trace = await say(door, "What is in Paris?")
-        before = {entry["kind"]: entry["state"] for entry in await parts_of(door, trace) if entry["kind"] != "frame"}
+        trace = await say(service, "What is in Paris?")
+        before = {entry["kind"]: entry["state"] for entry in await parts_of(service, trace) if entry["kind"] != "frame"}
 
         for memory in ids.values():
-            text = (await door.http.get(f"/v1/memories/{memory}", headers=ANN)).json()["text"]
+            text = (await service.http.get(f"/v1/memories/{memory}", headers=ANN)).json()["text"]
             body = {"text": text.replace("Paris", "Berlin")}
-            assert (await door.http.patch(f"/v1/memories/{memory}", headers=ANN, json=body)).status_code == 200
-        log = (await door.tenuto.sessions.messages(SCOPE, "s", Page(limit=5))).messages
+            assert (await service.http.patch(f"/v1/memories/{memory}", headers=ANN, json=body)).status_code == 200
+        log = (await service.tenuto.sessions.messages(SCOPE, "s", Page(limit=5))).messages
         edited = [replace(one, parts=(text_part(one.text.replace("Paris", "Berlin")),)) for one in log]
-        await door.tenuto.sessions.rewrite(SCOPE, "s", Rewrite(messages=tuple(edited)))
-        entries = await parts_of(door, trace)
-        answer = (await door.http.get(f"/v1/traces/{trace}?text=true", headers=ANN)).text
-        stored = await door.tenuto.store.traces.trace(SCOPE, "s", 2)
+        await service.tenuto.sessions.rewrite(SCOPE, "s", Rewrite(messages=tuple(edited)))
+        entries = await parts_of(service, trace)
+        answer = (await service.http.get(f"/v1/traces/{trace}?text=true", headers=ANN)).text
+        stored = await service.tenuto.store.traces.trace(SCOPE, "s", 2)
 
     assert set(before.values()) == {"stored"}
     assert before.keys() == {"system", "preferences", "message", "memory", "question", "tools"}
@@ -250,15 +253,15 @@ async def test_no_stored_trace_confirms_a_guess(settings: dict[str, Any], shown:
     """A reader of the database has neither a master key nor the machine's: a guess about what is redacted or edited
     later is confirmed by nothing in the record."""
     helping = playing(ScriptedModel("Yes."), tools=(Contacts(),), run_first=("contacts",))
-    async with served(**settings, **helping) as door:
+    async with http_service(**settings, **helping) as service:
         said = ((Role.SYSTEM, SAID["message"]), (Role.USER, SAID["question"]))
         messages = [Draft(id=role.value, role=role, sent_at=utc_now(), parts=(text_part(text),)) for role, text in said]
         request = ChatRequest(
             messages=tuple(messages), session_id="s", profile={"mail": MAIL}, instructions=f"Answer {MAIL}."
         )
-        reply = await (await door.tenuto.chat()).take_turn(SCOPE, request)
-        record = await door.tenuto.stores.unredacted.traces.trace(SCOPE, "s", 1)
-        entries = await parts_of(door, reply.trace_id)
+        reply = await (await service.tenuto.chat()).take_turn(SCOPE, request)
+        record = await service.tenuto.stores.unredacted.traces.trace(SCOPE, "s", 1)
+        entries = await parts_of(service, reply.trace_id)
 
     assert confirmed(msgspec.to_builtins(record)) == set()
     assert {kind: [state for state, _ in states(entries, kind)] for kind in shown} == shown
@@ -267,13 +270,13 @@ async def test_no_stored_trace_confirms_a_guess(settings: dict[str, Any], shown:
 async def test_digests_outlive_a_rotation_and_end_with_the_tenants_keys() -> None:
     """Without its master key, and once its keys are destroyed, a tenant's parts cannot be compared."""
     old, new = (MasterKey(name=name, secret=name.encode() * 32) for name in ("k", "n"))
-    async with served(privacy_key=KEY, **playing(ScriptedModel("Yes."))) as door:
-        trace, seen = await say(door, "Hello"), []
+    async with http_service(privacy_key=KEY, **playing(ScriptedModel("Yes."))) as service:
+        trace, seen = await say(service, "Hello"), []
         for current, other in ((old, new), (new, old), (old, new), (None, None)):
             keys = MasterKeys(current=current or old, others=(other or new,))
-            ciphers = TenantCiphers(store=door.tenuto.stores.plain_state, ring=KeyRing(keys=keys))
+            ciphers = TenantCiphers(store=service.tenuto.stores.plain_state, ring=KeyRing(keys=keys))
             await (ciphers.rewrap(SCOPE) if current else ciphers.destroy(SCOPE))
-            seen += states(await parts_of(door, trace), "question")
+            seen += states(await parts_of(service, trace), "question")
 
     assert seen == [("stored", "Hello"), ("unchecked", "Hello")] * 2
 
@@ -282,12 +285,12 @@ async def test_the_key_of_digests_stays_on_the_machine_and_out_of_the_store(tmp_
     """Another process of the machine compares as the first one did; another machine says that it cannot."""
     store, model = f"sqlite:///{tmp_path}/t.db", playing(ScriptedModel("Yes."))
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    async with served(store=store, journal=str(here), **model) as door:
-        trace = await say(door, "Hello")
+    async with http_service(store=store, journal=str(here), **model) as service:
+        trace = await say(service, "Hello")
     seen = []
     for journal in (here, elsewhere):
-        async with served(store=store, journal=str(journal), **model) as door:
-            seen += states(await parts_of(door, trace), "question")
+        async with http_service(store=store, journal=str(journal), **model) as service:
+            seen += states(await parts_of(service, trace), "question")
     secret, stored = await asyncio.to_thread(_read_all, here, "trace.key"), await asyncio.to_thread(_read_all, tmp_path)
 
     assert seen == [("stored", "Hello"), ("unchecked", "Hello")]

@@ -12,7 +12,7 @@ import pytest
 
 from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
-from tests.journeys.door import ANN, BOB, at, code, playing, served
+from tests.journeys.http_service import ANN, BOB, at, code, http_service, playing
 
 
 def _ai_sdk(name: str, text: str) -> tuple[str, Any]:
@@ -56,16 +56,17 @@ async def shown(http: httpx.AsyncClient, name: str) -> list[str]:
     return [one["parts"][0]["text"] for one in page]
 
 
+@pytest.mark.requirement("A8", "T1")
 async def test_the_second_user_of_an_id_has_one_conversation(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """A8, T1: by its id it is continued, shown, joined and stopped, also when the first user's is deleted; a message
+    """By its id it is continued, shown, joined and stopped, also when the first user's is deleted; a message
     that is sent again is answered once."""
     hangs = [Hang() for _ in DOORS]
     scripts: list[Script] = [each for hang in hangs for each in ("One.", "Two.", "Three.", (Say("Half "), hang))]
     model = ScriptedModel(*scripts)
-    async with served(**playing(model), store=f"sqlite:///{tmp_path}/store.db") as door:
-        http = door.http
+    async with http_service(**playing(model), store=f"sqlite:///{tmp_path}/store.db") as service:
+        http = service.http
         for (name, asking), hang in zip(DOORS.items(), hangs, strict=True):
-            with subtests.test(door=name):
+            with subtests.test(service=name):
                 for who, text in ((ANN, "I am Ann"), (BOB, "I am Bob"), (BOB, "I am Bob"), (BOB, "Who am I?")):
                     await post(http, who, name, *asking(name, text))
                 assert code(await http.get(at(name), headers=BOB)) == (404, "session_not_found")
@@ -90,14 +91,15 @@ async def test_the_second_user_of_an_id_has_one_conversation(tmp_path: Path, sub
     assert tasks.json()["result"]["totalSize"] == 3
 
 
+@pytest.mark.requirement("A8")
 async def test_the_second_user_of_an_id_has_one_session_by_mcp(tmp_path: Path) -> None:
-    """A8: every tool takes the id that its caller chose."""
+    """Every tool takes the id that its caller chose."""
 
     async def call(who: Mapping[str, str], tool: str, **arguments: Any) -> Any:
         asked = _rpc("tools/call", {"name": tool, "arguments": arguments})
-        return (await post(door.http, who, "mcp", "/mcp", asked)).json()["result"]
+        return (await post(service.http, who, "mcp", "/mcp", asked)).json()["result"]
 
-    async with served(store=f"sqlite:///{tmp_path}/store.db") as door:
+    async with http_service(store=f"sqlite:///{tmp_path}/store.db") as service:
         for who, text in ((ANN, "I am Ann"), (BOB, "I am Bob"), (BOB, "Who am I?")):
             await call(who, "create_session", id="mcp")
             await call(who, "append_message", session_id="mcp", text=text)

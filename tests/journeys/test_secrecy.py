@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from tenuto.server.logs import KeyValueFormatter
-from tests.journeys.door import ANN
-from tests.journeys.test_http_process import Running, running
+from tests.journeys.http_service import ANN
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.openai_server import (
     A_PAGE,
     GARBAGE,
@@ -59,7 +59,7 @@ def provider() -> Iterator[ModelServer]:
 
 
 @contextmanager
-def serving(folder: Path, provider: ModelServer, **environ: str) -> Iterator[Running]:
+def serving(folder: Path, provider: ModelServer, **environ: str) -> Iterator[ServerProcess]:
     """A server whose assistant has tools that quote what they are asked, and which logs everything it can."""
     assistants = folder / "assistants"
     assistants.mkdir()
@@ -74,17 +74,17 @@ def serving(folder: Path, provider: ModelServer, **environ: str) -> Iterator[Run
         "TENUTO_MODEL_API_KEY": "sk-amaranth-not-a-real-key",
         "PYTHONASYNCIODEBUG": "1",
     }
-    with running(folder / "sessions.db", **{**settings, **environ}) as server:
+    with running_server(folder / "sessions.db", **{**settings, **environ}) as server:
         yield server
 
 
-def ask(server: Running, session: str | None = None, **body: object) -> httpx.Response:
+def ask(server: ServerProcess, session: str | None = None, **body: object) -> httpx.Response:
     fields = {"message": f"Tell me of {SECRET}", "session_id": session, **body}
     given = {name: value for name, value in fields.items() if value is not None}
     return server.http.post("/v1/chat", headers=ANN, json=given)
 
 
-def failed_in_every_way(server: Running, provider: ModelServer, session: str) -> list[str]:
+def failed_in_every_way(server: ServerProcess, provider: ModelServer, session: str) -> list[str]:
     """What the server says when the model fails, whole and streamed."""
     told = []
     for reply in FAILURES.values():
@@ -96,7 +96,7 @@ def failed_in_every_way(server: Running, provider: ModelServer, session: str) ->
     return told
 
 
-def misused(server: Running, session: str) -> list[str]:
+def misused(server: ServerProcess, session: str) -> list[str]:
     """What the server says to requests that make no sense."""
     return [
         ask(server, session, assistant=SECRET).text,
@@ -111,7 +111,7 @@ def misused(server: Running, session: str) -> list[str]:
     ]
 
 
-def nowhere(server: Running, *told: str) -> None:
+def nowhere(server: ServerProcess, *told: str) -> None:
     """Make sure that neither what was told nor the log holds the secret."""
     log = "".join(server.log)
     for place in (*told, log):
@@ -177,8 +177,9 @@ def test_a_foreign_line_is_cut_where_it_begins_to_show_values() -> None:
     assert lines[1].endswith("msg=Executing")
 
 
+@pytest.mark.requirement("E18")
 def test_every_line_of_a_turn_names_it_and_no_other_line_does(tmp_path: Path, provider: ModelServer) -> None:
-    """E18: tenant, session and turn are bound for the turn's lines, and gone afterwards."""
+    """Tenant, session and turn are bound for the turn's lines, and gone afterwards."""
     provider.answers(LOOKED_UP, words("Nothing."), refusal(400, "no"))
 
     with serving(tmp_path, provider, TENUTO_SUMMARIZER_MODEL="offline") as server:

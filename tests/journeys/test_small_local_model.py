@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("dbos")
 
-from tests.journeys.door import ANN, served
+from tests.journeys.http_service import ANN, http_service
 from tests.servers.slow_provider import start_slow_provider
 
 SCALE = float(os.environ.get("SLOWNESS", "0.002"))
@@ -35,8 +35,8 @@ def is_for_title(body: dict[str, Any]) -> bool:
     return "Title Case" in body["messages"][0]["content"]
 
 
-async def events_of(door: Any, **body: Any) -> list[dict[str, Any]]:
-    answered = await door.http.post("/v1/chat", json={**body, "stream": True}, headers=ANN, timeout=None)
+async def events_of(service: Any, **body: Any) -> list[dict[str, Any]]:
+    answered = await service.http.post("/v1/chat", json={**body, "stream": True}, headers=ANN, timeout=None)
     assert answered.status_code == 200
     lines = [line.removeprefix("data: ") for line in answered.text.splitlines() if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line.startswith("{")]
@@ -44,21 +44,21 @@ async def events_of(door: Any, **body: Any) -> list[dict[str, Any]]:
 
 async def test_chat_shop_guide_and_help_desk_stay_usable() -> None:
     with start_slow_provider(answer, SCALE) as provider:
-        async with served(model="openai:small", model_base_url=provider.url, model_api_key="none") as door:
+        async with http_service(model="openai:small", model_base_url=provider.url, model_api_key="none") as service:
 
             async def say(message: str, **body: Any) -> dict[str, Any]:
                 asked = {"message": message, **body}
-                answered = await door.http.post("/v1/chat", json=asked, headers=ANN, timeout=None)
+                answered = await service.http.post("/v1/chat", json=asked, headers=ANN, timeout=None)
                 assert answered.status_code == 200, answered.text
                 reply: dict[str, Any] = answered.json()
                 return reply
 
             chat = await say("May I take my train later?")
             shop = await say("cheap phones?", assistant="goods")
-            streamed = await events_of(door, message="cheap phones?", assistant="goods")
+            streamed = await events_of(service, message="cheap phones?", assistant="goods")
             guide = await say("Who founded the hall?", assistant="npc")
-            desk = await say("My employer ended my contract without notice.", assistant="legal")
-            await door.tenuto.upkeep.drain()
+            shell = await say("My employer ended my contract without notice.", assistant="legal")
+            await service.tenuto.upkeep.drain()
             titled = await say("And the next one?", session_id=chat["session_id"])
 
     assert (chat["answer"].strip(), chat["degraded"]) == (PROSE, [])
@@ -68,6 +68,6 @@ async def test_chat_shop_guide_and_help_desk_stay_usable() -> None:
     assert not any(event.get("error") for event in streamed)
     assert not any("{" in event.get("text", "") for event in streamed)
     assert (guide["answer"].strip(), guide["data"]["evidence"] != []) == (PROSE, True)
-    assert desk["degraded"] == ["fallback_model"]
-    assert "[LAB-04]" in desk["answer"]
+    assert shell["degraded"] == ["fallback_model"]
+    assert "[LAB-04]" in shell["answer"]
     assert titled["title"] == "Trains and Phones"

@@ -6,12 +6,8 @@ Each takes over from the one before it, on one SQLite store.
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
-import subprocess
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -22,9 +18,9 @@ from tenuto.model import Scope
 from tenuto.model.plan import TaskProgress, parse_plan
 from tenuto.model.task import TaskStatus
 from tests.engines import plan_of, wait_for_end, wait_for_step
-from tests.journeys.door import code, served
-from tests.journeys.terminal import Desk
-from tests.patience import LONG, until
+from tests.journeys.http_service import code, http_service
+from tests.journeys.terminal import Shell, await_log_line, running_command
+from tests.timeouts import LONG, wait_until
 
 pytest.importorskip("dbos")
 
@@ -61,45 +57,25 @@ after = ["gated", "ask"]
 
 
 @pytest.fixture
-def office(desk: Desk) -> Desk:
+def office(shell: Shell) -> Shell:
     """A desk with agents, one of which waits until there is a file named gate."""
-    (desk.folder / "agents").mkdir()
-    (desk.folder / "agents" / "readers.py").write_text(AGENTS)
-    (desk.folder / "plan.toml").write_text(PLAN)
-    desk.env |= {"TENUTO_AGENTS": "agents", "TENUTO_STORE": "sqlite:///chat.db"}
-    return desk
+    (shell.folder / "agents").mkdir()
+    (shell.folder / "agents" / "readers.py").write_text(AGENTS)
+    (shell.folder / "plan.toml").write_text(PLAN)
+    shell.env |= {"TENUTO_AGENTS": "agents", "TENUTO_STORE": "sqlite:///chat.db"}
+    return shell
 
 
-def store_of(desk: Desk) -> str:
-    return f"sqlite:///{desk.folder}/chat.db"
+def store_of(shell: Shell) -> str:
+    return f"sqlite:///{shell.folder}/chat.db"
 
 
-@contextmanager
-def started(desk: Desk, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is killed at the end, if it still runs."""
-    with desk.start(*args) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line_of(process: subprocess.Popen[bytes], pattern: str) -> str:
-    """The first line of a process's log that fits."""
-    assert process.stderr is not None
-    seen = []
-    for line in process.stderr:
-        seen.append(line.decode())
-        if re.search(pattern, seen[-1]):
-            return seen[-1]
-    raise AssertionError("".join(seen))
-
-
-async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers_between(office: Desk) -> None:
-    """E17, E14: what has ended is not run again; the answer is given while no process works."""
+@pytest.mark.requirement("E17", "E14")
+async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers_between(office: Shell) -> None:
+    """What has ended is not run again; the answer is given while no process works."""
     async with tenuto.open(store_of(office)) as app:
-        with started(office, "tasks", "run", "plan.toml", "--user", "ann") as command:
-            await until(lambda: "gated" in calls(office))
+        with running_command(office, "tasks", "run", "plan.toml", "--user", "ann") as command:
+            await wait_until(lambda: "gated" in calls(office))
             (task,) = (await app.tasks.list(ANN)).tasks
             await wait_for_step(app.tasks, ANN, task.id, "ask", "waiting")
             command.send_signal(signal.SIGINT)
@@ -110,8 +86,8 @@ async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers
         answered = await asyncio.to_thread(office.run, "tasks", "answer", task.id, "ask", "yes", "--user", "ann")
         assert (answered.returncode, answered.stdout) == (0, "Answered ask.\n")
         (office.folder / "gate").touch()
-        with started(office, "worker", "--concurrency", "2") as worker:
-            told = await asyncio.to_thread(line_of, worker, "working on tasks")
+        with running_command(office, "worker", "--concurrency", "2") as worker:
+            told = await asyncio.to_thread(await_log_line, worker, "working on tasks")
             progress = await wait_for_end(app.tasks, ANN, task.id)
             worker.terminate()
             assert await asyncio.to_thread(worker.wait, LONG) == 0
@@ -120,11 +96,12 @@ async def test_a_task_goes_on_from_the_terminal_to_a_worker_and_a_person_answers
     check_end(office, progress)
 
 
-async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(office: Desk) -> None:
-    """E17: nothing has to be asked of it; and a server that is told to stop ends at once."""
+@pytest.mark.requirement("E17")
+async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(office: Shell) -> None:
+    """Nothing has to be asked of it; and a server that is told to stop ends at once."""
     async with tenuto.open(store_of(office)) as app:
-        with started(office, "serve", "--port", "0") as server:
-            await asyncio.to_thread(line_of, server, "listening on")
+        with running_command(office, "serve", "--port", "0") as server:
+            await asyncio.to_thread(await_log_line, server, "listening on")
             engine = await app.engine(worker=False)
             async with asyncio.timeout(LONG):
                 while not await engine.agents():  # noqa: ASYNC110 (the engine opens after the server)
@@ -133,11 +110,11 @@ async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(of
             new = tenuto.NewTask(type="review", goal=fields.pop("goal"))
             task_id = (await engine.submit(ANN, new, parse_plan(fields))).id
             await wait_for_step(app.tasks, ANN, task_id, "ask", "waiting")
-            await until(lambda: "gated" in calls(office))
+            await wait_until(lambda: "gated" in calls(office))
             server.kill()
         (office.folder / "gate").touch()
-        with started(office, "serve", "--port", "0") as server:
-            line = await asyncio.to_thread(line_of, server, "listening on")
+        with running_command(office, "serve", "--port", "0") as server:
+            line = await asyncio.to_thread(await_log_line, server, "listening on")
             await wait_for_step(app.tasks, ANN, task_id, "gated", "completed")
             async with httpx.AsyncClient(timeout=LONG) as http:
                 ready = (await http.get(line.split()[-1].strip('"') + "/readyz")).json()
@@ -150,25 +127,25 @@ async def test_a_killed_server_goes_on_with_its_task_when_it_is_started_again(of
     check_end(office, progress)
 
 
-def calls(desk: Desk) -> list[str]:
-    file = desk.folder / "calls"
+def calls(shell: Shell) -> list[str]:
+    file = shell.folder / "calls"
     return file.read_text().split() if file.exists() else []
 
 
-def check_end(desk: Desk, progress: TaskProgress) -> None:
+def check_end(shell: Shell, progress: TaskProgress) -> None:
     assert (progress.task.status, progress.task.result) == (TaskStatus.COMPLETED, {"last": "Find the notice period"})
     assert [run.attempts for run in progress.steps] == [1, 2, 1, 1]
-    assert calls(desk) == ["first", "gated", "gated", "last"]
+    assert calls(shell) == ["first", "gated", "gated", "last"]
 
 
 async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import no_such_package")
-    async with served(agents=str(tmp_path)) as door:
+    async with http_service(agents=str(tmp_path)) as service:
         async with asyncio.timeout(LONG):
-            while "tasks" not in (ready := (await door.http.get("/readyz")).json()):  # noqa: ASYNC110
+            while "tasks" not in (ready := (await service.http.get("/readyz")).json()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        turn = await door.http.post("/v1/chat", json={"message": "Hello!"})
-        legal = await door.http.post("/v1/chat", json={"message": "Hello!", "assistant": "legal"})
+        turn = await service.http.post("/v1/chat", json={"message": "Hello!"})
+        legal = await service.http.post("/v1/chat", json={"message": "Hello!", "assistant": "legal"})
 
     assert code(legal) == (503, "engine_unavailable")
     assert "agents: broken.py (No module named 'no_such_package' at line 1)" in legal.json()["detail"]
@@ -176,14 +153,14 @@ async def test_a_server_serves_though_its_engine_cannot_start(tmp_path: Path) ->
     assert turn.status_code == 200
 
 
-async def test_a_worker_leaves_a_task_to_the_one_that_has_its_agents(office: Desk) -> None:
+async def test_a_worker_leaves_a_task_to_the_one_that_has_its_agents(office: Shell) -> None:
     (office.folder / "others").mkdir()
     (office.folder / "others" / "writers.py").write_text(AGENTS.replace('"reader"', '"writer"'))
-    with started(office, "worker") as reader:
-        await asyncio.to_thread(line_of, reader, "working on tasks")
+    with running_command(office, "worker") as reader:
+        await asyncio.to_thread(await_log_line, reader, "working on tasks")
         office.env["TENUTO_AGENTS"] = "others"
-        with started(office, "worker") as writer:
-            await asyncio.to_thread(line_of, writer, "working on tasks")
+        with running_command(office, "worker") as writer:
+            await asyncio.to_thread(await_log_line, writer, "working on tasks")
             async with tenuto.open(store_of(office)) as app:
                 engine = await app.engine(worker=False)
                 plans = [plan_of({"id": "s", "agent": agent}) for agent in ("reader", "writer") for _ in range(8)]
@@ -204,15 +181,15 @@ async def test_a_server_begins_with_unfinished_plans_of_an_earlier_one(tmp_path:
         plan = plan_of(asks, {"id": "a", "agent": "reader", "after": ["ask"]})
         task = await engine.submit(ANN, tenuto.NewTask(type="x"), plan)
         await wait_for_step(app.tasks, ANN, task.id, "ask", "waiting")
-    async with served(store=store) as door:
-        assert await door.tenuto.tasks.has_runs()
-        await until(lambda: door.tenuto.works_on_tasks)
-        assert (await door.http.get("/readyz")).json() == {"status": "ready", "tasks": {"status": "ready"}}
+    async with http_service(store=store) as service:
+        assert await service.tenuto.tasks.has_runs()
+        await wait_until(lambda: service.tenuto.works_on_tasks)
+        assert (await service.http.get("/readyz")).json() == {"status": "ready", "tasks": {"status": "ready"}}
 
-        own = await (await door.tenuto.engine()).submit(ANN, tenuto.NewTask(type="x"), plan_of(asks))
-        await wait_for_step(door.tenuto.tasks, ANN, own.id, "ask", "waiting")
-        await (await door.tenuto.engine()).answer(ANN, task.id, "ask", "both")
-        assert (await door.tenuto.tasks.progress(ANN, task.id)).steps[1].status == "pending"
+        own = await (await service.tenuto.engine()).submit(ANN, tenuto.NewTask(type="x"), plan_of(asks))
+        await wait_for_step(service.tenuto.tasks, ANN, own.id, "ask", "waiting")
+        await (await service.tenuto.engine()).answer(ANN, task.id, "ask", "both")
+        assert (await service.tenuto.tasks.progress(ANN, task.id)).steps[1].status == "pending"
     async with tenuto.open(store) as app:
         app.agents.register("reader", _read)
         await app.engine()

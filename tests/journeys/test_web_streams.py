@@ -1,4 +1,4 @@
-"""Web streams: the AI SDK's UI message stream and AG-UI, as browsers speak them, over a real port (T1)."""
+"""Web streams: the AI SDK's UI message stream and AG-UI, as browsers speak them, over a real port."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 from ag_ui.core import Event, RunAgentInput
 from pydantic import TypeAdapter
 
@@ -17,9 +18,12 @@ from tenuto.llm import Call, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import StepChanged
 from tenuto.server.web_streams.ag_ui_events import AgUiStream
-from tests.journeys.door import ANN, BOB, EVE, at, code, playing, served
+from tests.chats import Adder
+from tests.journeys.http_service import ANN, BOB, EVE, at, code, http_service, playing
 from tests.servers.loopback import serving
-from tests.talking import Adder
+
+pytestmark = pytest.mark.requirement("T1")
+
 
 AG_UI: TypeAdapter[Any] = TypeAdapter(Event)
 LOOK = {
@@ -34,8 +38,8 @@ async def house(*scripts: Script, **fields: Any) -> AsyncIterator[tuple[httpx.As
     """A server on a port, whose assistant plays scripts and can add, and Ann's browser."""
     model = ScriptedModel(*scripts)
     async with (
-        served(**playing(model, tools=(Adder(),), **fields)) as door,
-        serving(door.app) as base,
+        http_service(**playing(model, tools=(Adder(),), **fields)) as service,
+        serving(service.app) as base,
         httpx.AsyncClient(base_url=base, headers=ANN, timeout=60) as http,
     ):
         yield http, model

@@ -28,8 +28,8 @@ from tests.lark_platform.callbacks import (
 from tests.lark_platform.chats import BOT, Chat, Event, Message, World, content_of
 from tests.lark_platform.connection import LongConnections
 from tests.lark_platform.faults import RATE_LIMITED, RECALLED, Fault
-from tests.patience import LONG
 from tests.servers.loopback import serving
+from tests.timeouts import LONG
 
 SCHEDULE = (timedelta(), timedelta(seconds=15), timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 """The waits before each delivery of an event that is not acknowledged."""

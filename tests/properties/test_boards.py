@@ -1,4 +1,4 @@
-"""Laws of boards: nothing is lost, tokens only grow, and what is refused changes nothing (E10, E19, T17)."""
+"""Laws of boards: nothing is lost, tokens only grow, and what is refused changes nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -21,6 +22,9 @@ from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN
 from tests.second_board import add_one
 from tests.tasks import opened, tasks_over
+
+pytestmark = pytest.mark.requirement("E10", "E19", "T17")
+
 
 AGENTS = st.sampled_from(["x", "y", "decision-agent"])
 KEYS = st.sampled_from(["a", "b", "final_decision"])

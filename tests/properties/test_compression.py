@@ -1,4 +1,4 @@
-"""Laws of compression (T12, E13, U4, U6): whatever is said, at all times every message is raw in the log or covered."""
+"""Laws of compression: whatever is said, at all times every message is raw in the log or covered."""
 
 from __future__ import annotations
 
@@ -54,6 +54,9 @@ from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ANN, HEAD, SENT_AT, fresh
+
+pytestmark = pytest.mark.requirement("T12", "E13", "U4", "U6")
+
 
 COUNTER = TokenCounter()
 MARK = re.compile(r"word\d+x")
@@ -380,7 +383,7 @@ class Life:
         assert not self.forgotten & set(MARK.findall(text)), "a summary tells what was taken back"
 
     def check_pairs(self, through: int) -> None:
-        """A call and its result are both covered, or neither is (U4)."""
+        """A call and its result are both covered, or neither is."""
         for call, result in self.pairs:
             if result in self.said:
                 assert (call <= through) == (result <= through)
@@ -432,7 +435,7 @@ async def live(plan: Plan, opened: Opened) -> None:
 
 
 async def at_rest(life: Life) -> None:
-    """Nothing is made anew while nothing changes (T12)."""
+    """Nothing is made anew while nothing changes."""
     life.plan = dataclasses.replace(life.plan, meddling="")
     before = await life.log()
     for upkeep in life.upkeep:
@@ -462,6 +465,7 @@ async def sqlite(clock: FakeClock) -> AsyncIterator[Store]:
 kinds = st.sampled_from(["user", "assistant", "call", "result", "other result", "item"])
 
 
+@pytest.mark.requirement("U4")
 @settings(max_examples=300)
 @given(
     st.lists(st.tuples(kinds, st.sampled_from([0, 0, 0, 1])), min_size=8, max_size=60),
@@ -469,7 +473,7 @@ kinds = st.sampled_from(["user", "assistant", "call", "result", "other result", 
     st.sampled_from([2, 6, 20]),
 )
 def test_a_cut_leaves_every_call_with_its_results(entries: list[tuple[str, int]], cap: int | None, keep: int) -> None:
-    """U4: also where results come as turns of their own, and where the stored cap cuts a long turn apart."""
+    """Also where results come as turns of their own, and where the stored cap cuts a long turn apart."""
     log, turn = [], 1
     for seq, (kind, step) in enumerate(entries, 1):
         turn += step

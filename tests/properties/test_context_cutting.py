@@ -1,7 +1,8 @@
-"""Laws of cutting: within its limit, visibly, and never through what a reader sees as one character (S4, E20)."""
+"""Laws of cutting: within its limit, visibly, and never through what a reader sees as one character."""
 
 from __future__ import annotations
 
+import pytest
 import regex
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,9 @@ from tenuto.context import TokenCounter, boundary_after, boundary_before, trunca
 from tenuto.context.tokens import estimate, level, truncate_parts
 from tenuto.model import text_part, tool_call, tool_result
 from tests.samples import odd_texts
+
+pytestmark = pytest.mark.requirement("S4", "E20")
+
 
 COUNTER = TokenCounter()
 CLUSTERS = odd_texts("grapheme clusters")
@@ -32,6 +36,7 @@ def test_a_cut_text_keeps_its_limit(text: str, limit: int, measure: object) -> N
     assert shorter == text or measure(text) > limit
 
 
+@pytest.mark.requirement("A24")
 @given(texts, st.integers(0, 120))
 def test_a_cut_never_splits_a_grapheme(text: str, limit: int) -> None:
     shorter = truncate_text(text, limit, COUNTER.count)

@@ -1,10 +1,11 @@
-"""Laws of a prompt's beginning: it stays as it was from turn to turn, until the window is trimmed (promise 4)."""
+"""Laws of a prompt's beginning: it stays as it was from turn to turn, until the window is trimmed."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,9 @@ from tenuto.model import Message
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
 from tests.samples import stored
+
+pytestmark = pytest.mark.requirement()
+
 
 COUNTER = TokenCounter()
 WORDS = ("history ", "家训", "phone ", "👨‍👩‍👧", "孝悌为本，", "value\n")

@@ -1,4 +1,4 @@
-"""Laws of a prompt: it fits, shows whole turns, splits no tool pair, and its manifest adds up (A10, E20, S4, T12)."""
+"""Laws of a prompt: it fits, shows whole turns, splits no tool pair, and its manifest adds up."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ from tenuto.model.prompt import (
     RecallPosition,
 )
 from tests.samples import odd_texts
+
+pytestmark = pytest.mark.requirement("A10", "E20", "S4", "T12")
+
 
 COUNTER = TokenCounter()
 SENT = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
@@ -142,10 +145,11 @@ def in_prompt(manifest: Manifest) -> list[int]:
     ]
 
 
+@pytest.mark.requirement("A10")
 @law
 @given(prompts)
 def test_a_prompt_never_exceeds_its_budget(case: Case) -> None:
-    """A10: also with texts joined as a provider would see them."""
+    """Also with texts joined as a provider would see them."""
     _, policy, _, prompt = case
     joined = sum(COUNTER.count(message.text) + MESSAGE_TOKENS for message in prompt.messages) + REPLY_TOKENS
 
@@ -213,10 +217,11 @@ def test_the_window_is_a_suffix_in_whole_turns_and_in_order(case: Case) -> None:
         assert all(turn == newest or reason in never_shown for turn, reason in out if turn >= oldest)
 
 
+@pytest.mark.requirement("S4", "U4")
 @law
 @given(prompts)
 def test_tool_calls_and_results_come_in_pairs(case: Case) -> None:
-    """S4, U4: each call is answered before anything else is said, and nobody answers what was not asked."""
+    """Each call is answered before anything else is said, and nobody answers what was not asked."""
     *_, prompt = case
     waiting: list[str] = []
 
@@ -232,10 +237,10 @@ def test_tool_calls_and_results_come_in_pairs(case: Case) -> None:
     assert waiting == []
 
 
+@pytest.mark.requirement("B9", "C3", "C4")
 @law
 @given(prompts)
 def test_limits_in_messages_turns_and_characters_hold(case: Case) -> None:
-    """B9, C3, C4."""
     given_, _, limit, prompt = case
     shown = in_prompt(prompt.manifest)
     spoken = [one for one in given_.history if one.seq in shown and one.text]

@@ -38,23 +38,23 @@ def _desk() -> Sessions:
     )
 
 
-async def _changed(desk: Sessions, session_id: str, changes: Changes, in_turn: bool) -> None:
+async def _changed(shell: Sessions, session_id: str, changes: Changes, in_turn: bool) -> None:
     if not in_turn:
-        await desk.patch(ANN, session_id, changes)
+        await shell.patch(ANN, session_id, changes)
         return
-    turn = await desk.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session_id))
+    turn = await shell.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session_id))
     try:
-        await desk.finish(turn, FinishTurn(changes=changes))
+        await shell.finish(turn, FinishTurn(changes=changes))
     except TooLarge:
-        await desk.finish(turn, FinishTurn())
+        await shell.finish(turn, FinishTurn())
         raise
 
 
 @given(steps=st.lists(st.tuples(patches, st.booleans()), max_size=8))
 def test_a_patch_applies_whole_or_is_refused_and_the_head_stays_small(steps: list[tuple[Changes, bool]]) -> None:
     async def story() -> None:
-        desk = _desk()
-        session, _ = await desk.create(ANN)
+        shell = _desk()
+        session, _ = await shell.create(ANN)
         expected: tuple[JsonObject, JsonObject, JsonObject] = ({}, {}, {})
         for changes, in_turn in steps:
             wanted = (
@@ -63,13 +63,13 @@ def test_a_patch_applies_whole_or_is_refused_and_the_head_stays_small(steps: lis
                 merge_patch(expected[2], changes.metadata),
             )
             try:
-                await _changed(desk, session.id, changes, in_turn)
+                await _changed(shell, session.id, changes, in_turn)
             except TooLarge:
                 full = replace(session, context=wanted[0], attributes=wanted[1], metadata=wanted[2])
                 assert head_bytes(full) > LIMIT
             else:
                 expected = wanted
-            head = await desk.get(ANN, session.id)
+            head = await shell.get(ANN, session.id)
             assert (head.context, head.attributes, head.metadata) == expected
             assert head_bytes(head) <= LIMIT
 

@@ -1,4 +1,4 @@
-"""Laws of the detector: redacting twice changes nothing, a stream ends like one look, and no text breaks it (T9)."""
+"""Laws of the detector: redacting twice changes nothing, a stream ends like one look, and no text breaks it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
 from tenuto.privacy.rules.chunking import LIMIT, Chunker
 from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, KNOWN_CHUNKS, SILENT_FAMILIES, find, select_families
 from tenuto.privacy.rules.folding import FoldedText, Work
-from tests.labelled import COMMON_SETS, sentences
+from tests.labelled_sentences import COMMON_SETS, sentences
 from tests.samples import odd_texts
+
+pytestmark = pytest.mark.requirement("T9")
+
 
 KNOWN = [sentence.text for sentence in sentences(*COMMON_SETS, "spelled_out")]
 PROSE = (
@@ -141,6 +144,7 @@ def test_a_mail_is_found_whatever_stands_around_it(around: str, glue: str) -> No
     assert "ann.lee@example.com" in [text[span.start : span.end] for span in detect(text)]
 
 
+@pytest.mark.requirement("A32")
 @given(st.integers(0, 10**15 - 1), st.sampled_from(["", " ", "-"]))
 def test_every_visa_number_is_found_in_every_grouping(number: int, gap: str) -> None:
     digits = f"4{number:014}"[:15]

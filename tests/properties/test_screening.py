@@ -12,8 +12,8 @@ from tenuto.privacy import detect
 from tenuto.privacy.record_redaction import redact_draft
 from tenuto.privacy.redactor import fill_slots, part_slots, slots
 from tests.doubles import MemoryStore
+from tests.redactors import redacting_store, redactor_over
 from tests.samples import ANN, odd_texts, opening, says
-from tests.screens import screen_over, screened
 
 PRIVATE = odd_texts("private values")
 plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
@@ -38,7 +38,7 @@ def test_a_value_refilled_with_its_own_texts_is_the_same(value: Json) -> None:
 @given(text=texts, output=values, mode=st.sampled_from([Mode.REDACT, Mode.PSEUDONYM]))
 async def test_what_is_stored_holds_nothing_that_can_be_found(text: str, output: Json, mode: Mode) -> None:
     policy = PrivacyPolicy(message=mode)
-    _, store = screened(policy)
+    _, store = redacting_store(policy)
     words = (says(text), says("", Role.TOOL, parts=(tool_result("c", output),)))
     await store.sessions.begin_turn(ANN, opening("s", user_messages=words))
 
@@ -51,7 +51,7 @@ async def test_what_is_stored_holds_nothing_that_can_be_found(text: str, output:
 @given(text=texts, output=values)
 async def test_redacting_twice_changes_nothing(text: str, output: Json) -> None:
     store = MemoryStore()
-    screen = screen_over(store)
+    screen = redactor_over(store)
     message = says(text, parts=({"type": "text", "text": text}, tool_result("c", output)))
 
     once = await redact_draft(screen, Sink.SUMMARY, ANN, None, message)

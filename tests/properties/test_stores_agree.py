@@ -316,11 +316,12 @@ async def _outcome(call: Call, store: Store) -> Any:
         return ("refused", refused.code)
 
 
+@pytest.mark.requirement("T3", "T5", "T20")
 @pytest.mark.parametrize("backend", [*BACKENDS, *COMBINED], ids=lambda backend: backend.name)
 def test_a_store_does_what_the_memory_store_does(
     backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Every port method, random calls: same answers, same refusals, same totals (T3, T5, T20). A copy of the records
+    """Every port method, random calls: same answers, same refusals, same totals. A copy of the records
     into the memory store and back is the identity, and behaves as the original does."""
     folders = (tmp_path / str(number) for number in range(10**6))
     links: dict[str, LastingLink] = {}

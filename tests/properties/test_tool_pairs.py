@@ -62,12 +62,13 @@ exchanges = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["wet", LONG])
 contexts = st.sampled_from([ContextPolicy(), ContextPolicy(window_messages=1), ContextPolicy(window_turns=1)])
 
 
+@pytest.mark.requirement("T12")
 @settings(deadline=None)
 @given(st.lists(exchanges, min_size=1, max_size=4), contexts, st.sampled_from([400, 900, 8000]), st.integers(3, 40))
 def test_a_prompt_shows_a_call_with_its_output_or_neither(
     talk: list[list[tuple[int, str]]], context: ContextPolicy, budget: int, loaded: int
 ) -> None:
-    """T12: whatever is loaded, cut or left out; what the turn brings is shown, with its calls."""
+    """Whatever is loaded, cut or left out; what the turn brings is shown, with its calls."""
     log, turn = Log(), 0
     for chain in talk:
         turn += 1

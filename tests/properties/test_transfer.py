@@ -73,6 +73,7 @@ def _facts(draft: Draft) -> dict[str, Any]:
     return {name: repr(getattr(draft, name)) for name in Draft.__struct_fields__}
 
 
+@pytest.mark.requirement("C14")
 @pytest.mark.parametrize("how", ExportFormat)
 @given(
     drafts=st.lists(DRAFTS, max_size=3), title=TITLES, context=VALUES, attributes=VALUES, tokens=st.integers(0, 10**9)
@@ -81,7 +82,7 @@ def _facts(draft: Draft) -> dict[str, Any]:
 async def test_what_was_exported_comes_back(
     how: ExportFormat, drafts: list[Draft], title: str, context: Any, attributes: Any, tokens: int
 ) -> None:
-    """C14 (v0.2.2): no format loses or invents anything, not even words that look like the format itself."""
+    """No format loses or invents anything, not even words that look like the format itself."""
     new = NewSession(title=title, context=context, attributes=attributes)
     session, messages = await _stored(drafts, new, Usage(tokens=tokens, cost_nanos=tokens * 7))
 

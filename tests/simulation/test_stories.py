@@ -71,6 +71,7 @@ def plans() -> Iterator[Plan]:
         number += 1
 
 
+@pytest.mark.requirement("T7")
 def test_no_story_breaks_a_law() -> None:
     for count, plan in enumerate(plans()):
         world = check(plan)

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks.agents import load_agents
 from tests.command_lines import check_command
-from tests.journeys.door import ANN, served
+from tests.journeys.http_service import ANN, http_service
 from tests.servers.redis import RedisServer
 
 TOP = Path(__file__).parents[2]
@@ -159,9 +159,9 @@ async def test_alerts_and_dashboard_use_metrics_that_the_server_has(valkey: Redi
     given = {"privacy_detector": "http://127.0.0.1:9", "privacy_scan_every": "7d", "journal": str(tmp_path)}
     settings = read_settings({}, store=valkey.url, **given)
     fields = {name: getattr(settings, name) for name in (*given, "store")}
-    async with served(**fields) as door:
-        reply = await door.http.post("/v1/chat", json={"message": "hello"}, headers=ANN)
-        exposed = (await door.http.get("/metrics")).text
+    async with http_service(**fields) as server:
+        reply = await server.http.post("/v1/chat", json={"message": "hello"}, headers=ANN)
+        exposed = (await server.http.get("/metrics")).text
     labels: dict[str, set[str]] = {"up": set()}
     for family in text_string_to_metric_families(exposed):
         for sample in family.samples:

@@ -17,9 +17,9 @@ from tenuto.errors import SessionBusy, Unavailable
 from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import AppendResult, FinishTurn, OpenTurn
 from tests.doubles import FlatMemoryStore
-from tests.patience import LONG
 from tests.samples import ANN
-from tests.unit.sessions.test_sessions import Room, wish
+from tests.timeouts import LONG
+from tests.unit.sessions.memory_sessions import MemorySessions, turn_request
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere leases only expire, by design")
 
@@ -101,16 +101,16 @@ def test_without_proc_a_turn_names_no_process(monkeypatch: pytest.MonkeyPatch, t
 
 async def test_only_a_turn_that_its_process_runs_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that a client finishes outlives the server that began it."""
-    sessions = Room().sessions()
-    clients = await sessions.begin(ANN, wish("one"))
-    own = await sessions.begin(ANN, wish("two", renews=True))
+    sessions = MemorySessions().sessions()
+    clients = await sessions.begin(ANN, turn_request("one"))
+    own = await sessions.begin(ANN, turn_request("two", renews=True))
     monkeypatch.setattr(holder, "_is_running", lambda pid, started: False)
 
-    after = await sessions.begin(ANN, wish("three", own.session.id))
+    after = await sessions.begin(ANN, turn_request("three", own.session.id))
 
     assert [message.text for message in after.window] == ["two", "three"]
     with pytest.raises(SessionBusy):
-        await sessions.begin(ANN, wish("three", clients.session.id))
+        await sessions.begin(ANN, turn_request("three", clients.session.id))
 
 
 class Full(FlatMemoryStore):
@@ -121,10 +121,10 @@ class Full(FlatMemoryStore):
 
 
 async def test_a_lease_that_cannot_be_released_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = Room(Full()).sessions()
-    own = await sessions.begin(ANN, wish("one", renews=True))
+    sessions = MemorySessions(Full()).sessions()
+    own = await sessions.begin(ANN, turn_request("one", renews=True))
     monkeypatch.setattr(holder, "_is_running", lambda pid, started: False)
 
     async with asyncio.timeout(LONG):
         with pytest.raises(SessionBusy):
-            await sessions.begin(ANN, wish("two", own.session.id))
+            await sessions.begin(ANN, turn_request("two", own.session.id))

@@ -17,7 +17,7 @@ LIMITS = {
     "assistants": 3550,
     "channels": 1400,
     "chat": 4450,
-    "cli": 6800,
+    "cli": 6350,
     "client": 1650,
     "context": 3550,
     "gateway": 1100,

@@ -20,9 +20,9 @@ from tenuto.app import Tenuto
 from tenuto.errors import InvalidSetting, ModelFailed
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.telemetry import Spans, open_spans
+from tests.chats import Adder, ask, helper, talk
 from tests.engines import plan_of, wait_for_end
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, talk
 from tests.warm_start import open_program
 
 SECRET = "heliotrope"
@@ -173,10 +173,11 @@ async def _hello(app: Tenuto) -> None:
     await app.ask(app.scope(), "Hello")
 
 
+@pytest.mark.requirement("E18")
 async def test_each_attempt_of_a_step_is_a_span_that_names_task_step_and_agent(
     spans: Spans, collected: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E18: with the conversation it belongs to, and no goal and no output."""
+    """With the conversation it belongs to, and no goal and no output."""
     tries: list[int] = []
 
     async def work(ctx: tenuto.AgentContext) -> str:

@@ -7,35 +7,28 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from tenuto.cli.bars import bars
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
-from tenuto.cli.running import run_command
-from tenuto.cli.terminal import pluralize, show_json, show_table
-from tenuto.model.analytics import USAGE_DAYS, UsageCounts, UsageReport
+from tenuto.cli.options import limit_option, option
+from tenuto.cli.running import SiteCall
+from tenuto.cli.terminal import pluralize, show_table
+from tenuto.model.analytics import USAGE_DAYS, TopicReport, UsageCounts, UsageReport
 from tenuto.model.session import usd
 from tenuto.sessions.views import TopicReportView, UsageReportView
 
 _BAR: Final = 24
 _COLUMNS: Final = ("TURNS", "INPUT", "OUTPUT", "USD")
-Days: TypeAlias = Annotated[
-    int, typer.Option("--days", min=1, max=USAGE_DAYS, metavar="N", help="Number of days, today (UTC) included.")
-]
+Days: TypeAlias = Annotated[int, option("N", "Number of days, today (UTC) included.", min=1, max=USAGE_DAYS)]
 
 
-def usage(
-    days: Days = 30, tenant: Tenant = LOCAL, site: Site = "", store: StoreUrl = None, as_json: AsJson = False
-) -> None:
+def usage(call: SiteCall, days: Days = 30) -> None:
     """Count turns, tokens and cost by day and assistant."""
-    scope = caller(tenant, site, None)
-    report = run_command(lambda app: app.analytics.usage(scope, days=days), store=store, read_only=True)
-    if as_json:
-        show_json(UsageReportView.of(report))
-    elif not report.rows:
-        typer.echo(f"No usage since {report.first_day.isoformat()}.")
-    else:
-        _show_usage(report)
+    report = call.read(lambda app: app.analytics.usage(call.scope, days=days))
+    call.show(UsageReportView.of(report), lambda: _show_usage(report))
 
 
 def _show_usage(report: UsageReport) -> None:
+    if not report.rows:
+        typer.echo(f"No usage since {report.first_day.isoformat()}.")
+        return
     by_day, by_assistant = report.by_day, report.by_assistant
     lengths = bars([counts.tokens for counts in by_day.values()], width=_BAR)
     rows = [(day.isoformat(), *_cells(counts), bar) for (day, counts), bar in zip(by_day.items(), lengths, strict=True)]
@@ -55,20 +48,13 @@ def _cells(counts: UsageCounts) -> tuple[str, ...]:
     return (*(f"{number:,}" for number in numbers), usd(counts.cost_nanos))
 
 
-def topics(
-    days: Days = 7,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100, metavar="N", help="Maximum number of results.")] = 20,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def topics(call: SiteCall, days: Days = 7, limit: Annotated[int, limit_option(100)] = 20) -> None:
     """Show topics that three or more users raised."""
-    scope = caller(tenant, site, None)
-    report = run_command(lambda app: app.analytics.topics(scope, days=days, limit=limit), store=store, read_only=True)
-    if as_json:
-        show_json(TopicReportView.of(report))
-        return
+    report = call.read(lambda app: app.analytics.topics(call.scope, days=days, limit=limit))
+    call.show(TopicReportView.of(report), lambda: _show_topics(report))
+
+
+def _show_topics(report: TopicReport) -> None:
     if report.topics:
         lengths = bars([topic.sessions for topic in report.topics], width=_BAR)
         rows = [

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
-from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import for_one_person, make_folder, tell_store
+from tenuto.cli.options import argument, flag, option, session_option
+from tenuto.cli.running import UserStore, for_one_person, make_folder, tell_store
 from tenuto.errors import Invalid
 from tenuto.model.values import check_id
 from tenuto.settings import read_settings
@@ -21,61 +19,41 @@ def _complete_assistant(incomplete: str) -> list[str]:
 
 
 def chat(
+    call: UserStore,
     message: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MESSAGE",
-            help="Answer this message and exit; by default read standard input, or talk at a terminal.",
-        ),
+        argument("MESSAGE", "Answer this message and exit; by default read standard input, or talk at a terminal."),
     ] = None,
     assistant: Annotated[
         str | None,
-        typer.Option(
-            "--assistant",
-            metavar="NAME",
+        option(
+            "NAME",
+            "Assistant that answers; by default the session's own, or the default one.",
             autocompletion=_complete_assistant,
-            help="Assistant that answers; by default the session's own, or the default one.",
         ),
     ] = None,
-    persona: Annotated[
-        str | None, typer.Option("--persona", metavar="ID", help="Character of the assistant that answers.")
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session",
-            metavar="ID",
-            autocompletion=complete_session,
-            help="Continue this session; by default start a new one.",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Use this model instead of TENUTO_MODEL.")
-    ] = None,
-    no_stream: Annotated[bool, typer.Option("--no-stream", help="Print each answer when it is complete.")] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each answer as a JSON document.")] = False,
+    persona: Annotated[str | None, option("ID", "Character of the assistant that answers.")] = None,
+    session: Annotated[str | None, session_option("Continue this session; by default start a new one.")] = None,
+    model: Annotated[str | None, option("NAME", "Use this model instead of TENUTO_MODEL.")] = None,
+    no_stream: Annotated[bool, flag("--no-stream", "Print each answer when it is complete.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print each answer as a JSON document.")] = False,
 ) -> None:
     """Talk to an assistant.
 
     Type /help for the commands. Ctrl-C stops an answer, Ctrl-D exits.
     """
-    scope = caller(tenant, site, user)
     if session is not None:
         check_id(session, "the session id")
-    settings = for_one_person(read_settings(store=store, model=model))
+    settings = for_one_person(read_settings(store=call.store, model=model))
     words = message if message is not None else _read_stdin()
     make_folder(settings)
-    if store is None:
+    if call.store is None:
         tell_store(settings)
     # Only this command pays for assistants, tokenizer and models.
     from tenuto.cli.conversation import ChatOptions, Conversation, converse
 
-    manner = ChatOptions(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=store)
-    converse(settings, lambda aside: Conversation(aside, scope, manner, session), words)
+    manner = ChatOptions(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=call.store)
+    converse(settings, lambda aside: Conversation(aside, call.scope, manner, session), words)
 
 
 def _read_stdin() -> str | None:

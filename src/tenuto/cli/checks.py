@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -46,9 +46,6 @@ from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.engine.journal_files import count_journal, files_from_before
 from tenuto.stores.factory import is_network_store
 from tenuto.wiring.stores import journal_folder, writable
-
-if TYPE_CHECKING:
-    pass
 
 _OWN_SCOPE: Final = replace(SYSTEM, site="doctor")
 _DRIVERS: Final = ("hiredis", "asyncpg")

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from datetime import timedelta
 from typing import Final
 
 import typer
@@ -52,6 +53,10 @@ _PROMPT: Final = "> "
 _SHOWN: Final = 2
 _RECALLED: Final = 100
 _LISTED: Final = 20
+# How long the end of a chat waits for vectors, loading the embedder included, and when it says so.
+_EMBED_WITHIN: Final = timedelta(minutes=1)
+_SILENCE: Final = timedelta(seconds=3)
+_EMBEDDING: Final = "(adding vectors to what was remembered; Ctrl-C leaves them to a later process)"
 # Their warnings are about failures that an answer, its error or a step that is shown names.
 _TOLD_BY_ANSWERS: Final = ("tenuto.llm", "tenuto.upkeep", "tenuto.tasks.step_runner")
 _REMARKS: Final = {
@@ -253,7 +258,13 @@ class Conversation:
 
     async def _embed_memories(self) -> None:
         await self._app.upkeep.drain(LAST_WORK)
-        await (await self._app.memories()).embed_remaining(self._scope, LAST_WORK)
+        waits = asyncio.get_running_loop().call_later(_SILENCE.total_seconds(), _print_aside, _EMBEDDING)
+        try:
+            lacking = await (await self._app.memories()).embed_remaining(self._scope, _EMBED_WITHIN)
+        finally:
+            waits.cancel()
+        if lacking:
+            _print_aside(f"({pluralize(lacking, 'memory')} without a vector: a running server adds them)")
 
     # Many questions
 
@@ -425,6 +436,11 @@ class Conversation:
     def _print_note(self, text: str) -> None:
         """Print a note in a style of its own; with JSON, standard output stays free of notes."""
         typer.secho(text, dim=True, err=self._manner.as_json)
+
+
+def _print_aside(text: str) -> None:
+    """Print what belongs to no answer."""
+    typer.secho(text, dim=True, err=True)
 
 
 class _AnswerPrinter:

@@ -19,8 +19,8 @@ from tenuto.app import open_app
 from tenuto.cli import chat_checks, checks, privacy_checks, task_checks
 from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective_settings import effective
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
-from tenuto.cli.running import sqlite_file
+from tenuto.cli.options import argument, flag
+from tenuto.cli.running import SiteCall, sqlite_file
 from tenuto.cli.terminal import pluralize, show_facts, show_json, visible, without_warnings
 from tenuto.errors import TenutoError
 from tenuto.extras import install_line
@@ -39,19 +39,15 @@ class Part(StrEnum):
 
 
 def doctor(
-    part: Annotated[Part | None, typer.Argument(metavar="PART", help="Check only the apps on this platform.")] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    store: StoreUrl = None,
-    show_settings: Annotated[bool, typer.Option("--settings", help="Also show every setting in force.")] = False,
-    as_json: AsJson = False,
+    call: SiteCall,
+    part: Annotated[Part | None, argument("PART", "Check only the apps on this platform.")] = None,
+    show_settings: Annotated[bool, flag("--settings", "Also show every setting in force.")] = False,
 ) -> None:
     """Check this installation and advise what to do."""
-    scope = caller(tenant, site, None)
-    settings, findings = _run_checks(scope, store) if part is None else _run_lark_checks()
+    settings, findings = _run_checks(call.scope, call.store) if part is None else _run_lark_checks()
     well = all(finding.status is not CheckStatus.ERROR for finding in findings)
     shown = effective(settings) if settings is not None else {}
-    if as_json:
+    if call.as_json:
         values = {name: setting.value for name, setting in shown.items()}
         sources = {name: setting.source for name, setting in shown.items()}
         show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": values, "sources": sources})

@@ -9,9 +9,9 @@ import typer
 from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run_command, sqlite_file
-from tenuto.cli.terminal import advancing, pluralize, show_json, visible
+from tenuto.cli.options import argument, flag
+from tenuto.cli.running import UserCall, sqlite_file
+from tenuto.cli.terminal import advancing, pluralize, visible
 from tenuto.model import Scope
 from tenuto.sessions.importers import SOURCES, ImportReport, import_records, read_source
 from tenuto.settings import read_settings
@@ -24,32 +24,29 @@ def _source(value: str) -> str:
 
 
 def import_(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", callback=_source, help=f"Kind of the source: {', '.join(SOURCES)}.")
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Database or export file to read.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything; write nothing.")] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall,
+    source: Annotated[str, argument("SOURCE", f"Kind of the source: {', '.join(SOURCES)}.", callback=_source)],
+    file: Annotated[Path, argument("FILE", "Database or export file to read.")],
+    dry_run: Annotated[bool, flag("--dry-run", "Read and count everything; write nothing.")] = False,
 ) -> None:
     """Import conversations and memories from another store.
 
     Sessions keep their ids, so that a second run adds nothing. They belong to --user, or else to the users that the
     source names.
     """
-    scope, target = caller(tenant, site, user), sqlite_file(read_settings(store=store).store)
+    target = sqlite_file(read_settings(store=call.store).store)
     if dry_run and target is not None and not target.exists():
-        store = "memory://"
-    report = run_command(
-        lambda app: _import(app, scope, source, file, dry_run=dry_run, quiet=as_json), store=store, making=True
+        call.store = "memory://"
+    report = call.run(
+        lambda app: _import(app, call.scope, source, file, dry_run=dry_run, quiet=call.as_json), making=True
     )
-    if as_json:
-        show_json({"source": source, "dry_run": dry_run, **asdict(report)})
-        return
-    done = "would be imported" if dry_run else "imported"
+    call.show(
+        {"source": source, "dry_run": dry_run, **asdict(report)},
+        lambda: _print_report(report, "would be imported" if dry_run else "imported"),
+    )
+
+
+def _print_report(report: ImportReport, done: str) -> None:
     sessions, messages = pluralize(report.sessions, "session"), pluralize(report.messages, "message")
     typer.echo(f"{sessions} with {messages} and {pluralize(report.memories, 'memory')} {done}.")
     if report.existing:

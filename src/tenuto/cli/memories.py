@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -12,10 +13,22 @@ import msgspec
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import for_one_person, run_command
+from tenuto.cli.options import (
+    STDIN,
+    Cursor,
+    OfSession,
+    Yes,
+    argument,
+    choice,
+    confirm,
+    flag,
+    limit_option,
+    option,
+    session_option,
+)
+from tenuto.cli.running import Call, ChatCall, ChatStore, for_one_person
 from tenuto.cli.short_ids import is_short, whole_memory_id, whole_session_id
-from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_json, show_table, visible
+from tenuto.cli.terminal import moment, pluralize, progress, safe_json, show_table, visible
 from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, MemoryNotFound
 from tenuto.model import Scope
@@ -35,70 +48,40 @@ _FORMAT, _VERSION = "tenuto.memories", 1
 
 memories = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, search, add, edit and forget memories.")
 
-MemoryId = Annotated[
-    str, typer.Argument(metavar="ID", callback=lambda value: check_id(value, "the memory id"), help="ID of the memory.")
-]
-Kind = Annotated[MemoryKind | None, typer.Option("--kind", help="Show only this kind.")]
-OfSession = Annotated[
-    str | None, typer.Option("--session", metavar="ID", autocompletion=complete_session, help="Show only this session.")
-]
-Superseded = Annotated[bool, typer.Option("--superseded", help="Also show memories that were superseded.")]
-Chat = Annotated[str | None, typer.Option("--chat", metavar="ID", help="Act for this group chat.")]
-Channel = Annotated[
-    str | None, typer.Option("--channel", metavar="NAME", help="Chat platform of --chat, such as lark.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+MemoryId = Annotated[str, argument("ID", "ID of the memory.", callback=lambda value: check_id(value, "the memory id"))]
+Kind = Annotated[MemoryKind | None, choice("Show only this kind.")]
+Superseded = Annotated[bool, flag("--superseded", "Also show memories that were superseded.")]
 
 
 @memories.command("list")
 def list_memories(
+    call: ChatCall,
     kind: Kind = None,
     session: OfSession = None,
     superseded: Superseded = False,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=_LARGEST_PAGE, metavar="N", help="Maximum number of results.")
-    ] = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue a listing from its cursor.")
-    ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    limit: Annotated[int, limit_option(_LARGEST_PAGE)] = 50,
+    cursor: Cursor = None,
 ) -> None:
     """List memories, newest first."""
     from tenuto.recall.views import MemoryList
 
-    scope = _owner(tenant, site, user, channel, chat)
-    of_session = _whole_session(scope, session, store)
-    found = _run(
-        scope,
+    of_session = _whole_session(call, session)
+    kinds = () if kind is None else (kind,)
+    found = _read(
+        call,
         lambda held: held.list(
-            scope,
-            kinds=(kind,) if kind is not None else (),
-            session_id=of_session,
-            superseded=superseded,
-            limit=limit,
-            cursor=cursor,
+            call.scope, kinds=kinds, session_id=of_session, superseded=superseded, limit=limit, cursor=cursor
         ),
-        store,
-        read_only=True,
     )
     page = MemoryList.page(found, limit)
-    if as_json:
-        show_json(page)
-        return
-    _print_memories(found, superseded=superseded)
-    if page.cursor is not None:
+    call.show(page, lambda: _print_memories(found, superseded=superseded))
+    if page.cursor is not None and not call.as_json:
         typer.echo(f"\n{pluralize(len(found), 'memory')} shown, and there may be more: --cursor {page.cursor}")
 
 
-def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> None:
+def _print_memories(found: Sequence[Memory], *, superseded: bool = False, empty: str = "No memories.") -> None:
     if not found:
-        typer.echo("No memories.")
+        typer.echo(empty)
         return
     ends = ("UNTIL",) if superseded else ()
     rows = [
@@ -119,63 +102,43 @@ def _print_memories(found: Sequence[Memory], *, superseded: bool = False) -> Non
 
 @memories.command("search")
 def search_memories(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or words to search for.")],
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="Maximum number of results.")
-    ] = 5,
+    call: ChatCall,
+    query: Annotated[str, argument("QUERY", "Question or words to search for.")],
+    limit: Annotated[int, limit_option(MAX_HITS)] = 5,
     kind: Kind = None,
     session: OfSession = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option("--since", metavar="TIME", help="Show only what was said at this time (UTC) or later."),
-    ] = None,
-    until: Annotated[
-        datetime | None, typer.Option("--until", metavar="TIME", help="Show only what was said before this time (UTC).")
-    ] = None,
+    since: Annotated[datetime | None, option("TIME", "Show only what was said at this time (UTC) or later.")] = None,
+    until: Annotated[datetime | None, option("TIME", "Show only what was said before this time (UTC).")] = None,
     superseded: Superseded = False,
     mmr_lambda: Annotated[
-        float,
-        typer.Option(
-            "--mmr-lambda",
-            min=0,
-            max=1,
-            metavar="N",
-            help="1 ranks by relevance alone; lower values also favour variety.",
-        ),
+        float, option("N", "1 ranks by relevance alone; lower values also favour variety.", min=0, max=1)
     ] = 0.7,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Search memories and show why each was found."""
     from tenuto.recall.views import MemoryHits
 
-    scope = _owner(tenant, site, user, channel, chat)
-    asked = MemoryQuery(
+    wanted = MemoryQuery(
         text=_said(query, "the query"),
         limit=limit,
         any_persona=True,
         kinds=(kind,) if kind is not None else (),
-        session_id=_whole_session(scope, session, store),
+        session_id=_whole_session(call, session),
         since=_utc(since),
         until=_utc(until),
         superseded=superseded,
         mmr_lambda=mmr_lambda,
     )
-    result, remark = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
-    if as_json:
-        show_json(MemoryHits.of(result))
-        return
+    result, remark = _read(call, lambda held: _search(held, call.scope, wanted))
+    call.show(MemoryHits.of(result), lambda: _print_hits(result))
+    if remark and not call.as_json:
+        typer.echo(remark, err=True)
+
+
+def _print_hits(result: RecallResult) -> None:
     if not result.hits:
         typer.echo("Nothing was found.")
     for number, hit in enumerate(result.hits, start=1):
         _print_hit(number, hit)
-    if remark:
-        typer.echo(remark, err=True)
 
 
 async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> tuple[RecallResult, str]:
@@ -214,92 +177,56 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
 
 @memories.command("add")
 def add_memory(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to remember.")],
-    kind: Annotated[MemoryKind, typer.Option("--kind", help="Kind of the memory.")] = MemoryKind.FACT,
-    subject: Annotated[
-        str,
-        typer.Option(
-            "--subject", metavar="WORDS", help="Subject; a later memory of the same subject replaces this one."
-        ),
-    ] = "",
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: ChatCall,
+    text: Annotated[str, argument("TEXT", "Text to remember.")],
+    kind: Annotated[MemoryKind, choice("Kind of the memory.")] = MemoryKind.FACT,
+    subject: Annotated[str, option("WORDS", "Subject; a later memory of the same subject replaces this one.")] = "",
 ) -> None:
     """Remember a text, redacted by the privacy policy."""
-    scope = _owner(tenant, site, user, channel, chat)
 
     async def add(held: Memories) -> Memory:
         await _warm(held)
-        return await held.add(scope, _said(text, "the text"), kind=kind, subject=subject)
+        return await held.add(call.scope, _said(text, "the text"), kind=kind, subject=subject)
 
-    _print_change(_run(scope, add, store, making=True), "Remembered", as_json)
+    _print_change(call, _run(call, add, making=True), "Remembered")
 
 
 @memories.command("edit")
 def edit_memory(
+    call: ChatCall,
     memory_id: MemoryId,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="New text.")] = None,
-    kind: Annotated[MemoryKind | None, typer.Option("--kind", help="New kind.")] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    text: Annotated[str | None, option("TEXT", "New text.")] = None,
+    kind: Annotated[MemoryKind | None, choice("New kind.")] = None,
 ) -> None:
     """Change the text or the kind of a memory."""
     if text is None and kind is None:
         raise typer.BadParameter("name what to change: --text or --kind", param_hint="--text")
-    scope = _owner(tenant, site, user, channel, chat)
 
     async def edit(held: Memories) -> Memory:
         await _warm(held)
-        return await held.edit(scope, await whole_memory_id(held, scope, memory_id), text=text, kind=kind)
+        return await held.edit(call.scope, await whole_memory_id(held, call.scope, memory_id), text=text, kind=kind)
 
-    _print_change(_run(scope, edit, store), "Changed", as_json)
+    _print_change(call, _run(call, edit), "Changed")
 
 
-def _print_change(memory: Memory, what: str, as_json: bool) -> None:
+def _print_change(call: Call, memory: Memory, what: str) -> None:
     from tenuto.recall.views import MemoryView
 
-    if as_json:
-        show_json(MemoryView.of(memory))
-    else:
-        again = f", {memory.mentions} times" if memory.mentions > 1 else ""
-        typer.echo(visible(f"{what} as {memory.kind} {memory.id}{again}: {_on_one_line(memory.text)}"))
+    again = f", {memory.mentions} times" if memory.mentions > 1 else ""
+    call.show(MemoryView.of(memory), f"{what} as {memory.kind} {memory.id}{again}: {_on_one_line(memory.text)}")
 
 
 @memories.command("forget")
 def forget_memories(
-    memory_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="IDs of the memories.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", metavar="ID", autocompletion=complete_session, help="Forget all memories of this session."
-        ),
-    ] = None,
+    call: ChatCall,
+    memory_ids: Annotated[list[str] | None, argument("ID", "IDs of the memories.")] = None,
+    session: Annotated[str | None, session_option("Forget all memories of this session.")] = None,
     search: Annotated[
-        str | None,
-        typer.Option("--search", metavar="QUERY", help="Forget what this search finds; the results are shown first."),
+        str | None, option("QUERY", "Forget what this search finds; the results are shown first.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Forget all memories of the user or chat.")] = False,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MAX_HITS, metavar="N", help="Maximum number of results of --search.")
-    ] = 5,
+    everything: Annotated[bool, flag("--all", "Forget all memories of the user or chat.")] = False,
+    limit: Annotated[int, limit_option(MAX_HITS, "Maximum number of results of --search.")] = 5,
     yes: Yes = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Forget memories for good; ask first if there are several.
 
@@ -308,108 +235,77 @@ def forget_memories(
     ids = list(dict.fromkeys(check_id(one, "the memory id") for one in memory_ids or ()))
     if sum([bool(ids), session is not None, search is not None, everything]) != 1:
         raise typer.BadParameter("give ids, or one of --session, --search and --all", param_hint="ID")
-    scope = _owner(tenant, site, user, channel, chat)
-    of_session = _whole_session(scope, session, store)
+    of_session = _whole_session(call, session)
     if any(map(is_short, ids)):
-        ids = _run(scope, lambda held: _whole_ids(held, scope, ids), store, read_only=True)
-    if search is not None:
-        ids = _choose(scope, _said(search, "the query"), limit, store, yes=yes, as_json=as_json)
-    elif not yes and len(ids) != 1:
-        many = _run(
-            scope,
-            lambda held: held.forget(scope, ids, session_id=of_session, everything=everything, dry_run=True),
-            store,
-            read_only=True,
-        )
-        _confirm(many, as_json)
+        ids = _read(call, lambda held: _whole_ids(held, call.scope, ids))
 
-    forgotten = _run(scope, lambda held: held.forget(scope, ids, session_id=of_session, everything=everything), store)
+    def forget(held: Memories, *, dry_run: bool) -> Awaitable[int]:
+        return held.forget(call.scope, ids, session_id=of_session, everything=everything, dry_run=dry_run)
+
+    if search is not None:
+        ids = _choose(call, _said(search, "the query"), limit, yes=yes)
+    elif not yes and len(ids) != 1:
+        _confirm(call, _read(call, lambda held: forget(held, dry_run=True)))
+    forgotten = _run(call, lambda held: forget(held, dry_run=False))
     if len(ids) == 1 and not forgotten:
         raise MemoryNotFound
-    if as_json:
-        show_json({"forgotten": forgotten})
-    else:
-        typer.echo(f"{pluralize(forgotten, 'memory')} forgotten.")
+    call.show({"forgotten": forgotten}, f"{pluralize(forgotten, 'memory')} forgotten.")
 
 
 async def _whole_ids(held: Memories, scope: Scope, memory_ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([await whole_memory_id(held, scope, memory_id) for memory_id in memory_ids]))
 
 
-def _whole_session(scope: Scope, session: str | None, store: str | None) -> str:
+def _whole_session(call: Call, session: str | None) -> str:
     """The session of --session, `""` without one."""
     if session is None or not is_short(session):
         return session or ""
-    return _run_app(scope, lambda app: whole_session_id(app, scope, session), store, read_only=True)
+    return _run_app(call, lambda app: whole_session_id(app, call.scope, session), read_only=True)
 
 
-def _choose(scope: Scope, query: str, limit: int, store: str | None, *, yes: bool, as_json: bool) -> list[str]:
+def _choose(call: Call, query: str, limit: int, *, yes: bool) -> list[str]:
     """The ids that a search finds, once they were seen: a search always finds something."""
-    if yes or as_json or not sys.stdin.isatty():
+    if yes or call.as_json or not sys.stdin.isatty():
         raise typer.BadParameter(
             "check what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
         )
-    asked = MemoryQuery(text=query, limit=limit, any_persona=True)
-    result, _ = _run(scope, lambda held: _search(held, scope, asked), store, read_only=True)
-    for number, hit in enumerate(result.hits, start=1):
-        _print_hit(number, hit)
+    wanted = MemoryQuery(text=query, limit=limit, any_persona=True)
+    result, _ = _read(call, lambda held: _search(held, call.scope, wanted))
+    _print_hits(result)
     if not result.hits:
-        typer.echo("Nothing was found.")
         raise typer.Exit
-    _confirm(len(result.hits), as_json)
+    _confirm(call, len(result.hits))
     return [hit.memory.id for hit in result.hits]
 
 
-def _confirm(many: int, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter(
-            "there is no terminal to ask for confirmation: pass --yes to forget permanently", param_hint="--yes"
-        )
-    typer.confirm(f"Forget {pluralize(many, 'memory')} permanently?", abort=True, err=True)
+def _confirm(call: Call, many: int) -> None:
+    confirm("forget", pluralize(many, "memory"), as_json=call.as_json)
 
 
 @memories.command("preferences")
 def preferences(
+    call: ChatCall,
     wanted: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="TEXT", help="Replace all preferences by this one; repeat it for several."),
+        list[str] | None, option("TEXT", "Replace all preferences by this one; repeat it for several.", "--set")
     ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show or replace the preferences of a user."""
     from tenuto.recall.views import MemoryView
 
-    scope = _owner(tenant, site, user, channel, chat)
     if wanted:
         texts = [_said(text, "a preference") for text in wanted]
-        held = _run(scope, lambda held: held.set_preferences(scope, texts), store, making=True)
+        held = _run(call, lambda held: held.set_preferences(call.scope, texts), making=True)
     else:
-        held = _run(scope, lambda held: held.preferences(scope), store, read_only=True)
-    if as_json:
-        show_json({"preferences": list(map(MemoryView.of, held))})
-    elif not held:
-        typer.echo("No preferences.")
-    else:
-        _print_memories(held)
+        held = _read(call, lambda held: held.preferences(call.scope))
+    call.show({"preferences": list(map(MemoryView.of, held))}, lambda: _print_memories(held, empty="No preferences."))
 
 
 @memories.command("export")
 def export_memories(
+    call: ChatStore,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; by default standard output.")
+        Path | None, option("FILE", "File to write; by default standard output.", "--output", "-o")
     ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
 ) -> None:
     """Export all memories of a user or chat as JSON.
 
@@ -417,11 +313,10 @@ def export_memories(
 
     Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
-    scope = _owner(tenant, site, user, channel, chat)
-    found = _run_app(scope, lambda app: _export(app, scope), store, read_only=True)
+    found = _run_app(call, lambda app: _export(app, call.scope), read_only=True)
     document = {"format": _FORMAT, "version": _VERSION, "memories": found}
     raw = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
-    if output is None or str(output) == "-":
+    if output is None or str(output) == STDIN:
         typer.echo(safe_json(raw.decode()) if sys.stdout.isatty() else raw, nl=False)
         return
     with write_atomically(output) as file:
@@ -452,16 +347,8 @@ async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
 
 @memories.command("audit")
 def audit_memories(
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: Annotated[
-        str | None,
-        typer.Option("--user", metavar="ID", help="Audit this user; by default all users and chats of the site."),
-    ] = None,
-    channel: Channel = None,
-    chat: Chat = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: Annotated[Call, ("tenant", "site", "channel", "chat", "store", "as_json")],
+    user: Annotated[str | None, option("ID", "Audit this user; by default all users and chats of the site.")] = None,
 ) -> None:
     """Count junk, repeated, superseded and expired memories.
 
@@ -469,21 +356,10 @@ def audit_memories(
 
     Junk are quotations that would not be captured today: questions, small talk, nothing about the user.
     """
-    scope = _owner(tenant, site, user, channel, chat)
-    audit = run_command(lambda app: _audit(app, scope, quiet=as_json), store=store, read_only=True)
-    if as_json:
-        show_json(
-            {
-                "owners": audit.owners,
-                "quotes": audit.quotes,
-                "junk": audit.junk,
-                "junk_rate": round(audit.junk_rate, 4),
-                "total": audit.total,
-                "kinds": audit.kinds,
-            }
-        )
-    else:
-        _print_audit(audit)
+    call = replace(call, user=user)
+    audit = call.read(lambda app: _audit(app, call.scope, quiet=call.as_json))
+    document = {name: getattr(audit, name) for name in ("owners", "quotes", "junk", "junk_rate", "total", "kinds")}
+    call.show({**document, "junk_rate": round(audit.junk_rate, 4)}, lambda: _print_audit(audit))
 
 
 async def _audit(app: Tenuto, scope: Scope, *, quiet: bool) -> MemoryAudit:
@@ -526,46 +402,30 @@ def _print_audit(audit: MemoryAudit) -> None:
     typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that are current).")
 
 
-def _owner(tenant: str, site: str, user: str | None, channel: str | None, chat: str | None) -> Scope:
-    """Whose memories: a chat's, a user's, or those of the tenant itself."""
-    scope = caller(tenant, site, user)
-    if chat is None:
-        if channel is not None:
-            raise typer.BadParameter("needs --chat", param_hint="--channel")
-        return scope
-    return Scope(tenant=scope.tenant, site=site, user=user, channel=channel, chat=chat)
+def _read(call: Call, story: Callable[[Memories], Awaitable[_Answer]]) -> _Answer:
+    return _run(call, story, read_only=True)
 
 
 def _run(
-    scope: Scope,
-    story: Callable[[Memories], Awaitable[_Answer]],
-    store: str | None,
-    *,
-    making: bool = False,
-    read_only: bool = False,
+    call: Call, story: Callable[[Memories], Awaitable[_Answer]], *, making: bool = False, read_only: bool = False
 ) -> _Answer:
-    async def tell(app: Tenuto) -> _Answer:
+    async def run(app: Tenuto) -> _Answer:
         return await story(await app.memories())
 
-    return _run_app(scope, tell, store, making=making, read_only=read_only)
+    return _run_app(call, run, making=making, read_only=read_only)
 
 
 def _run_app(
-    scope: Scope,
-    story: Callable[[Tenuto], Awaitable[_Answer]],
-    store: str | None,
-    *,
-    making: bool = False,
-    read_only: bool = False,
+    call: Call, story: Callable[[Tenuto], Awaitable[_Answer]], *, making: bool = False, read_only: bool = False
 ) -> _Answer:
     """Run the story, unless it is about a caller without a user where nothing is remembered for one."""
 
     async def checked(app: Tenuto) -> _Answer:
-        (await app.memories()).check_owner(scope)
+        (await app.memories()).check_owner(call.scope)
         return await story(app)
 
-    settings = for_one_person(read_settings(store=store))
-    return run_command(checked, store=store, settings=settings, making=making, read_only=read_only)
+    settings = for_one_person(read_settings(store=call.store))
+    return call.run(checked, settings=settings, making=making, read_only=read_only)
 
 
 async def _warm(held: Memories, scope: Scope | None = None) -> None:

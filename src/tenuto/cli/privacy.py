@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import os
-import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +14,8 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli import privacy_policies
-from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run_command
+from tenuto.cli.options import LOCAL, SessionId, Yes, argument, confirm, flag, limit_option, option
+from tenuto.cli.running import SiteCall, StoreCall, TenantCall, UserCall
 from tenuto.cli.short_ids import whole_session_id
 from tenuto.cli.terminal import (
     advancing,
@@ -47,47 +47,31 @@ privacy = typer.Typer(
 
 @privacy.command("scan")
 def scan(
-    fix: Annotated[bool, typer.Option("--fix", help="Redact what violates the policy.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Scan every site of every tenant.")] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: SiteCall,
+    fix: Annotated[bool, flag("--fix", "Redact what violates the policy.")] = False,
+    everything: Annotated[bool, flag("--all", "Scan every site of every tenant.")] = False,
 ) -> None:
     """Scan stored data for values that violate the policy.
 
     The exit code is 1 if there are any.
     """
+    from tenuto.privacy.compliance.views import report_view, summary_json
+
     if everything:
-        if tenant != LOCAL or site:
+        if call.tenant != LOCAL or call.site:
             raise typer.BadParameter("covers every tenant: leave out --tenant and --site", param_hint="--all")
-        _scan_all(fix, store, as_json)
-        return
-    scope = caller(tenant, site, None)
-    report = run_command(lambda app: _run_scan(app, scope, fix, quiet=as_json), store=store, read_only=not fix)
-    if as_json:
-        from tenuto.privacy.compliance.views import report_view
-
-        show_json(report_view(report))
+        survey = call.run(lambda app: _scan_all(app, fix, quiet=call.as_json), read_only=not fix)
+        call.show(summary_json(survey), lambda: _print_survey(survey, fix))
+        failed = bool(survey.locked_sites or survey.unreadable or (survey.violations and not fix))
     else:
-        _print_report(report, fix)
-    if report.unreadable or (report.violations and not fix):
+        report = call.run(lambda app: _scan(app, call.scope, fix, quiet=call.as_json), read_only=not fix)
+        call.show(report_view(report), lambda: _print_report(report, fix))
+        failed = bool(report.unreadable or (report.violations and not fix))
+    if failed:
         raise typer.Exit(1)
 
 
-def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
-    survey = run_command(lambda app: _run_scan_all(app, fix, quiet=as_json), store=store, read_only=not fix)
-    if as_json:
-        from tenuto.privacy.compliance.views import summary_json
-
-        show_json(summary_json(survey))
-    else:
-        _print_survey(survey, fix)
-    if survey.locked_sites or survey.unreadable or (survey.violations and not fix):
-        raise typer.Exit(1)
-
-
-async def _run_scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
+async def _scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
     total = (
         sum([await app.privacy.extent(space) async for space in app.privacy.list_sites()])
         if is_watched(quiet)
@@ -97,6 +81,14 @@ async def _run_scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
         async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
             reached(survey.records)
     return survey
+
+
+async def _scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
+    total = await app.privacy.extent(scope) if is_watched(quiet) else None
+    with advancing(total, "Scanning", quiet=quiet) as reached:
+        async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
+            reached(report.records)
+    return report
 
 
 def _print_survey(survey: ScanSummary, fix: bool) -> None:
@@ -130,14 +122,6 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
         typer.echo(visible(f"{why.code}: {_describe_site(space)} was not scanned: {why}"), err=True)
 
 
-async def _run_scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
-    total = await app.privacy.extent(scope) if is_watched(quiet) else None
-    with advancing(total, "Scanning", quiet=quiet) as reached:
-        async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
-            reached(report.records)
-    return report
-
-
 def _print_report(report: Report, fix: bool) -> None:
     rows = [
         (sink.value, name, f"{many:,}", "allowed" if sink in report.allowed_sinks else "against the policy")
@@ -169,44 +153,28 @@ def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
 
 @privacy.command("erase")
 def erase(
-    user: Annotated[str, typer.Option("--user", metavar="ID", help="User to erase.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Also write the receipt to this file.")
-    ] = None,
-    tenant: Tenant = LOCAL,
+    call: TenantCall,
+    user: Annotated[str, option("ID", "User to erase.")],
+    yes: Yes = False,
+    out: Annotated[Path | None, option("FILE", "Also write the receipt to this file.")] = None,
     site: Annotated[
-        str | None,
-        typer.Option("--site", metavar="NAME", help="Erase on this site only; by default on all sites of the tenant."),
+        str | None, option("NAME", "Erase on this site only; by default on all sites of the tenant.")
     ] = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Erase a user everywhere and print the signed receipt."""
     from tenuto.privacy.compliance.views import ReceiptView
 
-    scope, only_site = caller(tenant, site or "", check_id(user, "the user id")), site is not None
+    call = replace(call, site=site or "", user=check_id(user, "the user id"))
+    scope, only_site = call.scope, site is not None
     if not yes:
-        _confirm_erase(scope, as_json, only_site=only_site)
+        where = _describe_site(scope) if only_site else f"all sites of tenant {scope.tenant}"
+        confirm("erase", f"everything of user {user} in {where}", as_json=call.as_json)
     # The file is opened first: a receipt that cannot be written should be known before there is nothing left to erase.
     with write_atomically(out) if out is not None else nullcontext() as file:
-        receipt = run_command(lambda app: _run_erase(app, scope, only_site=only_site, quiet=as_json), store=store)
+        receipt = call.run(lambda app: _run_erase(app, scope, only_site=only_site, quiet=call.as_json))
         if file is not None:
             file.write(msgspec.json.format(msgspec.json.encode(ReceiptView.of(receipt))) + b"\n")
-    if as_json:
-        show_json(ReceiptView.of(receipt))
-    else:
-        show_facts(_receipt_facts(receipt))
-
-
-def _confirm_erase(scope: Scope, as_json: bool, *, only_site: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter(
-            "there is no terminal to ask for confirmation: pass --yes to erase permanently", param_hint="--yes"
-        )
-    where = _describe_site(scope) if only_site else f"all sites of tenant {scope.tenant}"
-    question = f"Erase everything of user {scope.user} in {where} permanently?"
-    typer.confirm(visible(question), abort=True, err=True)
+    call.show(ReceiptView.of(receipt), lambda: show_facts(_receipt_facts(receipt)))
 
 
 def _describe_site(scope: Scope) -> str:
@@ -252,15 +220,10 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
 
 @privacy.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Receipt as a JSON file.")],
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Check with this public key, without a store.")
-    ] = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Also check that the receipt is about this user.")
-    ] = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: StoreCall,
+    file: Annotated[Path, argument("FILE", "Receipt as a JSON file.")],
+    key: Annotated[str | None, option("KEY", "Check with this public key, without a store.")] = None,
+    user: Annotated[str | None, option("ID", "Also check that the receipt is about this user.")] = None,
 ) -> None:
     """Check the signature of a receipt.
 
@@ -273,9 +236,9 @@ def verify(
         receipt = parse_receipt(file.read_bytes())
     except OSError as error:
         raise Invalid(f"cannot read {file}: {error.strerror}") from error
-    known = key or run_command(lambda app: app.privacy.signer.public_key(), store=store, read_only=True)
+    known = key or call.read(lambda app: app.privacy.signer.public_key())
     why = why_invalid(receipt, known, user)
-    if as_json:
+    if call.as_json:
         show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
     elif why is None:
         show_facts(_receipt_facts(receipt))
@@ -288,56 +251,38 @@ def verify(
 
 @privacy.command("reveal")
 def reveal(
+    call: UserCall,
     session_id: SessionId,
-    marks: Annotated[
-        list[str], typer.Argument(metavar="PLACEHOLDER", help="Placeholders such as EMAIL_1, with or without brackets.")
-    ],
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    marks: Annotated[list[str], argument("PLACEHOLDER", "Placeholders such as EMAIL_1, with or without brackets.")],
 ) -> None:
     """Show values behind placeholders; each look is audited."""
-    scope = caller(tenant, site, user)
 
     async def look(app: Tenuto) -> dict[str, str]:
         if app.redactor.vault is None:
             raise InvalidSetting("privacy_key", "is needed to decrypt stored values: set it, or privacy_key_file")
-        session = await whole_session_id(app, scope, session_id)
-        return await app.privacy.reveal(scope, session, marks, by=_operator())
+        session = await whole_session_id(app, call.scope, session_id)
+        return await app.privacy.reveal(call.scope, session, marks, by=_operator())
 
-    values = run_command(look, store=store)
+    values = call.run(look)
     unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
-    if as_json:
-        show_json({"values": values, "unknown": unknown})
-    else:
-        show_facts(values.items())
-        if unknown:
-            typer.echo(visible(f"Unknown: {', '.join(unknown)}."), err=True)
+    call.show({"values": values, "unknown": unknown}, lambda: show_facts(values.items()))
+    if unknown and not call.as_json:
+        typer.echo(visible(f"Unknown: {', '.join(unknown)}."), err=True)
     if unknown:
         raise typer.Exit(1)
 
 
 @privacy.command("audit")
 def audit(
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Maximum number of results.")
-    ] = 100,
-    after: Annotated[str, typer.Option("--after", metavar="ID", help="Continue after the entry of this ID.")] = "",
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: SiteCall,
+    limit: Annotated[int, limit_option(1000)] = 100,
+    after: Annotated[str, option("ID", "Continue after the entry of this ID.")] = "",
 ) -> None:
     """List reveals, fixes and erasures, oldest first."""
-    scope = caller(tenant, site, None)
-    notes = run_command(
-        lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, read_only=True
-    )
-    if as_json:
-        from tenuto.privacy.compliance.views import AuditEntryView
+    from tenuto.privacy.compliance.views import AuditEntryView
 
+    notes = call.read(lambda app: app.privacy.audit.notes(call.scope, after=after, limit=limit))
+    if call.as_json:
         show_json({"entries": list(map(AuditEntryView.of, notes))})
     elif not notes:
         typer.echo("The audit log is empty.")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tenuto.app import Tenuto
-from tenuto.cli.checks import CheckStatus, Finding, damaged_keys_advice
+from tenuto.cli.checks import Finding, damaged_keys_advice, fail, ok, warn
 from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.terminal import pluralize
 from tenuto.errors import DataKeysDamaged, DecryptionFailed, InvalidSetting, PrivateData, TenutoError
@@ -37,7 +37,7 @@ def privacy_settings_error(error: TenutoError) -> Finding | None:
     if not isinstance(error, InvalidSetting) or not error.setting.startswith(("privacy", "encryption")):
         return None
     advice = f"correct or unset TENUTO_{error.setting.upper()}, or what it names"
-    return Finding(name="privacy", status=CheckStatus.ERROR, message=str(error), advice=advice)
+    return fail("privacy", str(error), advice)
 
 
 def _check_policy(app: Tenuto, scope: Scope) -> Finding:
@@ -45,7 +45,7 @@ def _check_policy(app: Tenuto, scope: Scope) -> Finding:
     by_mode = {mode: [sink.value for sink in Sink if policies.of(scope).mode(sink) is mode] for mode in Mode}
     says = "; ".join(f"{mode}: {', '.join(sinks)}" for mode, sinks in by_mode.items() if sinks)
     own = f" ({pluralize(len(policies.tenants), 'tenant')} with a policy of its own)" if policies.tenants else ""
-    return Finding(name="privacy", status=CheckStatus.OK, message=f"{says}{own}")
+    return ok("privacy", f"{says}{own}")
 
 
 def _check_key(app: Tenuto) -> Finding:
@@ -56,7 +56,7 @@ def _check_key(app: Tenuto) -> Finding:
         says = "in the settings"
     else:
         says = "none; pseudonyms and encryption would need one (tenuto privacy new-key)"
-    return Finding(name="privacy key", status=CheckStatus.OK, message=says)
+    return ok("privacy key", says)
 
 
 async def why_keys_closed(ciphers: TenantCiphers, tenant: str) -> str | None:
@@ -92,21 +92,19 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
         except DataKeysDamaged as damaged:
             why, advice = str(damaged), damaged_keys_advice(tenant)
         if why is not None:
-            wrong.append(Finding(name=name, status=CheckStatus.ERROR, message=f"tenant {tenant}: {why}", advice=advice))
+            wrong.append(fail(name, f"tenant {tenant}: {why}", advice))
     well = tried - len(wrong)
-    return [*wrong, Finding(name=name, status=CheckStatus.OK, message=f"usable for {pluralize(well, 'tenant')}")]
+    return [*wrong, ok(name, f"usable for {pluralize(well, 'tenant')}")]
 
 
 async def _check_encryption(app: Tenuto) -> Finding:
     if app.settings.encryption:
-        return Finding(name="encryption", status=CheckStatus.OK, message="on: text is encrypted before it is stored")
+        return ok("encryption", "on: text is encrypted before it is stored")
     if not await has_sealed_records(app.stores.plain_state):
-        return Finding(
-            name="encryption", status=CheckStatus.OK, message="off: whatever can read the store can read its text"
-        )
+        return ok("encryption", "off: whatever can read the store can read its text")
     says = "off, but the store holds encrypted records, which can still be read"
     advice = "set TENUTO_ENCRYPTION=true again, or keep the key for as long as they are needed"
-    return Finding(name="encryption", status=CheckStatus.WARNING, message=says, advice=advice)
+    return warn("encryption", says, advice)
 
 
 async def _check_detector(app: Tenuto, scope: Scope) -> Finding:
@@ -117,10 +115,8 @@ async def _check_detector(app: Tenuto, scope: Scope) -> Finding:
             await app.redactor.refuse(scope, [Slot(_HELLO[language])])
         if app.redactor.degraded and not answered:
             advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then only the built-in detector runs"
-            return Finding(name="detector", status=CheckStatus.ERROR, message=f"{where} does not answer", advice=advice)
+            return fail("detector", f"{where} does not answer", advice)
         if app.redactor.degraded:
             advice = f"give it a model for {language}, or remove {language} from TENUTO_PRIVACY_DETECTOR_LANGUAGES"
-            return Finding(
-                name="detector", status=CheckStatus.ERROR, message=f"{where} fails on {language} text", advice=advice
-            )
-    return Finding(name="detector", status=CheckStatus.OK, message=f"{where} answers")
+            return fail("detector", f"{where} fails on {language} text", advice)
+    return ok("detector", f"{where} answers")

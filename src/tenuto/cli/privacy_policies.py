@@ -10,10 +10,10 @@ import typer
 from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, StoreUrl, Tenant, caller
+from tenuto.cli.options import STDIN, AsJson, argument, flag, option
 from tenuto.cli.privacy_checks import why_keys_closed
 from tenuto.cli.resealing import Resealed, print_resealed, reseal_records
-from tenuto.cli.running import run_command, sqlite_file
+from tenuto.cli.running import StoreCall, TenantCall, run_command, sqlite_file
 from tenuto.cli.terminal import pluralize, progress, show_facts, show_json, show_table, visible
 from tenuto.errors import InvalidSetting, TenutoError
 from tenuto.model import Scope
@@ -26,10 +26,10 @@ from tenuto.settings import Settings, read_settings
 from tenuto.wiring.privacy import open_ciphers, open_policies, refuse_keyless
 
 if TYPE_CHECKING:
+    from tenuto.privacy.compliance.preview import Preview
     from tenuto.privacy.compliance.views import PolicyView
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 
-_STDIN: Final = "-"
 _ABOUT: Final = {
     Sink.MESSAGE: "messages that no summary covers yet",
     Sink.PAST: "messages that a summary covers; keep: as stored by message",
@@ -45,27 +45,26 @@ _ABOUT: Final = {
 }
 
 
-def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
+def show_policy(call: TenantCall) -> None:
     """Show a tenant's privacy policy, sink by sink.
 
     The exit code is 1 if its key is missing or wrong.
     """
     from tenuto.privacy.compliance.views import policy_view
 
-    settings = read_settings(store=store)
+    settings = read_settings(store=call.store)
     policies = open_policies(settings)
-    scope = caller(tenant, "", None)
     key = bool(settings.privacy_key or settings.privacy_key_file)
-    holds = policy_view(policies, scope)
-    if as_json:
-        beside = {"key": key, "detector": settings.privacy_detector is not None, "encryption": settings.encryption}
-        show_json({"tenant": tenant, **asdict(holds), **beside, "tenants": list(policies.tenants)})
-    else:
-        _print_policy(settings, policies, scope, holds)
+    holds = policy_view(policies, call.scope)
+    beside = {"key": key, "detector": settings.privacy_detector is not None, "encryption": settings.encryption}
+    call.show(
+        {"tenant": call.tenant, **asdict(holds), **beside, "tenants": list(policies.tenants)},
+        lambda: _print_policy(settings, policies, call.scope, holds),
+    )
     # Refuse what a server start would refuse; the command may run before any server does.
     refuse_keyless(settings, policies)
     if key:
-        _check_keys_open(settings, tenant)
+        _check_keys_open(settings, call.tenant)
 
 
 def _check_keys_open(settings: Settings, tenant: str) -> None:
@@ -111,10 +110,7 @@ def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, ho
 
 
 def try_text(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to check; - reads standard input.")],
-    tenant: Tenant = LOCAL,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: TenantCall, text: Annotated[str, argument("TEXT", "Text to check; - reads standard input.")]
 ) -> None:
     """Show what the policy finds in a text and makes of it.
 
@@ -122,14 +118,15 @@ def try_text(
     """
     from tenuto.privacy.compliance.preview import preview
 
-    policies = open_policies(read_settings(store=store))
-    scope = caller(tenant, "", None)
-    given = sys.stdin.buffer.read().decode(errors="replace") if text == _STDIN else text
-    seen = preview(given, policies.finder(scope), policies.of(scope).unvaulted)
-    if as_json:
-        found = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in seen.matches]
-        show_json({"matches": found, **{mode.value: said for mode, said in seen.by_mode.items()}})
-        return
+    policies = open_policies(read_settings(store=call.store))
+    given = sys.stdin.buffer.read().decode(errors="replace") if text == STDIN else text
+    seen = preview(given, policies.finder(call.scope), policies.of(call.scope).unvaulted)
+    found = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in seen.matches]
+    by_mode = {mode.value: said for mode, said in seen.by_mode.items()}
+    call.show({"matches": found, **by_mode}, lambda: _print_preview(seen))
+
+
+def _print_preview(seen: Preview) -> None:
     if not seen.matches:
         typer.echo("No private data found.")
         return
@@ -144,9 +141,7 @@ def try_text(
         typer.echo(visible(seen.by_mode[mode], lines=True))
 
 
-def new_key(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to create.")], as_json: AsJson = False
-) -> None:
+def new_key(path: Annotated[Path, argument("PATH", "File to create.")], as_json: AsJson = False) -> None:
     """Create a key file that only its owner can read."""
     from tenuto.privacy.crypto.keyring import create_key_file
 
@@ -159,15 +154,12 @@ def new_key(
 
 
 def rotate(
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Rotate only this tenant.")] = None,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="Also create new data keys for what is encrypted from now on.")
-    ] = False,
+    call: StoreCall,
+    tenant: Annotated[str | None, option("ID", "Rotate only this tenant.")] = None,
+    renew: Annotated[bool, flag("--renew", "Also create new data keys for what is encrypted from now on.")] = False,
     reseal: Annotated[
-        bool, typer.Option("--reseal", help="Also rewrite stored records: with the data keys in use, or plain.")
+        bool, flag("--reseal", "Also rewrite stored records: with the data keys in use, or plain.")
     ] = False,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Wrap the data keys with the current master key.
 
@@ -179,11 +171,11 @@ def rotate(
             raise typer.BadParameter("covers every tenant: leave out --tenant", param_hint="--reseal")
 
     async def run(app: Tenuto) -> tuple[dict[str, int], list[JsonObject], Resealed | None]:
-        wrapped, failures = await _rotate_keys(app, tenant, renew, quiet=as_json)
-        return wrapped, failures, await reseal_records(app, quiet=as_json) if reseal else None
+        wrapped, failures = await _rotate_keys(app, tenant, renew, quiet=call.as_json)
+        return wrapped, failures, await reseal_records(app, quiet=call.as_json) if reseal else None
 
-    wrapped, failures, resealed = run_command(run, store=store)
-    if as_json:
+    wrapped, failures, resealed = call.run(run)
+    if call.as_json:
         told = {"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures}
         show_json(told if resealed is None else {**told, "resealed": resealed.view()})
     else:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from keyword import iskeyword
 from typing import Annotated, Any, Final
 
@@ -21,9 +22,9 @@ from tenuto.errors import Invalid, TenutoError
 # Every command and the file that has it under the same name, in the order of `--help`. Only the one that is named is
 # loaded, so that none pays for the imports of another.
 COMMANDS: Final = {
-    "serve": "serve",
-    "mcp": "mcp",
-    "worker": "worker",
+    "serve": "serving",
+    "mcp": "serving",
+    "worker": "serving",
     "chat": "chat",
     "sessions": "sessions",
     "import": "importing",
@@ -38,8 +39,8 @@ COMMANDS: Final = {
     "usage": "analytics",
     "topics": "analytics",
     "sweep": "store",
-    "copy": "copying",
-    "backup": "copying",
+    "copy": "store",
+    "backup": "store",
 }
 
 
@@ -59,9 +60,11 @@ class TenutoCommands(TyperGroup):
         found = getattr(import_module(f"tenuto.cli.{COMMANDS[cmd_name]}"), cmd_name + "_" * iskeyword(cmd_name))
         part = typer.Typer(rich_markup_mode=None)
         if isinstance(found, typer.Typer):
+            for each in found.registered_commands:
+                each.callback = each.callback and _with_call_options(each.callback)
             part.add_typer(found, name=cmd_name)
         else:
-            part.command(cmd_name)(found)
+            part.command(cmd_name)(_with_call_options(found))
         command = get_group(part).commands[cmd_name]
         for each in (command, *getattr(command, "commands", {}).values()):
             each.get_params = partial(_without_conversion, each.get_params)
@@ -82,6 +85,26 @@ class TenutoCommands(TyperGroup):
             if error.errno == errno.EPIPE:
                 raise
             raise _exit_with_error(Invalid(error.strerror or type(error).__name__)) from None
+
+
+def _with_call_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer reads it: with options for those fields of its `Call` that the parameter's type names."""
+    own = dict(signature(command, eval_str=True).parameters)
+    calls = [each for each in own.values() if isinstance(getattr(each.annotation, "__metadata__", [0])[0], tuple)]
+    if not calls:
+        return command
+    (call,) = calls
+    del own[call.name]
+    make, (names,) = call.annotation.__origin__, call.annotation.__metadata__
+    fields = signature(make, eval_str=True).parameters
+
+    def run(**given: Any) -> None:
+        command(make(**{name: given.pop(name) for name in names}), **given)
+
+    options = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own.values(), *map(fields.__getitem__, names))]
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__doc__ = command.__doc__
+    return run
 
 
 def _without_conversion(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""How a command runs: settings, and one event loop around an open installation."""
+"""How a command runs: for whom, on which store, with one event loop around an open installation, and what it prints."""
 
 from __future__ import annotations
 
@@ -8,24 +8,88 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 from msgspec.structs import replace
 
 from tenuto.app import Tenuto, open_app
 from tenuto.cli.effective_settings import mask_password
-from tenuto.cli.options import LOCAL
-from tenuto.cli.terminal import visible
+from tenuto.cli.options import LOCAL, AsJson, Channel, Chat, Site, StoreUrl, Tenant, User
+from tenuto.cli.terminal import show_json, visible
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model import Scope
+from tenuto.model.scope import check_tenant_id
+from tenuto.model.values import Json
 from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.factory import is_network_store, sqlite_path
 from tenuto.wiring.privacy import open_policies
 
 _Answer = TypeVar("_Answer")
+
+
+@dataclass(kw_only=True)
+class Call:
+    """The options that most commands have: for whom, on which store, and in which form the answer is printed.
+
+    `program.py` puts those that a parameter of this type names into the command line.
+    """
+
+    tenant: Tenant = LOCAL
+    site: Site = ""
+    user: User = None
+    channel: Channel = None
+    chat: Chat = None
+    store: StoreUrl = None
+    as_json: AsJson = False
+    scope: Scope = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_tenant_id(self.tenant)
+        if self.channel is not None and self.chat is None:
+            raise typer.BadParameter("needs --chat", param_hint="--channel")
+        self.scope = Scope(tenant=self.tenant, site=self.site, user=self.user, channel=self.channel, chat=self.chat)
+
+    def run(
+        self,
+        story: Callable[[Tenuto], Awaitable[_Answer]],
+        *,
+        settings: Settings | None = None,
+        making: bool = False,
+        read_only: bool = False,
+    ) -> _Answer:
+        """Open the store that the options name and let the story use it; see `run_command`."""
+        return run_command(story, store=self.store, settings=settings, making=making, read_only=read_only)
+
+    def read(self, story: Callable[[Tenuto], Awaitable[_Answer]]) -> _Answer:
+        """The same for a story that changes nothing."""
+        return self.run(story, read_only=True)
+
+    def show(self, document: Json, text: str | Callable[[], None]) -> None:
+        """Print the document with --json; without, the line, or what the function prints."""
+        if self.as_json:
+            show_json(document)
+        elif isinstance(text, str):
+            typer.echo(visible(text))
+        else:
+            text()
+
+    def command_line(self, *words: str) -> str:
+        """A command of ours on the same store for the same caller, as a shell reads it."""
+        return command_line(self.scope, self.store, *words)
+
+
+UserCall: TypeAlias = Annotated[Call, ("tenant", "site", "user", "store", "as_json")]
+SiteCall: TypeAlias = Annotated[Call, ("tenant", "site", "store", "as_json")]
+TenantCall: TypeAlias = Annotated[Call, ("tenant", "store", "as_json")]
+StoreCall: TypeAlias = Annotated[Call, ("store", "as_json")]
+ChatCall: TypeAlias = Annotated[Call, ("tenant", "site", "user", "channel", "chat", "store", "as_json")]
+# For commands that have a form of their own.
+UserStore: TypeAlias = Annotated[Call, ("tenant", "site", "user", "store")]
+ChatStore: TypeAlias = Annotated[Call, ("tenant", "site", "user", "channel", "chat", "store")]
 
 
 def run_command(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
@@ -12,11 +12,11 @@ from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli import transfer
-from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.options import Cursor, SessionId, SessionIds, Yes, argument, choice, confirm, flag, limit_option, option
 from tenuto.cli.placeholders import count_redacted
-from tenuto.cli.running import run_command
+from tenuto.cli.running import Call, UserCall
 from tenuto.cli.short_ids import is_short, whole_session_id
-from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
+from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_table, tally, visible
 from tenuto.errors import NotFound
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.privacy import REDACTED_AT
@@ -25,6 +25,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
 from tenuto.sessions.views import MessageList, SessionDetail, SessionList, SessionView
 
+_Answer = TypeVar("_Answer")
 _LARGEST_PAGE = 1000
 
 sessions = typer.Typer(
@@ -36,31 +37,17 @@ sessions.command("import")(transfer.import_sessions)
 
 @sessions.command("list")
 def list_sessions(
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    status: Annotated[Status | None, typer.Option("--status", help="Show only this status.")] = None,
-    search: Annotated[
-        str | None, typer.Option("--search", metavar="TEXT", help="Show only titles that contain this text.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of results.")] = 50,
-    everything: Annotated[bool, typer.Option("--all", help="Show all results.")] = False,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue a listing from its cursor.")
-    ] = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall,
+    status: Annotated[Status | None, choice("Show only this status.")] = None,
+    search: Annotated[str | None, option("TEXT", "Show only titles that contain this text.")] = None,
+    limit: Annotated[int, limit_option()] = 50,
+    everything: Annotated[bool, flag("--all", "Show all results.")] = False,
+    cursor: Cursor = None,
 ) -> None:
     """List sessions, latest change first."""
-    scope = caller(tenant, site, user)
     query = SessionQuery(title=search, status=status, cursor=cursor)
-    page = run_command(
-        lambda app: _list_sessions(app, scope, query, None if everything else limit), store=store, read_only=True
-    )
-    if as_json:
-        show_json(SessionList.of(page))
-    else:
-        show_sessions(page)
+    page = call.read(lambda app: _list_sessions(app, call.scope, query, None if everything else limit))
+    call.show(SessionList.of(page), lambda: show_sessions(page))
 
 
 async def _list_sessions(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:
@@ -108,32 +95,21 @@ def _session_row(session: Session, now: datetime) -> tuple[str, ...]:
 
 @sessions.command("show")
 def show_session(
+    call: UserCall,
     session_id: SessionId,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="Maximum number of messages.")
-    ] = 20,
-    before: Annotated[
-        int | None, typer.Option("--before", min=1, metavar="SEQ", help="Show messages before this sequence number.")
-    ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    limit: Annotated[int, limit_option(10_000, "Maximum number of messages.")] = 20,
+    before: Annotated[int | None, option("SEQ", "Show messages before this sequence number.", min=1)] = None,
 ) -> None:
     """Show a session and its newest messages."""
-    scope = caller(tenant, site, user)
-    wanted = Page(limit=limit, before=before)
 
     async def load(app: Tenuto) -> tuple[MessagePage, tuple[Task, ...]]:
-        page = await app.sessions.messages(scope, await whole_session_id(app, scope, session_id), wanted)
-        return page, await app.tasks.active(scope, page.session.id)
+        source = await whole_session_id(app, call.scope, session_id)
+        page = await app.sessions.messages(call.scope, source, Page(limit=limit, before=before))
+        return page, await app.tasks.active(call.scope, page.session.id)
 
-    page, active = run_command(load, store=store, read_only=True)
-    if as_json:
-        show_json({**asdict(MessageList.of(page)), "session": SessionDetail.with_tasks(page.session, active)})
-    else:
-        _print_messages(page, active)
+    page, active = call.read(load)
+    document = {**asdict(MessageList.of(page)), "session": SessionDetail.with_tasks(page.session, active)}
+    call.show(document, lambda: _print_messages(page, active))
 
 
 def _print_messages(page: MessagePage, active: tuple[Task, ...]) -> None:
@@ -191,120 +167,67 @@ def _message_text(message: Message) -> str:
 
 @sessions.command("rename")
 def rename_session(
-    session_id: SessionId,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="New title.")],
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall, session_id: SessionId, title: Annotated[str, argument("TITLE", "New title.")]
 ) -> None:
     """Change the title of a session."""
-    scope = caller(tenant, site, user)
-
-    async def rename(app: Tenuto) -> Session:
-        return await app.sessions.patch(scope, await whole_session_id(app, scope, session_id), Changes(title=title))
-
-    changed = run_command(rename, store=store)
-    _print_session(changed, f"Session {changed.id} is now called {changed.title or '(nothing)'}.", as_json)
+    changes = Changes(title=title)
+    session = _change(call, session_id, lambda app, whole: app.sessions.patch(call.scope, whole, changes))
+    call.show(SessionView.of(session), f"Session {session.id} is now called {session.title or '(nothing)'}.")
 
 
 @sessions.command("fork")
 def fork_session(
+    call: UserCall,
     session_id: SessionId,
     at: Annotated[
-        int | None,
-        typer.Option(
-            "--at", min=0, metavar="SEQ", help="Sequence number of the last message to copy; by default all are copied."
-        ),
+        int | None, option("SEQ", "Sequence number of the last message to copy; by default all are copied.", min=0)
     ] = None,
-    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="ID of the new session.")] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the new session.")] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    new_id: Annotated[str | None, option("ID", "ID of the new session.")] = None,
+    title: Annotated[str | None, option("TEXT", "Title of the new session.")] = None,
 ) -> None:
     """Copy a session up to a message into a new session."""
-    scope = caller(tenant, site, user)
 
-    async def copy(app: Tenuto) -> tuple[str, Session]:
-        source = await whole_session_id(app, scope, session_id)
-        return source, await app.sessions.fork(scope, source, at=at, new_id=new_id, title=title)
+    async def copy(app: Tenuto, source: str) -> tuple[str, Session]:
+        return source, await app.sessions.fork(call.scope, source, at=at, new_id=new_id, title=title)
 
-    source, fork = run_command(copy, store=store)
-    _print_session(fork, f"Session {fork.id} begins with {pluralize(fork.messages, 'message')} of {source}.", as_json)
+    source, fork = _change(call, session_id, copy)
+    messages = pluralize(fork.messages, "message")
+    call.show(SessionView.of(fork), f"Session {fork.id} begins with {messages} of {source}.")
 
 
 @sessions.command("reset")
-def reset_session(
-    session_id: SessionId,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def reset_session(call: UserCall, session_id: SessionId) -> None:
     """Delete the messages of a session and keep the session."""
-    scope = caller(tenant, site, user)
-
-    async def reset(app: Tenuto) -> Session:
-        return await app.sessions.reset(scope, await whole_session_id(app, scope, session_id))
-
-    session = run_command(reset, store=store)
-    _print_session(session, f"Session {session.id} is empty; title, attributes and totals stay.", as_json)
+    session = _change(call, session_id, lambda app, whole: app.sessions.reset(call.scope, whole))
+    call.show(SessionView.of(session), f"Session {session.id} is empty; title, attributes and totals stay.")
 
 
-def _print_session(session: Session, sentence: str, as_json: bool) -> None:
-    if as_json:
-        show_json(SessionView.of(session))
-    else:
-        typer.echo(visible(sentence))
+def _change(call: Call, session_id: str, story: Callable[[Tenuto, str], Awaitable[_Answer]]) -> _Answer:
+    """Let a story change the session that an id or a part of it names."""
+
+    async def run(app: Tenuto) -> _Answer:
+        return await story(app, await whole_session_id(app, call.scope, session_id))
+
+    return call.run(run)
 
 
 @sessions.command("delete")
-def delete_sessions(
-    session_ids: SessionIds,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def delete_sessions(call: UserCall, session_ids: SessionIds, yes: Yes = False) -> None:
     """Delete sessions with everything in them."""
-    scope = caller(tenant, site, user)
-    if not yes:
-        _check_can_ask(as_json)
     # The question names what is meant.
     if any(map(is_short, session_ids)):
-        session_ids = run_command(lambda app: _whole_ids(app, scope, session_ids), store=store, read_only=True)
+        session_ids = call.read(lambda app: _whole_ids(app, call.scope, session_ids))
     if not yes:
-        _confirm_delete(session_ids)
-    deleted, failures = run_command(lambda app: _delete_each(app, scope, session_ids), store=store)
-    if as_json:
-        show_json({"deleted": deleted, "failed": failures})
-    else:
-        _print_deleted(deleted, failures)
+        named = session_ids[0] if len(session_ids) == 1 else pluralize(len(session_ids), "session")
+        confirm("delete", named, as_json=call.as_json)
+    deleted, failures = call.run(lambda app: _delete_each(app, call.scope, session_ids))
+    call.show({"deleted": deleted, "failed": failures}, lambda: _print_deleted(deleted, failures))
     if failures:
         raise typer.Exit(1)
 
 
 async def _whole_ids(app: Tenuto, scope: Scope, session_ids: list[str]) -> list[str]:
     return [await whole_session_id(app, scope, session_id) for session_id in session_ids]
-
-
-def _check_can_ask(as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter(
-            "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
-        )
-
-
-def _confirm_delete(session_ids: list[str]) -> None:
-    named = visible(session_ids[0]) if len(session_ids) == 1 else pluralize(len(session_ids), "session")
-    typer.confirm(f"Delete {named} permanently?", abort=True, err=True)
 
 
 async def _delete_each(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[list[str], list[JsonObject]]:

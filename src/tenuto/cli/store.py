@@ -1,37 +1,220 @@
-"""`tenuto stats` and `tenuto sweep`: what the store holds, and the removal of what has expired."""
+"""`tenuto stats`, `sweep`, `copy` and `backup`: what a store holds, cleared, moved to another place, kept safe."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from random import SystemRandom
+from typing import Annotated, Final
+
+import msgspec
 import typer
+from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run_command
-from tenuto.cli.terminal import pluralize, show_facts, show_json
+from tenuto.cli.options import AsJson, argument, flag
+from tenuto.cli.running import StoreCall, UserCall, make_folder, naming_store, sqlite_file
+from tenuto.cli.terminal import advancing, pluralize, show_facts, show_json, show_table, visible
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.ports import RecordStore
 from tenuto.sessions.views import StatsView
+from tenuto.settings import read_settings
+from tenuto.stores.copy_reports import Comparison, CopyPolicy, CopyReport
+from tenuto.stores.engine.comparing import RecordComparer
+from tenuto.stores.engine.copying import RecordCopier
+from tenuto.stores.factory import open_records, place_of
+from tenuto.wiring.tasks import engine_database
+
+_SHOWN: Final = 20
+_UNREADABLE: Final = "could not be read, being damaged, and stayed behind"
 
 
-def stats(
-    tenant: Tenant = LOCAL, site: Site = "", user: User = None, store: StoreUrl = None, as_json: AsJson = False
-) -> None:
+def stats(call: UserCall) -> None:
     """Count sessions, messages, tokens and cost."""
-    scope = caller(tenant, site, user)
-    held = StatsView.of(run_command(lambda app: app.sessions.stats(scope), store=store, read_only=True))
-    if as_json:
-        show_json(held)
-    else:
-        counts = [(name, f"{getattr(held, name):,}") for name in ("sessions", "messages", "tokens")]
-        show_facts([*counts, ("cost", f"{held.cost_usd} USD")])
+    held = StatsView.of(call.read(lambda app: app.sessions.stats(call.scope)))
+    counts = [(name, f"{getattr(held, name):,}") for name in ("sessions", "messages", "tokens")]
+    call.show(held, lambda: show_facts([*counts, ("cost", f"{held.cost_usd} USD")]))
 
 
-def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
+def sweep(call: StoreCall) -> None:
     """Delete what has expired, in all tenants, now."""
 
     async def sweep_all(app: Tenuto) -> tuple[int, int, int]:
         return await app.upkeep.sweep(), await app.upkeep.sweep_tasks(), await app.upkeep.sweep_usage()
 
-    sessions, tasks, usage = run_command(sweep_all, store=store)
+    sessions, tasks, usage = call.run(sweep_all)
+    call.show(
+        {"swept": sessions, "tasks": tasks, "usage": usage},
+        f"{pluralize(sessions, 'expired session')} and {pluralize(tasks, 'expired task')} removed.",
+    )
+
+
+def copy(
+    source: Annotated[str, argument("FROM_URL", "Store to copy from.")],
+    target: Annotated[str, argument("TO_URL", "Store to copy to.")],
+    merge: Annotated[bool, flag("--merge", "Copy into a target that already holds other data.")] = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Also replace records that were changed in the target.")] = False,
+    delete: Annotated[bool, flag("--delete", "Delete records that the source does not have from the target.")] = False,
+    yes: Annotated[
+        bool, flag("--yes", "With --delete: even if the source has lost more than half of its records.")
+    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Read and count everything, and write nothing.")] = False,
+    verify_only: Annotated[bool, flag("--verify-only", "Compare both stores, and copy nothing.")] = False,
+    verify: Annotated[bool, flag("--verify/--no-verify", "Compare both stores after the copy.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a whole store into another one, of any backend.
+
+    Everything is copied as it is stored: sessions with ids, versions, messages, traces and idempotency keys; memories,
+    tasks, boards, API keys, usage, vaults and data keys. Run it again to resume, or to copy what has changed since.
+    """
+    if any(url.startswith("memory:") for url in (source, target)):
+        raise InvalidSetting("store", "a store in memory is gone when the command ends: name a file or a server")
+    if _identify(source) == _identify(target):
+        raise Invalid("both addresses name the same store")
+    policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, shrunk=yes, dry_run=dry_run)
+    began = time.monotonic()
+    report, compared = asyncio.run(
+        _run(source, target, None if verify_only else policy, verify=verify and not dry_run, quiet=as_json)
+    )
     if as_json:
-        show_json({"swept": sessions, "tasks": tasks, "usage": usage})
+        show_json({"copied": report and asdict(report), "verified": compared and _to_json(compared)})
     else:
-        typer.echo(f"{pluralize(sessions, 'expired session')} and {pluralize(tasks, 'expired task')} removed.")
+        if report is not None:
+            _show_report(report, time.monotonic() - began, dry_run=dry_run)
+        if compared is not None:
+            _show_comparison(compared)
+    if (compared is not None and compared.different) or (report is not None and (report.left or report.unreadable)):
+        raise typer.Exit(1)
+
+
+def backup(call: StoreCall, file: Annotated[Path, argument("FILE", "The backup to write; it must not exist.")]) -> None:
+    """Back up a SQLite store while it is in use."""
+    # The engine first: a run whose end the store knows is harmless, one whose end it does not know is lost.
+    settings = read_settings(store=call.store)
+    kept, queue = sqlite_file(settings.store), sqlite_file(engine_database(settings))
+    if kept is None:
+        raise InvalidSetting("store", "only SQLite is backed up here; use redis-cli --rdb or pg_dump for a server")
+    # Not before it is needed: other commands do without.
+    from tenuto.stores.sqlite.backup import back_up, check_backup
+
+    copies = {file.with_name(f"{file.stem}-tasks{file.suffix}"): queue} if queue is not None and queue.is_file() else {}
+    copies[file] = kept
+    for copy_file, original in copies.items():
+        check_backup(original, copy_file, is_store=original is kept)
+    written = {
+        str(copy_file): back_up(original, copy_file, is_store=original is kept)
+        for copy_file, original in copies.items()
+    }
+    text = "\n".join(visible(f"{name}: {size:,} bytes, checked.") for name, size in written.items())
+    call.show({"files": [{"file": name, "bytes": size} for name, size in written.items()]}, lambda: typer.echo(text))
+
+
+def _identify(url: str) -> str:
+    """What a store is called wherever the command is typed: a file's whole path, or an address without its password."""
+    file = sqlite_file(url)
+    return place_of(url) if file is None else str(file.resolve())
+
+
+async def _run(
+    source: str, target: str, policy: CopyPolicy | None, *, verify: bool, quiet: bool
+) -> tuple[CopyReport | None, Comparison | None]:
+    report: CopyReport | None = None
+    compared: Comparison | None = None
+    writing = policy is not None and not policy.dry_run
+    async with _opened(source) as from_store, _opened(target, making=writing, trying=policy is not None) as to_store:
+        if policy is not None:
+            name = sha256(_identify(source).encode()).hexdigest()[:16]
+            with advancing(None, "Copying messages", quiet=quiet) as on_progress:
+                copier = RecordCopier(
+                    from_store, to_store, name=name, policy=policy, chance=SystemRandom(), on_progress=on_progress
+                )
+                report = await copier.copy()
+        if verify:
+            with advancing(None, "Verifying messages", quiet=quiet) as on_progress:
+                compared = await RecordComparer(from_store, to_store, on_progress=on_progress).compare()
+    return report, compared
+
+
+@asynccontextmanager
+async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[RecordStore]:
+    """An open store; one that is `making` comes into being, one that is only `trying` is empty where there is none."""
+    settings, file = read_settings(store=url), sqlite_file(url)
+    if making:
+        make_folder(settings)
+    elif file is not None and not file.exists():
+        if not trying:
+            raise InvalidSetting("store", f"there is no file {file.absolute()}")
+        url = "memory://"
+    with naming_store(settings):
+        opened = await open_records(url, synchronous=settings.sqlite_synchronous, read_only=not making)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
+    done = "to copy" if dry_run else f"copied in {seconds:.1f} s"
+    typer.echo(
+        f"{pluralize(report.sessions, 'session')} with {pluralize(report.messages, 'message')} and "
+        f"{pluralize(report.state, 'value')} of state {done}; {report.unchanged:,} unchanged."
+    )
+    if report.deleted:
+        typer.echo(f"{pluralize(report.deleted, 'record')} {'to remove' if dry_run else 'removed'} from the target.")
+    if report.left:
+        typer.echo(f"{pluralize(len(report.left), 'record')} left, changed in the target (--overwrite replaces them):")
+        _show_some(report.left)
+    if report.unreadable:
+        typer.echo(f"{pluralize(report.unreadable, 'record')} of the source {_UNREADABLE}")
+    if report.changed:
+        records = pluralize(report.changed, "record")
+        typer.echo(f"Servers changed {records} of the source: stop them and run this again before you switch.")
+    if report.unfinished_tasks:
+        tasks = pluralize(report.unfinished_tasks, "task")
+        typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one on the new store.")
+
+
+def _show_comparison(compared: Comparison) -> None:
+    rows = [
+        (name, *(f"{here:,}" if here == there else f"{here:,} / {there:,}" for here, there in _pairs(*sums)), same)
+        for name, sums in compared.sites.items()
+        for same in ["equal" if sums[0] == sums[1] else "different"]
+    ]
+    columns = ("TENANT", "SESSIONS", "MESSAGES", "TRACES", "STATE", "DIGESTS")
+    show_table(columns, rows, flexible="TENANT", numbers=columns[1:5])
+    if compared.different:
+        typer.echo(f"{pluralize(compared.different, 'record')} different:")
+        if compared.unreadable:
+            typer.echo(f"  {pluralize(compared.unreadable, 'record')} of the source {_UNREADABLE}")
+        _show_some(compared.named)
+    else:
+        typer.echo("Nothing differs.")
+
+
+def _pairs(here: msgspec.Struct, there: msgspec.Struct) -> list[tuple[int, int]]:
+    return [(getattr(here, name), getattr(there, name)) for name in ("sessions", "messages", "traces", "state")]
+
+
+def _show_some(names: list[str]) -> None:
+    for name in names[:_SHOWN]:
+        typer.echo(visible(f"  {name}"))
+    if len(names) > _SHOWN:
+        typer.echo(f"  and {len(names) - _SHOWN:,} more")
+
+
+def _to_json(compared: Comparison) -> dict[str, object]:
+    sites = [
+        {"site": name, "source": _side(here), "target": _side(there)} for name, (here, there) in compared.sites.items()
+    ]
+    counts = {"different": compared.different, "unreadable": compared.unreadable}
+    return counts | {"differences": compared.named, "sites": sites}
+
+
+def _side(sums: msgspec.Struct) -> dict[str, object]:
+    held = asdict(sums)
+    return held | {"digest": f"{held['digest']:032x}"}

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tenuto.app import Tenuto
-from tenuto.cli.checks import CheckStatus, Finding
+from tenuto.cli.checks import Finding, fail, ok, warn
 from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.running import sqlite_file
 from tenuto.errors import InvalidSetting, PackageMissing, Unavailable
@@ -30,9 +30,9 @@ async def _webhook_findings(settings: Settings) -> list[Finding]:
     why = await why_unreachable(url)
     if why is not None:
         advice = "start what receives the events: they are sent again for a day"
-        return [_finding(CheckStatus.WARNING, why, advice, "task webhook")]
+        return [warn("task webhook", why, advice)]
     # The path of an address may be a secret.
-    return [_finding(CheckStatus.OK, f"{urlsplit(url).hostname} takes connections", name="task webhook")]
+    return [ok("task webhook", f"{urlsplit(url).hostname} takes connections")]
 
 
 async def _engine_findings(app: Tenuto, with_engine: bool) -> list[Finding]:
@@ -40,8 +40,8 @@ async def _engine_findings(app: Tenuto, with_engine: bool) -> list[Finding]:
     if app.settings.agents is None and not await app.tasks.has_runs():
         if not can_run_plans():
             says = f"the extra {EXTRA} is not installed, so no plan can run"
-            return [_finding(CheckStatus.WARNING, says, install_line(EXTRA))]
-        return [_finding(CheckStatus.OK, "no plan was run, and no agents are set; TENUTO_AGENTS names their folder")]
+            return [warn("tasks", says, install_line(EXTRA))]
+        return [ok("tasks", "no plan was run, and no agents are set; TENUTO_AGENTS names their folder")]
     database = "the engine's database"
     try:
         address = engine_database(app.settings)
@@ -50,24 +50,20 @@ async def _engine_findings(app: Tenuto, with_engine: bool) -> list[Finding]:
         lasts = not app.settings.store.startswith("memory:")
         if not with_engine or (lasts and file is not None and not file.exists()):
             says = f"no plan was run, and the engine has no database yet; agents here: {_names(own)}"
-            return [_finding(CheckStatus.OK, says)]
+            return [ok("tasks", says)]
         running = await (await app.engine(worker=False)).agents()
     except PackageMissing as missing:
-        return [_finding(CheckStatus.ERROR, str(missing), missing.install)]
+        return [fail("tasks", str(missing), missing.install)]
     except InvalidSetting as refused:
-        return [_finding(CheckStatus.ERROR, str(refused), _CORRECT)]
+        return [fail("tasks", str(refused), _CORRECT)]
     except Unavailable as away:
-        return [_finding(CheckStatus.ERROR, f"{database}: {away}", "start it, or correct TENUTO_TASKS_DATABASE")]
+        return [fail("tasks", f"{database}: {away}", "start it, or correct TENUTO_TASKS_DATABASE")]
     notice = one_machine_notice(app.settings)
     says = f"{database}; agents here: {_names(own)}; agents of running workers: {_names(running)}"
     if notice is None:
-        return [_finding(CheckStatus.OK, says)]
+        return [ok("tasks", says)]
     what, _, advice = notice.partition("; ")
-    return [_finding(CheckStatus.WARNING, f"{says}; {what}", advice)]
-
-
-def _finding(status: CheckStatus, message: str, advice: str | None = None, name: str = "tasks") -> Finding:
-    return Finding(name=name, status=status, message=message, advice=advice)
+    return [warn("tasks", f"{says}; {what}", advice)]
 
 
 def _names(agents: frozenset[str]) -> str:

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import run_command
+from tenuto.cli.options import argument, session_option
+from tenuto.cli.running import UserCall
 from tenuto.cli.short_ids import whole_session_id, whole_task_id
-from tenuto.cli.terminal import moment, show_json, show_table
+from tenuto.cli.terminal import moment, show_table
 from tenuto.model import Scope
 from tenuto.model.task import Task, TaskEvent, TaskQuery
 from tenuto.task_errors import TaskNotFound
@@ -20,33 +20,25 @@ _PAGE = 1000
 
 
 def show_log(
-    task_id: Annotated[str | None, typer.Argument(metavar="ID", help="Show only this task.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", metavar="ID", autocompletion=complete_session, help="Show all tasks of this session."
-        ),
-    ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall,
+    task_id: Annotated[str | None, argument("ID", "Show only this task.")] = None,
+    session: Annotated[str | None, session_option("Show all tasks of this session.")] = None,
 ) -> None:
     """Show what agents did on a task or in a session."""
     if (task_id is None) is (session is None):
         raise typer.BadParameter("give the ID of a task, or --session", param_hint="ID")
-    scope = caller(tenant, site, user)
-    log = run_command(lambda app: _read_log(app, scope, task_id, session), store=store, read_only=True)
-    if as_json:
-        show_json({"events": [{"task_id": task.id, "event": TaskEventView.of(event)} for task, event in log]})
-    elif not log:
+    log = call.read(lambda app: _read_log(app, call.scope, task_id, session))
+    events = [{"task_id": task.id, "event": TaskEventView.of(event)} for task, event in log]
+    call.show({"events": events}, lambda: _print_log(log, of_session=task_id is None))
+
+
+def _print_log(log: list[tuple[Task, TaskEvent]], *, of_session: bool) -> None:
+    if not log:
         typer.echo("No tasks.")
-    else:
-        columns = (*(["TASK"] if task_id is None else []), "TIME", "EVENT", "AGENT", "STEP OR KEY", "STATUS", "ERROR")
-        rows = [(*([task.id] if task_id is None else []), *_row(event)) for task, event in log]
-        ids = "TASK" if task_id is None else ""
-        show_table(columns, rows, flexible=("STEP OR KEY", "AGENT", "ERROR"), ids=ids)
+        return
+    columns = (*(["TASK"] if of_session else []), "TIME", "EVENT", "AGENT", "STEP OR KEY", "STATUS", "ERROR")
+    rows = [(*([task.id] if of_session else []), *_row(event)) for task, event in log]
+    show_table(columns, rows, flexible=("STEP OR KEY", "AGENT", "ERROR"), ids="TASK" if of_session else "")
 
 
 async def _read_log(

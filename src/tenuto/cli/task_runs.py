@@ -11,12 +11,11 @@ import msgspec
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller, complete_session
-from tenuto.cli.running import command_line, run_command
+from tenuto.cli.options import TaskId, argument, flag, option, session_option
+from tenuto.cli.running import Call, StoreCall, UserCall
 from tenuto.cli.short_ids import whole_session_id, whole_task_id
 from tenuto.cli.task_progress import StepView, follow, print_end, showing
-from tenuto.cli.terminal import pluralize, show_json, visible
-from tenuto.model import Scope
+from tenuto.cli.terminal import pluralize
 from tenuto.model.plan import Plan, TaskProgress, parse_plan
 from tenuto.model.task import NewTask, TaskStatus
 from tenuto.model.values import Json, JsonObject
@@ -29,25 +28,12 @@ _TYPE: Final = "plan"
 
 
 def run_plan(
-    file: Annotated[
-        Path, typer.Argument(metavar="PLAN", exists=True, dir_okay=False, help="Plan as a TOML or JSON file.")
-    ],
-    goal: Annotated[
-        str | None, typer.Option("--goal", metavar="TEXT", help="Use this goal instead of the file's.")
-    ] = None,
-    task_type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type of the task.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", metavar="ID", autocompletion=complete_session, help="Session that the task belongs to."
-        ),
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Submit the plan and exit.")] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall,
+    file: Annotated[Path, argument("PLAN", "Plan as a TOML or JSON file.", exists=True, dir_okay=False)],
+    goal: Annotated[str | None, option("TEXT", "Use this goal instead of the file's.")] = None,
+    task_type: Annotated[str | None, option("NAME", "Type of the task.", "--type")] = None,
+    session: Annotated[str | None, session_option("Session that the task belongs to.")] = None,
+    detach: Annotated[bool, flag("--detach", "Submit the plan and exit.")] = False,
 ) -> None:
     """Submit a plan and follow it to its end.
 
@@ -59,22 +45,21 @@ def run_plan(
     given = {"goal": goal, "type": task_type}
     new: JsonObject = {"type": _TYPE, **{name: fields.pop(name) for name in ("goal", "type") if name in fields}}
     new |= {name: value for name, value in given.items() if value is not None}
-    plan, scope = parse_plan(fields), caller(tenant, site, user)
-    told = _Follower(scope, store, quiet=as_json)
+    plan, follower = parse_plan(fields), _Follower(call)
 
     async def submit(app: Tenuto) -> TaskProgress:
         if session is not None:
-            new["session_id"] = await whole_session_id(app, scope, session)
+            new["session_id"] = await whole_session_id(app, call.scope, session)
         engine = await _engine_for(app, plan, detach=detach)
-        task = await engine.submit(scope, msgspec.convert(new, NewTask), plan)
-        told.begin(app, task.id)
-        return await app.tasks.progress(scope, task.id) if detach else await told.follow(app)
+        task = await engine.submit(call.scope, msgspec.convert(new, NewTask), plan)
+        follower.begin(app, task.id)
+        return await app.tasks.progress(call.scope, task.id) if detach else await follower.follow(app)
 
-    progress = told.run(submit, making=True)
-    if detach and not as_json:
-        typer.echo(f"Submitted {progress.task.id}. Follow it with: {told.command('follow')}")
+    progress = follower.run(submit, making=True)
+    if detach and not call.as_json:
+        typer.echo(f"Submitted {progress.task.id}. Follow it with: {follower.command('follow')}")
     else:
-        _end(progress, as_json=as_json)
+        _end(call, progress)
 
 
 async def _engine_for(app: Tenuto, plan: Plan, *, detach: bool) -> TaskEngine:
@@ -84,88 +69,59 @@ async def _engine_for(app: Tenuto, plan: Plan, *, detach: bool) -> TaskEngine:
     return engine if detach or (running and wanted <= running) else await app.engine(worker=True)
 
 
-def follow_task(
-    task_id: TaskId,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def follow_task(call: UserCall, task_id: TaskId) -> None:
     """Follow a task to its end; the exit code is 1 if it fails."""
-    told = _Follower(caller(tenant, site, user), store, quiet=as_json)
+    follower = _Follower(call)
 
     async def begin(app: Tenuto) -> TaskProgress:
-        told.begin(app, await whole_task_id(app, told.scope, task_id))
-        return await told.follow(app)
+        follower.begin(app, await whole_task_id(app, call.scope, task_id))
+        return await follower.follow(app)
 
-    _end(told.run(begin), as_json=as_json)
+    _end(call, follower.run(begin))
 
 
 def answer_step(
+    call: UserCall,
     task_id: TaskId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="Step that waits for an answer.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="Answer as JSON; anything else is taken as text.")],
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    step: Annotated[str, argument("STEP", "Step that waits for an answer.")],
+    value: Annotated[str, argument("VALUE", "Answer as JSON; anything else is taken as text.")],
 ) -> None:
     """Answer a step that waits for a person."""
-    scope = caller(tenant, site, user)
-    progress = _control(
-        scope, task_id, lambda engine, task: engine.answer(scope, task, step, _parse_value(value)), store
-    )
-    _tell(progress, f"Answered {visible(step)}.", as_json=as_json)
+    progress = _control(call, task_id, lambda engine, task: engine.answer(call.scope, task, step, _parse_value(value)))
+    call.show(_document(progress), f"Answered {step}.")
 
 
-def cancel_task(
-    task_id: TaskId,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def cancel_task(call: UserCall, task_id: TaskId) -> None:
     """Cancel a task; its agents are cancelled within seconds."""
-    scope = caller(tenant, site, user)
 
     async def cancel(engine: TaskEngine, task: str) -> TaskProgress:
-        await engine.cancel(scope, task)
-        return await engine.status(scope, task)
+        await engine.cancel(call.scope, task)
+        return await engine.status(call.scope, task)
 
-    progress = _control(scope, task_id, cancel, store)
-    _tell(progress, f"Cancelled {visible(progress.task.id)}.", as_json=as_json)
+    progress = _control(call, task_id, cancel)
+    call.show(_document(progress), f"Cancelled {progress.task.id}.")
 
 
 def resume_task(
+    call: UserCall,
     task_id: TaskId,
-    from_step: Annotated[
-        str | None, typer.Option("--from", metavar="STEP", help="Run again from this step on.")
-    ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    from_step: Annotated[str | None, option("STEP", "Run again from this step on.", "--from")] = None,
 ) -> None:
     """Run an ended task again from its failed steps.
 
     Steps that succeeded are not run again.
     """
-    scope = caller(tenant, site, user)
 
     async def resume(engine: TaskEngine, task: str) -> TaskProgress:
-        await engine.resume(scope, task, from_step=from_step)
-        return await engine.status(scope, task)
+        await engine.resume(call.scope, task, from_step=from_step)
+        return await engine.status(call.scope, task)
 
-    progress = _control(scope, task_id, resume, store)
-    again = command_line(scope, store, "tasks", "follow", progress.task.id)
-    _tell(progress, f"Resumed {visible(progress.task.id)}. Follow it with: {again}", as_json=as_json)
+    progress = _control(call, task_id, resume)
+    again = call.command_line("tasks", "follow", progress.task.id)
+    call.show(_document(progress), f"Resumed {progress.task.id}. Follow it with: {again}")
 
 
-def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
+def recover_tasks(call: StoreCall) -> None:
     """Hand the tasks of dead workers to running ones now.
 
     Workers do so by themselves after a while. It concerns all tenants.
@@ -174,20 +130,15 @@ def recover_tasks(store: StoreUrl = None, as_json: AsJson = False) -> None:
     async def recover(app: Tenuto) -> int:
         return await (await app.engine(worker=False)).recover()
 
-    moved = run_command(recover, store=store)
-    if as_json:
-        show_json({"recovered": moved})
-    else:
-        typer.echo(f"{pluralize(moved, 'task')} of dead workers recovered.")
+    moved = call.run(recover)
+    call.show({"recovered": moved}, f"{pluralize(moved, 'task')} of dead workers recovered.")
 
 
 class _Follower:
     """Shows one task until its end or Ctrl-C, and says then how to go on."""
 
-    def __init__(self, scope: Scope, store: str | None, *, quiet: bool) -> None:
-        self.scope = scope
-        self._store = store
-        self._quiet = quiet
+    def __init__(self, call: Call) -> None:
+        self._call = call
         self._task_id = ""
         self._works = False
 
@@ -197,17 +148,17 @@ class _Follower:
 
     def command(self, word: str, *rest: str) -> str:
         """A command about the task."""
-        return command_line(self.scope, self._store, "tasks", word, self._task_id, *rest)
+        return self._call.command_line("tasks", word, self._task_id, *rest)
 
     async def follow(self, app: Tenuto) -> TaskProgress:
         """Show the task until it ends."""
-        with showing(lambda step: self.command("answer", step, "VALUE"), quiet=self._quiet) as show:
-            return await follow(app.tasks, self.scope, self._task_id, show)
+        with showing(lambda step: self.command("answer", step, "VALUE"), quiet=self._call.as_json) as show:
+            return await follow(app.tasks, self._call.scope, self._task_id, show)
 
     def run(self, story: Callable[[Tenuto], Awaitable[TaskProgress]], *, making: bool = False) -> TaskProgress:
         """Run a command; Ctrl-C ends it, and not the task."""
         try:
-            return run_command(story, store=self._store, making=making)
+            return self._call.run(story, making=making)
         except KeyboardInterrupt:
             if self._task_id:
                 how = "continues as soon as a worker runs (tenuto worker)" if self._works else "continues"
@@ -216,33 +167,21 @@ class _Follower:
             raise typer.Exit(_INTERRUPTED) from None
 
 
-def _control(
-    scope: Scope, task_id: str, story: Callable[[TaskEngine, str], Awaitable[TaskProgress]], store: str | None
-) -> TaskProgress:
+def _control(call: Call, task_id: str, story: Callable[[TaskEngine, str], Awaitable[TaskProgress]]) -> TaskProgress:
     """Control a task that another process runs."""
 
     async def run(app: Tenuto) -> TaskProgress:
-        task = await whole_task_id(app, scope, task_id)
+        task = await whole_task_id(app, call.scope, task_id)
         return await story(await app.engine(worker=False), task)
 
-    return run_command(run, store=store)
+    return call.run(run)
 
 
-def _end(progress: TaskProgress, *, as_json: bool) -> None:
+def _end(call: Call, progress: TaskProgress) -> None:
     """Show how a task ended, and end with 1 if it failed."""
-    if as_json:
-        show_json(_document(progress))
-    else:
-        print_end(progress)
+    call.show(_document(progress), lambda: print_end(progress))
     if progress.task.status is TaskStatus.FAILED:
         raise typer.Exit(1)
-
-
-def _tell(progress: TaskProgress, sentence: str, *, as_json: bool) -> None:
-    if as_json:
-        show_json(_document(progress))
-    else:
-        typer.echo(sentence)
 
 
 def _document(progress: TaskProgress) -> JsonObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Container
 from contextlib import suppress
 from datetime import datetime
@@ -13,11 +12,11 @@ from msgspec.structs import replace
 
 from tenuto.app import Tenuto
 from tenuto.cli import task_log, task_runs
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, TaskId, Tenant, User, caller, complete_session
-from tenuto.cli.running import run_command
+from tenuto.cli.options import Cursor, OfSession, TaskId, Yes, choice, confirm, limit_option
+from tenuto.cli.running import UserCall
 from tenuto.cli.short_ids import is_short, whole_session_id, whole_task_id
 from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
-from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
+from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_table, visible
 from tenuto.model import Scope
 from tenuto.model.plan import StepStatus, TaskProgress
 from tenuto.model.task import BoardEntry, BoardView, TaskPage, TaskQuery, TaskStatus
@@ -42,38 +41,23 @@ tasks.command("log")(task_log.show_log)
 
 @tasks.command("list")
 def list_tasks(
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", autocompletion=complete_session, help="Show only this session."),
-    ] = None,
-    status: Annotated[TaskStatus | None, typer.Option("--status", help="Show only this status.")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Maximum number of results.")
-    ] = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue a listing from its cursor.")
-    ] = None,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall,
+    session: OfSession = None,
+    status: Annotated[TaskStatus | None, choice("Show only this status.")] = None,
+    limit: Annotated[int, limit_option(1000)] = 50,
+    cursor: Cursor = None,
 ) -> None:
     """List tasks, oldest first."""
-    scope = caller(tenant, site, user)
     query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
 
     async def load(app: Tenuto) -> tuple[TaskPage, set[str]]:
-        of = None if session is None else await whole_session_id(app, scope, session)
-        page = await app.tasks.list(scope, replace(query, session_id=of))
+        of = None if session is None else await whole_session_id(app, call.scope, session)
+        page = await app.tasks.list(call.scope, replace(query, session_id=of))
         # In JSON a status keeps to its own words.
-        return page, set() if as_json else await _waiting(app, scope, page)
+        return page, set() if call.as_json else await _waiting(app, call.scope, page)
 
-    page, waiting = run_command(load, store=store, read_only=True)
-    if as_json:
-        show_json(TaskList.of(page))
-    else:
-        _print_tasks(page, waiting)
+    page, waiting = call.read(load)
+    call.show(TaskList.of(page), lambda: _print_tasks(page, waiting))
 
 
 async def _waiting(app: Tenuto, scope: Scope, page: TaskPage) -> set[str]:
@@ -116,32 +100,28 @@ def _print_tasks(page: TaskPage, waiting: Container[str]) -> None:
 
 
 @tasks.command("show")
-def show_task(
-    task_id: TaskId,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def show_task(call: UserCall, task_id: TaskId) -> None:
     """Show a task, its steps and its board."""
-    scope = caller(tenant, site, user)
 
     async def load(app: Tenuto) -> tuple[TaskProgress, BoardView]:
-        task = await whole_task_id(app, scope, task_id)
-        return await app.tasks.progress(scope, task), await app.tasks.board(scope, task).view()
+        task = await whole_task_id(app, call.scope, task_id)
+        return await app.tasks.progress(call.scope, task), await app.tasks.board(call.scope, task).view()
 
-    progress, board = run_command(load, store=store, read_only=True)
-    if as_json:
-        steps = StepView.all_of(progress)
-        show_json({"task": TaskView.of(progress.task), "steps": steps, "board": BoardAnswer.of(board)})
-    else:
-        show_facts(_task_facts(progress))
-        if progress.steps:
-            typer.echo()
-            flexible = ("ERROR", "AGENT", "STEP")
-            show_table(STEP_COLUMNS, map(step_row, progress.steps), flexible=flexible, numbers=("ATTEMPTS",))
-        _print_board(board)
+    progress, board = call.read(load)
+    steps = StepView.all_of(progress)
+    call.show(
+        {"task": TaskView.of(progress.task), "steps": steps, "board": BoardAnswer.of(board)},
+        lambda: _print_task(progress, board),
+    )
+
+
+def _print_task(progress: TaskProgress, board: BoardView) -> None:
+    show_facts(_task_facts(progress))
+    if progress.steps:
+        typer.echo()
+        flexible = ("ERROR", "AGENT", "STEP")
+        show_table(STEP_COLUMNS, map(step_row, progress.steps), flexible=flexible, numbers=("ATTEMPTS",))
+    _print_board(board)
 
 
 def _task_facts(progress: TaskProgress) -> list[tuple[str, str]]:
@@ -187,28 +167,12 @@ def _entry_row(entry: BoardEntry, now: datetime) -> tuple[str, ...]:
 
 
 @tasks.command("delete")
-def delete_task(
-    task_id: TaskId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def delete_task(call: UserCall, task_id: TaskId, yes: Yes = False) -> None:
     """Delete a task with its board and all notes."""
-    scope = caller(tenant, site, user)
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise typer.BadParameter(
-            "there is no terminal to ask for confirmation: pass --yes to delete permanently", param_hint="--yes"
-        )
     # The question names what is meant.
     if is_short(task_id):
-        task_id = run_command(lambda app: whole_task_id(app, scope, task_id), store=store, read_only=True)
+        task_id = call.read(lambda app: whole_task_id(app, call.scope, task_id))
     if not yes:
-        typer.confirm(f"Delete {visible(task_id)} permanently?", abort=True, err=True)
-    run_command(lambda app: app.tasks.delete(scope, task_id), store=store)
-    if as_json:
-        show_json({"deleted": task_id})
-    else:
-        typer.echo(f"Deleted {visible(task_id)}.")
+        confirm("delete", task_id, as_json=call.as_json)
+    call.run(lambda app: app.tasks.delete(call.scope, task_id))
+    call.show({"deleted": task_id}, f"Deleted {task_id}.")

@@ -137,15 +137,14 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 @contextmanager
 def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Iterable[_Item]]:
     """The items, with a bar on stderr on an interactive terminal, if there are several."""
-    if quiet or len(items) < 2 or not sys.stderr.isatty():
-        yield items
-        return
-    # See show_table.
-    from rich.console import Console
-    from rich.progress import Progress
+    with advancing(len(items), doing, quiet=quiet or len(items) < 2) as reached:
+        yield _count(items, reached)
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        yield bar.track(items, description=doing)
+
+def _count(items: Iterable[_Item], reached: Callable[[int], None]) -> Iterator[_Item]:
+    for done, item in enumerate(items, start=1):
+        yield item
+        reached(done)
 
 
 def is_watched(quiet: bool) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 import typer
 
-from tenuto.cli.options import AsJson
+from tenuto.cli.options import STDIN, AsJson, flag, option
 from tenuto.cli.terminal import moment, show_json, visible
 from tenuto.errors import Unavailable
 from tenuto.model.status import Level, ModelStatus, StatusView
@@ -33,19 +33,12 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def top(
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Address of the server.  [default: this machine's]")
-    ] = None,
+    url: Annotated[str | None, option("URL", "Address of the server.  [default: this machine's]")] = None,
     key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", metavar="KEY", help="API key with the role operator, or metrics_token; - reads standard input."
-        ),
+        str | None, option("KEY", "API key with the role operator, or metrics_token; - reads standard input.")
     ] = None,
-    every: Annotated[
-        float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="Seconds between two readings.")
-    ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one reading and exit.")] = False,
+    every: Annotated[float, option("SECONDS", "Seconds between two readings.", min=0.1, max=3600)] = 2.0,
+    once: Annotated[bool, flag("--once", "Print one reading and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch a running server.
@@ -53,7 +46,7 @@ def top(
     Ctrl-C leaves. Without a terminal, one reading is printed.
     """
     address = url or _own_address(read_settings())
-    secret = sys.stdin.readline().strip() if key == "-" else key
+    secret = sys.stdin.readline().strip() if key == STDIN else key
     watch = not (once or as_json) and sys.stdout.isatty()
     try:
         asyncio.run(_watch(address, secret, every) if watch else _print_once(address, secret, as_json))

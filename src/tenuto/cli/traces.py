@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller, complete_session
-from tenuto.cli.running import run_command
+from tenuto.cli.options import argument, flag, limit_option, option, session_option
+from tenuto.cli.running import UserCall
 from tenuto.cli.short_ids import whole_session_id, whole_trace_id
 from tenuto.cli.terminal import age, show_json, show_table
 from tenuto.cli.trace_view import outcome, show_trace
@@ -28,30 +28,15 @@ traces = typer.Typer(
 
 @traces.command("list")
 def list_traces(
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session",
-            metavar="ID",
-            autocompletion=complete_session,
-            help="Show only this session; by default those changed last.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=TRACES_KEPT, metavar="N", help="Maximum number of results.")
-    ] = 20,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall,
+    session: Annotated[str | None, session_option("Show only this session; by default those changed last.")] = None,
+    limit: Annotated[int, limit_option(TRACES_KEPT)] = 20,
 ) -> None:
     """List turns, newest first."""
-    scope = caller(tenant, site, user)
     if session is not None:
         check_id(session, "the session id")
-    found = run_command(lambda app: _load_traces(app, scope, session, limit), store=store, read_only=True)
-    if as_json:
+    found = call.read(lambda app: _load_traces(app, call.scope, session, limit))
+    if call.as_json:
         # With the assistants behind it, more to load than a table needs.
         from tenuto.chat.views import TraceView
 
@@ -89,29 +74,22 @@ def _trace_row(trace: Trace, now: datetime) -> tuple[str, ...]:
 
 @traces.command("show")
 def show_trace_command(
-    name: Annotated[str, typer.Argument(metavar="ID", help="ID of the trace, or of its session.")],
-    turn: Annotated[
-        int | None, typer.Option("--turn", min=1, metavar="N", help="Turn of the session; by default the newest.")
-    ] = None,
+    call: UserCall,
+    name: Annotated[str, argument("ID", "ID of the trace, or of its session.")],
+    turn: Annotated[int | None, option("N", "Turn of the session; by default the newest.", min=1)] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="Show the text of each part of the prompt, as far as it is still stored.")
+        bool, flag("--text", "Show the text of each part of the prompt, as far as it is still stored.")
     ] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show one turn: steps, tools and what the model saw."""
-    scope = caller(tenant, site, user)
     check_id(name, "the id")
 
     async def load(app: Tenuto) -> tuple[Trace, tuple[PartText, ...] | None]:
-        trace = await _load_trace(app, scope, name, turn)
-        return trace, await (await app.chat()).prompt_texts(scope, trace, show_assistant=True) if text else None
+        trace = await _load_trace(app, call.scope, name, turn)
+        return trace, await (await app.chat()).prompt_texts(call.scope, trace, show_assistant=True) if text else None
 
-    trace, texts = run_command(load, store=store, read_only=True)
-    if as_json:
+    trace, texts = call.read(load)
+    if call.as_json:
         # See list_traces.
         from tenuto.chat.views import TraceView
 

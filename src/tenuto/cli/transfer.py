@@ -15,10 +15,10 @@ import typer
 from msgspec.structs import replace
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, MaybeSessionId, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run_command
+from tenuto.cli.options import STDIN, MaybeSessionId, argument, flag, option
+from tenuto.cli.running import Call, UserCall
 from tenuto.cli.short_ids import whole_session_id
-from tenuto.cli.terminal import pluralize, progress, safe_json, show_json, visible
+from tenuto.cli.terminal import pluralize, progress, safe_json, visible
 from tenuto.errors import (
     DecryptionFailed,
     Invalid,
@@ -38,13 +38,13 @@ from tenuto.sessions.limits import check_messages
 from tenuto.sessions.transfer import ENDINGS, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import SessionView
 
-_STDIN: Final = "-"
 # Most file systems take 255 bytes; some room is left for an ending, and for the name it has while it is written.
 _LONGEST_NAME: Final = 160
 _SUFFIXES: Final = {".jsonl": ExportFormat.JSONL, ".ndjson": ExportFormat.JSONL, ".md": ExportFormat.MARKDOWN}
 
 
 def export_session(
+    call: UserCall,
     session_id: MaybeSessionId = None,
     chosen: Annotated[
         ExportFormat | None,
@@ -52,62 +52,50 @@ def export_session(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File to write (with --all, a folder); by default standard output."
-        ),
+        option("FILE", "File to write (with --all, a folder); by default standard output.", "--output", "-o"),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Export every session of the site, or of --user, to one file each.")
+        bool, flag("--all", "Export every session of the site, or of --user, to one file each.")
     ] = False,
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
 ) -> None:
     """Export one session, or all of them.
 
     `tenuto sessions import` reads every format back. Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
-    scope = caller(tenant, site, user)
     if everything:
-        if session_id is not None or output is None or str(output) == "-":
+        if session_id is not None or output is None or str(output) == STDIN:
             raise typer.BadParameter("takes no ID, and needs a folder in --output", param_hint="--all")
-        _export_all(scope, chosen or ExportFormat.JSON, output, store, as_json)
+        _export_all(call, chosen or ExportFormat.JSON, output)
         return
     if session_id is None:
         raise typer.BadParameter("give the ID of a session, or --all", param_hint="ID")
-    file = None if output is None or str(output) == "-" else output
-    if as_json and file is None and chosen not in (None, ExportFormat.JSON):
+    file = None if output is None or str(output) == STDIN else output
+    if call.as_json and file is None and chosen not in (None, ExportFormat.JSON):
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
     written_as = chosen or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
     if file is None:
-        run_command(lambda app: _export_to_stdout(app, scope, session_id, written_as), store=store, read_only=True)
+        call.read(lambda app: _export_to_stdout(app, call.scope, session_id, written_as))
         return
-    session, size = run_command(
-        lambda app: _export_to_file(app, scope, session_id, written_as, file), store=store, read_only=True
+    session, size = call.read(lambda app: _export_to_file(app, call.scope, session_id, written_as, file))
+    call.show(
+        {"id": session.id, "format": written_as, "file": str(file), "bytes": size},
+        f"Session {session.id}: {pluralize(session.messages, 'message')} written to {file}.",
     )
-    if as_json:
-        show_json({"id": session.id, "format": written_as, "file": str(file), "bytes": size})
-    else:
-        typer.echo(visible(f"Session {session.id}: {pluralize(session.messages, 'message')} written to {file}."))
 
 
-def _export_all(scope: Scope, written_as: ExportFormat, folder: Path, store: str | None, as_json: bool) -> None:
+def _export_all(call: Call, written_as: ExportFormat, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(f"cannot make the folder {folder}: {error.strerror}") from error
-    made, failures = run_command(
-        lambda app: _export_each(app, scope, written_as, folder, quiet=as_json), store=store, read_only=True
+    made, failures = call.read(lambda app: _export_each(app, call.scope, written_as, folder, quiet=call.as_json))
+    exports = [{"id": session.id, "file": str(file)} for session, file in made]
+    call.show(
+        {"format": written_as, "exported": exports, "failed": failures},
+        f"{pluralize(len(made), 'session')} written to {folder}.",
     )
-    if as_json:
-        exports = [{"id": session.id, "file": str(file)} for session, file in made]
-        show_json({"format": written_as, "exported": exports, "failed": failures})
-    else:
-        typer.echo(visible(f"{pluralize(len(made), 'session')} written to {folder}."))
-        for failure in failures:
-            typer.echo(visible(f"{failure['code']}: session {failure['id']}: {failure['error']}"), err=True)
+    for failure in failures if not call.as_json else ():
+        typer.echo(visible(f"{failure['code']}: session {failure['id']}: {failure['error']}"), err=True)
     if failures:
         raise typer.Exit(1)
 
@@ -196,25 +184,16 @@ def write_atomically(path: Path) -> Iterator[IO[bytes]]:
 
 
 def import_sessions(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Exports of any format; - reads standard input.")],
-    tenant: Tenant = LOCAL,
-    site: Site = "",
-    user: User = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
+    call: UserCall, files: Annotated[list[str], argument("FILE", "Exports of any format; - reads standard input.")]
 ) -> None:
     """Create new sessions from exports, each complete or not at all."""
-    scope = caller(tenant, site, user)
     # Input that may come slowly is read before the event loop runs, so that Ctrl-C works.
-    arrived = {file: _read_bytes(file) for file in files if file == _STDIN or Path(file).is_fifo()}
-    made, failures = run_command(
-        lambda app: _import_each(app, scope, files, arrived, quiet=as_json), store=store, making=True
+    arrived = {file: _read_bytes(file) for file in files if file == STDIN or Path(file).is_fifo()}
+    made, failures = call.run(
+        lambda app: _import_each(app, call.scope, files, arrived, quiet=call.as_json), making=True
     )
-    if as_json:
-        imports = [{"file": file, "session": SessionView.of(session)} for file, session in made]
-        show_json({"imported": imports, "failed": failures})
-    else:
-        _print_imported(made, failures)
+    imports = [{"file": file, "session": SessionView.of(session)} for file, session in made]
+    call.show({"imported": imports, "failed": failures}, lambda: _print_imported(made, failures))
     if failures:
         raise typer.Exit(1)
 
@@ -245,7 +224,7 @@ async def _import_each(
 
 def _read_bytes(file: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "not a file name"
         raise Invalid(f"cannot read it: {why}") from error

@@ -375,15 +375,19 @@ class Memories:
         await self._records.remove_orphaned_vectors(scope, owner.memories)
         return done
 
-    async def embed_remaining(self, scope: Scope, within: timedelta) -> None:
-        """Embed an owner's memories that lack a vector, for so long: a short process ends before a sweep does it."""
+    async def embed_remaining(self, scope: Scope, within: timedelta) -> int:
+        """Embed an owner's memories that lack a vector, for so long: a short process ends before a sweep does it.
+
+        Returns how many still lack one.
+        """
         if self.embedder is None or not await self.count_unembedded(scope):
-            return
+            return 0
         with suppress(TimeoutError):
             async with timeout(within.total_seconds()):
                 if not self.embedder.ready:
                     await self.embedder.warm()
                 await self.index_missing(scope)
+        return await self.count_unembedded(scope)
 
     async def count_unembedded(self, scope: Scope) -> int:
         """How many of an owner's memories have no vector of this embedder, and are found by words alone."""

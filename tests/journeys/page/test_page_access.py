@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from tenuto.access import KeyRole
-from tests.journeys.door import Door, bearer, served
+from tests.journeys.http_service import HttpService, bearer, http_service
 from tests.journeys.page.visit import Visit, listening, offline, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -25,9 +25,10 @@ async def become(visit: Visit, key: str) -> None:
     await dialog.get_by_role("button", name="Save").click()
 
 
+@pytest.mark.requirement("T18")
 async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium: Browser) -> None:
-    """T18: names of keys and users are text. The secret is shown once and is gone with a reload."""
-    async with offline(chromium) as (visit, door):
+    """Names of keys and users are text. The secret is shown once and is gone with a reload."""
+    async with offline(chromium) as (visit, service):
         page = visit.page
         await page.get_by_role("link", name="Keys").click()
         form = page.get_by_role("form", name="Create a key")
@@ -54,7 +55,7 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
         await page.reload()
         await expect(first).to_contain_text("last used")
         assert secret not in await page.content()
-        assert (await door.http.get("/v1/sessions")).status_code == 401
+        assert (await service.http.get("/v1/sessions")).status_code == 401
 
         await form.get_by_label("Name").fill("laptop")
         await form.get_by_label("Only for user").fill(f"ann{EVIL}")
@@ -74,11 +75,12 @@ async def test_the_first_key_is_asked_for_and_the_page_goes_on_with_it(chromium:
         assert await page.evaluate("window.hurt") is None
 
 
+@pytest.mark.requirement("T1")
 async def test_a_user_who_is_no_admin_is_told_so_and_how_to_get_in(chromium: Browser) -> None:
-    """T1: on every page that is about the whole tenant or server."""
-    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
-        _, ann = await door.keys.create(tenant="acme", user="ann")
-        _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+    """On every page that is about the whole tenant or server."""
+    async with http_service(locked=True) as service, listening(service) as base, visiting(chromium, base) as visit:
+        _, ann = await service.keys.create(tenant="acme", user="ann")
+        _, admin = await service.keys.create(tenant="acme", role=KeyRole.ADMIN)
         visit.allow("401", "403")
         await visit.open("/#/keys")
         await expect(visit.page.get_by_role("dialog")).to_contain_text("This server needs an API key")
@@ -107,14 +109,14 @@ async def after(event: asyncio.Event, route: Route) -> None:
 
 async def test_a_key_that_is_asked_for_in_mid_sentence_takes_no_keystroke(chromium: Browser) -> None:
     """The rest of the sentence is not typed into the key, and Enter does not send it as one."""
-    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
-        key, old = await door.keys.create(tenant="acme", user="ann")
-        _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+    async with http_service(locked=True) as service, listening(service) as base, visiting(chromium, base) as visit:
+        key, old = await service.keys.create(tenant="acme", user="ann")
+        _, admin = await service.keys.create(tenant="acme", role=KeyRole.ADMIN)
         visit.allow("401")
         await visit.open()
         await become(visit, old)
         await visit.field.press_sequentially("My train leaves")
-        assert (await door.http.delete(f"/v1/keys/{key.id}", headers=bearer(admin))).is_success
+        assert (await service.http.delete(f"/v1/keys/{key.id}", headers=bearer(admin))).is_success
 
         await visit.look_again()
         dialog = visit.page.get_by_role("dialog")
@@ -133,11 +135,11 @@ async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: B
     """A token expires in mid-conversation: what was written is not stored, so the page keeps it, and
     what waits in line, also where another request was refused before the message. A user who leaves by the dialog takes
     it along."""
-    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
-        key, old = await door.keys.create(tenant="acme", user="ann")
-        _, new = await door.keys.create(tenant="acme", user="ann")
-        _, bob = await door.keys.create(tenant="acme", user="bob")
-        _, admin = await door.keys.create(tenant="acme", role=KeyRole.ADMIN)
+    async with http_service(locked=True) as service, listening(service) as base, visiting(chromium, base) as visit:
+        key, old = await service.keys.create(tenant="acme", user="ann")
+        _, new = await service.keys.create(tenant="acme", user="ann")
+        _, bob = await service.keys.create(tenant="acme", user="bob")
+        _, admin = await service.keys.create(tenant="acme", role=KeyRole.ADMIN)
         visit.allow("401", "404")
         await visit.open()
         async with visit.page.expect_response("**/v1/sessions?*"):
@@ -148,7 +150,7 @@ async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: B
         await visit.say("My train leaves at 7:40.")
         await visit.hear()
         await visit.page.route("**/v1/chat", lambda route: after(released["message"], route))
-        assert (await door.http.delete(f"/v1/keys/{key.id}", headers=bearer(admin))).is_success
+        assert (await service.http.delete(f"/v1/keys/{key.id}", headers=bearer(admin))).is_success
 
         await visit.say("And my bus at 8:15.")
         await visit.field.fill("And my boat at 9.")
@@ -174,11 +176,12 @@ async def test_a_message_refused_with_its_key_waits_for_the_next_key(chromium: B
         assert await visit.page.evaluate("sessionStorage.getItem('tenuto.queue')") is None
 
 
+@pytest.mark.requirement("T18")
 async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromium: Browser) -> None:
-    """T18: hostile titles, ids, memories, tasks, boards, keys and users, as an admin sees them. Trusted types hold."""
-    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
-        key, secret = await door.keys.create(tenant="acme", user=EVIL, role=KeyRole.ADMIN, name=EVIL)
-        addresses = await hostile(door, bearer(secret))
+    """Hostile titles, ids, memories, tasks, boards, keys and users, as an admin sees them. Trusted types hold."""
+    async with http_service(locked=True) as service, listening(service) as base, visiting(chromium, base) as visit:
+        key, secret = await service.keys.create(tenant="acme", user=EVIL, role=KeyRole.ADMIN, name=EVIL)
+        addresses = await hostile(service, bearer(secret))
         await visit.open()
         await become(visit, secret)
 
@@ -201,16 +204,18 @@ async def test_nothing_that_was_named_or_said_becomes_markup_on_any_page(chromiu
         assert key.id in await visit.page.content()
 
 
-async def hostile(door: Door, who: dict[str, str]) -> list[str]:
+async def hostile(service: HttpService, who: dict[str, str]) -> list[str]:
     """Have EVIL stand wherever a caller can put it; returns the addresses that show it."""
     step = {"id": "ask", "output_key": EVIL, "human_input": EVIL}
-    session = (await door.http.post("/v1/chat", headers=who, json={"message": EVIL})).json()
-    await door.http.patch(f"/v1/sessions/{session['session_id']}", headers=who, json={"title": EVIL})
-    await door.http.post("/v1/memories", headers=who, json={"text": EVIL})
-    task = await door.http.post("/v1/tasks", headers=who, json={"type": EVIL, "goal": EVIL, "plan": {"steps": [step]}})
+    session = (await service.http.post("/v1/chat", headers=who, json={"message": EVIL})).json()
+    await service.http.patch(f"/v1/sessions/{session['session_id']}", headers=who, json={"title": EVIL})
+    await service.http.post("/v1/memories", headers=who, json={"text": EVIL})
+    task = await service.http.post(
+        "/v1/tasks", headers=who, json={"type": EVIL, "goal": EVIL, "plan": {"steps": [step]}}
+    )
     board = f"/v1/tasks/{task.json()['id']}/board/{quote(EVIL, safe='')}"
     # A header carries no angle brackets of another encoding: the agent is named in the body.
-    await door.http.put(board, headers=who, json={"value": EVIL, "agent": EVIL})
-    traces = (await door.http.get("/v1/traces", headers=who)).json()["traces"]
+    await service.http.put(board, headers=who, json={"value": EVIL, "agent": EVIL})
+    traces = (await service.http.get("/v1/traces", headers=who)).json()["traces"]
     named = [f"chat/{session['session_id']}", f"traces/{traces[0]['trace_id']}", f"tasks/{task.json()['id']}"]
     return [f"#/{page}" for page in (*named, "sessions", "traces", "memories", "tasks", "keys")]

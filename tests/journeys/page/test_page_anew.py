@@ -20,7 +20,7 @@ async def asked(visit: Visit) -> None:
 
 
 async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_store(chromium: Browser) -> None:
-    async with scripted(chromium, "Seven.", Fail(), [Say("Ei"), Fail()], "Eight.") as (visit, _, door):
+    async with scripted(chromium, "Seven.", Fail(), [Say("Ei"), Fail()], "Eight.") as (visit, _, service):
         await asked(visit)
         answer = visit.answers.first
 
@@ -28,16 +28,16 @@ async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_st
             alert = answer.get_by_role("alert")
             await expect(alert).to_contain_text("The model gave no usable answer. The previous answer stays.")
             await expect(answer.locator(".prose")).to_have_text("Seven.")
-            assert await stored(door) == GOOD
+            assert await stored(service) == GOOD
             await answer.get_by_role("button", name="Try again").click()
 
         await expect(visit.answers.locator(".prose")).to_have_text(["Eight."])
         await visit.hear()
-        assert await stored(door) == [("user", "How many?"), ("assistant", "Eight.")]
+        assert await stored(service) == [("user", "How many?"), ("assistant", "Eight.")]
 
 
 async def test_who_stops_a_new_answer_has_the_one_from_before(chromium: Browser) -> None:
-    async with scripted(chromium, "Seven.", [Say("Let me "), Hang()]) as (visit, model, door):
+    async with scripted(chromium, "Seven.", [Say("Let me "), Hang()]) as (visit, model, service):
         await asked(visit)
         await expect(visit.answers.first.locator(".prose")).to_have_text("Let me")
 
@@ -50,9 +50,9 @@ async def test_who_stops_a_new_answer_has_the_one_from_before(chromium: Browser)
         await visit.page.reload()
         await expect(visit.answers.locator(".prose")).to_have_text(["Seven."])
         assert model.cancelled == 1
-        assert await stored(door) == GOOD
-        turns = (await door.http.get("/v1/status")).json()["turns"]
+        assert await stored(service) == GOOD
+        turns = (await service.http.get("/v1/status")).json()["turns"]
         assert (turns["answered"], turns["failed"], turns["failed_in_a_row"]) == (1, 0, 0)
-        assert (await door.http.get("/v1/traces?outcome=failed")).json()["traces"] == []
+        assert (await service.http.get("/v1/traces?outcome=failed")).json()["traces"] == []
         await visit.page.get_by_role("link", name="Traces").click()
         await expect(visit.page.locator(".trace-table .outcome")).to_have_text(["Outcome", "stopped", "answered"])

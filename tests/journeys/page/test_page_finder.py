@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.journeys.page.test_page_looks import NAMELESS
+from tests.journeys.page.page_checks import NAMELESS
 from tests.journeys.page.visit import offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_sessions_pages_tasks_and_assistants_are_opened_by_name(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         await visit.say("My train leaves at 7:40.")
         await visit.hear()
         talk, page = visit.page.url, visit.page
-        await door.http.post("/v1/tasks", json={"type": "letter", "goal": "Answer the landlord"})
+        await service.http.post("/v1/tasks", json={"type": "letter", "goal": "Answer the landlord"})
         field, chosen = page.get_by_role("combobox", name="Open by name"), page.get_by_role("option", selected=True)
 
         async def find(text: str) -> None:

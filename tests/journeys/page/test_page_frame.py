@@ -10,8 +10,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.journeys.door import served
-from tests.journeys.page.test_page_looks import CONSOLE
+from tests.journeys.http_service import http_service
+from tests.journeys.page.page_checks import AXE, CONSOLE, WIDE
 from tests.journeys.page.visit import DESK, PHONE, Visit, offline, visiting
 from tests.npm_clients import install_clients
 from tests.servers.loopback import serving
@@ -36,14 +36,6 @@ ROUTE_CHANGE = """
   look();
 })
 """
-AXE = """
-([part, rules]) => axe.run(part, rules).then(({ violations }) => violations
-  .flatMap((one) => one.nodes.map((node) => `${one.id} at ${node.target.join(" ")}: ${node.html}`)))
-"""
-WIDE = """
-() => [...document.querySelectorAll("html, main, .scroll, .transcript")]
-  .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.className || one.tagName)
-"""
 
 
 def behind(prefix: str, app: ASGIApp) -> ASGIApp:
@@ -62,8 +54,8 @@ async def test_a_first_visit_transfers_little_and_a_reload_almost_nothing(
 ) -> None:
     """Document, script, style, icon and the calls of the API are counted, with their headers; behind a proxy's path."""
     async with (
-        served() as door,
-        serving(behind("/console-of/acme", door.app)) as base,
+        http_service() as service,
+        serving(behind("/console-of/acme", service.app)) as base,
         visiting(chromium, base) as visit,
     ):
         visit.allow("400")  # On the page of memories, which belong to a user; none is named here.
@@ -109,12 +101,12 @@ async def test_a_page_that_cannot_be_fetched_says_so_and_can_be_loaded_again(chr
 @asynccontextmanager
 async def furnished(browser: Browser) -> AsyncIterator[tuple[Visit, list[str]]]:
     """A visit to a console with something on every page, and the addresses to see."""
-    async with offline(browser) as (visit, door):
+    async with offline(browser) as (visit, service):
         said = ("legal", "My landlord keeps the deposit"), ("goods", "Which phones are cheap?")
-        answers = [await door.http.post("/v1/chat", json={"message": text, "assistant": who}) for who, text in said]
+        answers = [await service.http.post("/v1/chat", json={"message": text, "assistant": who}) for who, text in said]
         session, trace = answers[-1].json()["session_id"], answers[-1].json()["trace_id"]
-        await door.http.post("/v1/memories", json={"text": "Likes green tea", "kind": "preference"})
-        task = (await door.http.get("/v1/tasks")).json()["tasks"][0]["id"]
+        await service.http.post("/v1/memories", json={"text": "Likes green tea", "kind": "preference"})
+        task = (await service.http.get("/v1/tasks")).json()["tasks"][0]["id"]
         parts = (f"#/tasks/{task}", f"#/traces/{trace}")
         yield visit, ["#/chat", f"#/chat/{session}", *(f"#/{name}" for name in PAGES), *parts]
 

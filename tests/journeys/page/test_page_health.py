@@ -10,7 +10,7 @@ from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Fail
 from tenuto.model.generation import ModelDone
 from tests.clock import FakeClock
-from tests.journeys.door import Door, playing, served
+from tests.journeys.http_service import HttpService, http_service, playing
 from tests.journeys.page.visit import PHONE, Visit, listening, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 DONE = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
 
 
-async def ask(door: Door, user: str, text: str) -> int:
-    told = await door.http.post("/v1/chat", headers={"X-User-ID": user}, json={"message": text})
+async def ask(service: HttpService, user: str, text: str) -> int:
+    told = await service.http.post("/v1/chat", headers={"X-User-ID": user}, json={"message": text})
     return told.status_code
 
 
@@ -27,14 +27,15 @@ def fact(visit: Visit, card: str, name: str) -> Locator:
     return visit.page.locator(f"[data-card={card}] [data-fact={name}]")
 
 
+@pytest.mark.requirement("C14")
 async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromium: Browser) -> None:
-    """C14 and the console of operators: one visit, from well to failing, then the charts, then without the role."""
+    """And the console of operators: one visit, from well to failing, then the charts, then without the role."""
     asked_too_often = ModelFailed("scripted", "is asked too often (429)", FailureReason.LIMIT)
     model = ScriptedModel(*["An answer."] * 3, Fail(asked_too_often), ended=DONE)
     clock = FakeClock()
     async with (
-        served(clock=clock, **playing(model)) as door,
-        listening(door) as base,
+        http_service(clock=clock, **playing(model)) as service,
+        listening(service) as base,
         visiting(chromium, base, viewport=PHONE, color_scheme="dark") as visit,
     ):
         visit.allow("401", "403")
@@ -44,10 +45,10 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
         await expect(fact(visit, "turns", "answered")).to_have_text("0")
 
         for user in ("ann", "bob", "cai"):
-            assert await ask(door, user, "How do refunds work?") == 200
+            assert await ask(service, user, "How do refunds work?") == 200
         await expect(visit.page.locator(".level")).to_have_text("All is well")
         for _ in range(5):
-            assert await ask(door, "ann", "And now?") == 503
+            assert await ask(service, "ann", "And now?") == 503
         # It is read again by itself.
         await expect(visit.page.locator(".level")).to_have_text("Something is wrong")
         await expect(visit.page.locator(".findings")).to_contain_text("scripted: the provider’s rate limit or quota")
@@ -69,8 +70,8 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
             wide = await visit.page.locator(part).evaluate("one => [one.scrollWidth, one.clientWidth]")
             assert wide[0] <= wide[1], part
 
-        _, secret = await door.keys.create(tenant="local", user="ann")
-        door.ticks.now += 60
+        _, secret = await service.keys.create(tenant="local", user="ann")
+        service.ticks.now += 60
         await visit.page.evaluate("location.hash = '#/health'")
         await expect(visit.page.get_by_role("dialog")).to_contain_text("This server needs an API key")
         await visit.page.get_by_label("API key or token").fill(secret)
@@ -84,11 +85,11 @@ async def test_an_operator_sees_health_and_usage_and_others_how_to_get_in(chromi
 async def test_a_refused_key_is_called_one_and_the_advice_shows_its_command_as_code(chromium: Browser) -> None:
     model = ScriptedModel(Fail(ModelKeyRefused("scripted", "refuses our key or its permissions (401)")))
     async with (
-        served(**playing(model)) as door,
-        listening(door) as base,
+        http_service(**playing(model)) as service,
+        listening(service) as base,
         visiting(chromium, base, locale="zh-CN") as visit,
     ):
-        assert await ask(door, "ann", "Hello?") == 502
+        assert await ask(service, "ann", "Hello?") == 502
         await visit.open("/#/health")
         finding = visit.page.locator(".findings li")
         await expect(finding.locator("b")).to_have_text("scripted：模型服务商拒绝了密钥或其权限。")

@@ -11,23 +11,17 @@ from playwright.async_api import Browser, expect
 from tenuto.model.plan import StepStatus
 from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.model.task import TaskEventType, TaskStatus
-from tenuto.server import web_console
-from tests.journeys.door import Door
+from tests.journeys.http_service import HttpService
+from tests.journeys.page.page_checks import CONSOLE, NAMELESS
 from tests.journeys.page.visit import PHONE, offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-CONSOLE = Path(web_console.__file__).parent / "console"
 BOOKS = """
 async (names) => {
   const books = await Promise.all(names.map((name) => import(`/console/words/${name}.js`)));
   return ["en", "zh"].map((language) => Object.assign({}, ...books.map((book) => book[language])));
 }
-"""
-NAMELESS = """
-() => [...document.querySelectorAll("button, input, textarea, select, a")]
-  .filter((one) => !one.ariaLabel && !one.textContent.trim() && !(one.labels?.length > 0))
-  .map((one) => one.outerHTML)
 """
 
 
@@ -69,32 +63,32 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
         assert set(re.findall(r"\{\w+\}", phrase)) == set(re.findall(r"\{\w+\}", chinese[name])), name
 
 
-async def test_the_console_is_served_with_its_types_and_only_its_files(door: Door) -> None:
-    page = await door.http.get("/")
+async def test_the_console_is_served_with_its_types_and_only_its_files(service: HttpService) -> None:
+    page = await service.http.get("/")
     names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
     kinds = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml", "": "text/html"}
     modules = ("console/words/en.js", "console/views/frame.js")
 
     assert {Path(name).name for name in names} == {*kinds} - {""}
     for name in (*names, "", *modules):
-        file = await door.http.get(f"/{name}")
-        plain = await door.http.get(f"/{name}", headers={"Accept-Encoding": "identity"})
+        file = await service.http.get(f"/{name}")
+        plain = await service.http.get(f"/{name}", headers={"Accept-Encoding": "identity"})
         assert (file.headers["content-encoding"], file.headers["vary"]) == ("gzip", "Accept-Encoding")
         assert (file.content, "content-encoding" in plain.headers) == (plain.content, False)
         assert file.headers["content-type"].startswith(kinds.get(Path(name).name, "text/javascript"))
         kept = "public, max-age=31536000, immutable" if name in names else "no-cache"
         assert file.headers["cache-control"] == kept
-        again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
+        again = await service.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
     for accepted, packed in {"gzip;q=0": False, "br, GZIP; q=0.000": False, "br;q=0, gzip;q=0.5": True}.items():
-        answer = await door.http.get("/", headers={"Accept-Encoding": accepted})
+        answer = await service.http.get("/", headers={"Accept-Encoding": accepted})
         assert ("content-encoding" in answer.headers) is packed, accepted
     for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "0123456789ab/app.js", "/etc/passwd"):
-        assert (await door.http.get(f"/console/{name}")).status_code == 404
+        assert (await service.http.get(f"/console/{name}")).status_code == 404
 
 
-async def test_the_page_may_run_and_reach_nothing_but_itself(door: Door) -> None:
-    policy = (await door.http.get("/")).headers["content-security-policy"]
+async def test_the_page_may_run_and_reach_nothing_but_itself(service: HttpService) -> None:
+    policy = (await service.http.get("/")).headers["content-security-policy"]
 
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules.pop("default-src") == "'none'"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from tests.journeys.door import Door, bearer, served
+from tests.journeys.http_service import HttpService, bearer, http_service
 from tests.journeys.page.visit import PHONE, Visit, listening, offline, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -17,15 +17,15 @@ HOME = "I live in Bologna with my two cats."
 EVIL = "I like <img src=x onerror=alert(1)> and <b>bold</b> claims."
 
 
-async def remember(door: Door, text: str, kind: str = "fact", **who: str) -> dict[str, Any]:
-    added = await door.http.post("/v1/memories", json={"text": text, "kind": kind}, headers=who)
+async def remember(service: HttpService, text: str, kind: str = "fact", **who: str) -> dict[str, Any]:
+    added = await service.http.post("/v1/memories", json={"text": text, "kind": kind}, headers=who)
     assert added.status_code in (200, 201), added.text
     memory: dict[str, Any] = added.json()
     return memory
 
 
-async def stored(door: Door) -> list[str]:
-    page = (await door.http.get("/v1/memories")).json()
+async def stored(service: HttpService) -> list[str]:
+    page = (await service.http.get("/v1/memories")).json()
     return [memory["text"] for memory in page["memories"]]
 
 
@@ -34,9 +34,9 @@ def texts(visit: Visit) -> Locator:
 
 
 async def test_memories_are_listed_searched_edited_and_forgotten(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         for text, kind in ((HOME, "fact"), (EVIL, "fact"), ("Keep answers short.", "preference")):
-            await remember(door, text, kind)
+            await remember(service, text, kind)
         await visit.page.get_by_role("link", name="Memories").click()
         # Preferences first, then the newest; nothing that was said becomes markup.
         await expect(texts(visit)).to_have_text(["Keep answers short.", EVIL, HOME])
@@ -55,17 +55,17 @@ async def test_memories_are_listed_searched_edited_and_forgotten(chromium: Brows
         await visit.page.get_by_role("textbox", name="Text of this memory").fill("I live in Ferrara.")
         await visit.page.keyboard.press("Enter")
         await expect(texts(visit).filter(has_text="Ferrara")).to_have_count(1)
-        assert "I live in Ferrara." in await stored(door)
+        assert "I live in Ferrara." in await stored(service)
 
         for answer, left in (("Cancel", 3), ("Forget", 2)):
             await visit.page.get_by_role("button", name="Forget “I live in Ferrara.”").click()
             await visit.page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
             await expect(texts(visit)).to_have_count(left)
-        assert sorted(await stored(door)) == [EVIL, "Keep answers short."]
+        assert sorted(await stored(service)) == [EVIL, "Keep answers short."]
 
 
 async def test_something_to_remember_is_written_by_keyboard(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         await visit.open("/#/memories")
         await visit.page.get_by_role("textbox", name="Something to remember").fill("Answer in Italian.")
         await visit.page.get_by_label("Kind").select_option("preference")
@@ -77,12 +77,12 @@ async def test_something_to_remember_is_written_by_keyboard(chromium: Browser) -
         await visit.page.get_by_role("button", name="Edit “Answer in Italian.”").press("Enter")
         await visit.page.keyboard.press("Escape")
         await expect(visit.page.get_by_role("button", name="Edit “Answer in Italian.”")).to_be_focused()
-        assert await stored(door) == ["Answer in Italian."]
+        assert await stored(service) == ["Answer in Italian."]
 
         # What is refused is told beside the list, and the words stay.
         visit.allow("404")
         await visit.page.get_by_role("button", name="Edit “Answer in Italian.”").press("Enter")
-        await door.http.delete("/v1/memories", params={"all": "true"})
+        await service.http.delete("/v1/memories", params={"all": "true"})
         await visit.page.get_by_role("textbox", name="Text of this memory").fill("Answer in French.")
         await visit.page.keyboard.press("Enter")
         await expect(visit.page.locator(".memories [role=alert]")).to_be_visible()
@@ -91,10 +91,10 @@ async def test_something_to_remember_is_written_by_keyboard(chromium: Browser) -
 
 async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser) -> None:
     """Also one that was forgotten since; and a memory leads to the conversation that it comes from."""
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         await visit.say(HOME)
         await visit.hear()
-        await door.tenuto.upkeep.drain()
+        await service.tenuto.upkeep.drain()
         first = visit.page.url
         await visit.page.get_by_role("link", name="Memories").click()
         await visit.page.get_by_role("link", name="from this session").click()
@@ -107,7 +107,7 @@ async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser
         await answer.get_by_role("button", name="What the model saw").click()
         await expect(answer.locator("tr[data-kind=memory]")).to_contain_text(HOME)
 
-        await door.http.delete("/v1/memories", params={"all": True})
+        await service.http.delete("/v1/memories", params={"all": True})
         visit.allow("404")
         await visit.page.reload()
         await (await visit.hear()).get_by_role("button", name="What the model saw").click()
@@ -115,8 +115,8 @@ async def test_what_the_model_saw_names_memories_by_their_text(chromium: Browser
 
 
 async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
-        await remember(door, HOME, **{"X-User-ID": "ann"})
+    async with offline(chromium) as (visit, service):
+        await remember(service, HOME, **{"X-User-ID": "ann"})
         await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
         await visit.open("/#/memories")
         await visit.page.reload()
@@ -132,9 +132,9 @@ async def test_another_person_finds_nothing_of_the_first(chromium: Browser) -> N
 
 
 async def test_a_key_of_a_tenant_is_asked_for_a_user(chromium: Browser) -> None:
-    async with served(locked=True, embedder="none") as door, listening(door) as base:
-        _, secret = await door.keys.create(tenant="acme")
-        await door.http.post("/v1/memories", headers={**bearer(secret), "X-User-ID": "ann"}, json={"text": HOME})
+    async with http_service(locked=True, embedder="none") as service, listening(service) as base:
+        _, secret = await service.keys.create(tenant="acme")
+        await service.http.post("/v1/memories", headers={**bearer(secret), "X-User-ID": "ann"}, json={"text": HOME})
         async with visiting(chromium, base) as visit:
             visit.allow("401", "400")
             await visit.open("/#/memories")
@@ -153,8 +153,8 @@ async def test_a_key_of_a_tenant_is_asked_for_a_user(chromium: Browser) -> None:
 
 
 async def test_the_view_fits_a_narrow_screen_in_chinese(chromium: Browser) -> None:
-    async with offline(chromium, viewport=PHONE, locale="zh-CN") as (visit, door):
-        await remember(door, "我住在上海，养了一只叫豆豆的猫。" * 20)
+    async with offline(chromium, viewport=PHONE, locale="zh-CN") as (visit, service):
+        await remember(service, "我住在上海，养了一只叫豆豆的猫。" * 20)
         await visit.open("/#/memories")
 
         await expect(visit.page.get_by_role("heading", name="记忆")).to_be_visible()

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.journeys.door import served
+from tests.journeys.http_service import http_service
 from tests.journeys.page.visit import Visit, listening, stored, visiting
-from tests.patience import LONG
 from tests.servers import start_redis
+from tests.timeouts import LONG
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 BANNER = "The store is unavailable at the moment."
 
 
+@pytest.mark.requirement("T7")
 async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chromium: Browser, tmp_path: Path) -> None:
-    """T7, promise 8."""
     with start_redis(fsync="no") as server:
         async with (
-            served(store=server.url, breaker_reset=timedelta(milliseconds=20), journal=str(tmp_path)) as door,
-            listening(door) as base,
+            http_service(store=server.url, breaker_reset=timedelta(milliseconds=20), journal=str(tmp_path)) as service,
+            listening(service) as base,
             visiting(chromium, base) as visit,
         ):
             visit.allow("503")
@@ -46,7 +46,7 @@ async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chrom
             await _until_it_is_over(visit)
             await visit.page.reload()  # What was journaled has its number now.
             await expect(visit.page.get_by_role("button", name="Edit and send again")).to_have_count(2)
-            assert [role for role, _ in await stored(door)] == ["user", "assistant"] * 2
+            assert [role for role, _ in await stored(service)] == ["user", "assistant"] * 2
 
 
 async def _until_it_is_over(visit: Visit) -> None:

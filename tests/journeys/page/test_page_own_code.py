@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from tenuto.access import KeyRole
 from tenuto.errors import FailureReason, ModelFailed, ModelKeyRefused
 from tenuto.llm import Fail, FallbackChain, OfflineModel, ScriptedModel
-from tests.journeys.door import Door, playing, served
+from tests.journeys.http_service import HttpService, http_service, playing
 from tests.journeys.page.visit import Visit, listening, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -52,7 +52,7 @@ async def _choose(visit: Visit, name: str) -> None:
 
 
 async def test_a_broken_file_has_its_cause_on_its_card_and_in_health(chromium: Browser, folder: str) -> None:
-    async with served(folder=folder) as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service(folder=folder) as service, listening(service) as base, visiting(chromium, base) as visit:
         page = visit.page
         await visit.open()
         await _choose(visit, "broken")
@@ -67,7 +67,7 @@ async def test_a_broken_file_has_its_cause_on_its_card_and_in_health(chromium: B
 
 
 async def test_what_respond_raised_is_named_below_the_answer_and_in_its_trace(chromium: Browser, folder: str) -> None:
-    async with served(folder=folder) as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service(folder=folder) as service, listening(service) as base, visiting(chromium, base) as visit:
         visit.allow("500")
         page = visit.page
         await visit.open()
@@ -94,7 +94,7 @@ async def test_what_respond_raised_is_named_below_the_answer_and_in_its_trace(ch
 
 async def test_what_a_tool_raised_is_named_below_the_answer_and_in_its_trace(chromium: Browser, folder: str) -> None:
     raised = "NameError: name 'undefined_name' is not defined (sky.py:7 in weather"
-    async with served(folder=folder) as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service(folder=folder) as service, listening(service) as base, visiting(chromium, base) as visit:
         page = visit.page
         await visit.open()
         await _choose(visit, "sky")
@@ -110,8 +110,8 @@ async def test_what_a_tool_raised_is_named_below_the_answer_and_in_its_trace(chr
 
 
 async def test_a_visitor_is_told_no_more_than_that_it_failed(chromium: Browser, folder: str) -> None:
-    async with served(folder=folder, locked=True) as door, listening(door) as base:
-        secret = await _secret(door)
+    async with http_service(folder=folder, locked=True) as service, listening(service) as base:
+        secret = await _secret(service)
         async with visiting(chromium, base) as visit:
             visit.allow("401", "500")
             await visit.page.add_init_script(f"sessionStorage.setItem('tenuto.key', {secret!r})")
@@ -128,8 +128,8 @@ async def test_a_visitor_is_told_no_more_than_that_it_failed(chromium: Browser, 
             await expect(visit.page.locator("body")).not_to_contain_text("NameError")
 
 
-async def _secret(door: Door) -> str:
-    _, secret = await door.keys.create(tenant="acme", user="ann", role=KeyRole.MEMBER)
+async def _secret(service: HttpService) -> str:
+    _, secret = await service.keys.create(tenant="acme", user="ann", role=KeyRole.MEMBER)
     return secret
 
 
@@ -139,15 +139,15 @@ async def test_why_the_fallback_answers_and_where_to_look(chromium: Browser) -> 
     away = ModelFailed("m", "cannot be reached, or broke off", FailureReason.UNREACHABLE)
     chain = FallbackChain([ScriptedModel([Fail(refused)], [Fail(away)]), OfflineModel(stand_in=True)])
     given = {**playing(ScriptedModel()), "models": {"scripted": chain}}
-    async with served(**given) as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service(**given) as service, listening(service) as base, visiting(chromium, base) as visit:
         await visit.open()
         await visit.say("Hello")
         answer = await visit.hear()
         await expect(answer.locator(".prose")).to_contain_text("The language model did not answer")
         await expect(answer.locator(".causes")).to_contain_text(str(refused))
     async with (
-        served(**playing(ScriptedModel([Fail(refused)]))) as door,
-        listening(door) as base,
+        http_service(**playing(ScriptedModel([Fail(refused)]))) as service,
+        listening(service) as base,
         visiting(chromium, base) as visit,
     ):
         visit.allow("502")
@@ -162,8 +162,8 @@ async def test_health_names_the_address_of_a_model_that_is_away(
 ) -> None:
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://ann:secret@127.0.0.1:1/v1")
     async with (
-        served(model="ollama:own", summarizer_model="offline") as door,
-        listening(door) as base,
+        http_service(model="ollama:own", summarizer_model="offline") as service,
+        listening(service) as base,
         visiting(chromium, base) as visit,
     ):
         visit.allow("503")
@@ -181,7 +181,7 @@ async def test_the_page_of_tasks_says_first_that_no_plan_can_run(
     chromium: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "dbos", None)
-    async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service() as service, listening(service) as base, visiting(chromium, base) as visit:
         await visit.open("/#/tasks")
         first = visit.page.locator(".page .column > *").first
         await expect(first).to_contain_text("This server cannot run plans: the extra “tasks” is not installed.")

@@ -16,10 +16,10 @@ from tenuto.llm import Call, Echo
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode, Sink
 from tenuto.privacy import PiiRule, PiiType, Span
-from tests.journeys.door import Door, served
+from tests.chats import Adder
+from tests.journeys.http_service import HttpService, http_service
 from tests.journeys.page.visit import PHONE, Visit, scripted
 from tests.samples import CARD, shows_card
-from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -34,10 +34,10 @@ COPIED = "one => { getSelection().selectAllChildren(one); return getSelection().
 
 
 @asynccontextmanager
-async def guarded(browser: Browser, *scripts: Script, **policy: Any) -> AsyncIterator[tuple[Visit, Door]]:
+async def guarded(browser: Browser, *scripts: Script, **policy: Any) -> AsyncIterator[tuple[Visit, HttpService]]:
     """A visit to a server with that policy, whose assistant repeats what it hears unless it has a script."""
-    async with scripted(browser, *(scripts or (Echo(),)), **policy) as (visit, _, door):
-        yield visit, door
+    async with scripted(browser, *(scripts or (Echo(),)), **policy) as (visit, _, service):
+        yield visit, service
 
 
 async def heard_after_a_reload(visit: Visit, text: str) -> Locator:
@@ -54,6 +54,7 @@ async def everything(visit: Visit) -> str:
     return page + await visit.page.title()
 
 
+@pytest.mark.requirement("S1")
 @pytest.mark.parametrize(
     ("policy", "labels", "kept", "fate"),
     [
@@ -65,7 +66,7 @@ async def everything(visit: Visit) -> str:
 async def test_what_was_taken_out_is_a_label_after_a_reload_and_its_value_is_nowhere(
     chromium: Browser, policy: dict[str, Any], labels: list[str], kept: str, fate: str
 ) -> None:
-    """S1 on the page: what is stored has passed the policy, and one sees what became of each value."""
+    """On the page: what is stored has passed the policy, and one sees what became of each value."""
     async with guarded(chromium, **policy) as (visit, _):
         await visit.say(SAID)
         answer = await visit.hear()
@@ -110,7 +111,7 @@ async def test_a_label_tells_its_fate_to_pointer_and_keyboard_alike(chromium: Br
 
 async def test_a_message_can_be_edited_and_regenerated_though_other_words_were_stored(chromium: Browser) -> None:
     """The page knows which stored message its own words became, without a reload."""
-    async with guarded(chromium, Echo(), **PSEUDONYM) as (visit, door):
+    async with guarded(chromium, Echo(), **PSEUDONYM) as (visit, service):
         await visit.say(f"{SAID} And [EMAIL_7] is a mark I typed.")
         await visit.hear()
 
@@ -121,7 +122,7 @@ async def test_a_message_can_be_edited_and_regenerated_though_other_words_were_s
 
         await expect(visit.page.locator(".said")).to_have_text(["Nothing about me."])
         await expect((await visit.hear()).locator(".taken")).to_be_hidden()
-        [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
+        [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
         assert session["message_count"] == 2
 
         await visit.page.reload()
@@ -137,17 +138,18 @@ async def test_whoever_edits_words_with_marks_is_told_that_the_values_are_not_se
         await expect(visit.page.locator(".editing .hint")).to_contain_text("Placeholders are sent without the values")
 
 
+@pytest.mark.requirement("T18")
 async def test_markup_around_and_inside_marks_is_text(chromium: Browser) -> None:
-    """T18: a label is an element, and no text becomes one."""
+    """A label is an element, and no text becomes one."""
     evil = (
         f'<img src=x onerror="window.hurt=1">{MAIL}<script>window.hurt=1</script> '
         f"`<i>{CARD}</i>` **<b>{MAIL}</b>** [REDACTED_<b>] [REDACTED_EMAIL onclick=1] [STEP_1]"
     )
-    async with guarded(chromium, **REDACT) as (visit, door):
+    async with guarded(chromium, **REDACT) as (visit, service):
         await visit.say(evil)
         await visit.hear()
-        [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
-        await door.http.patch(f"/v1/sessions/{session['id']}", json={"title": f"<b>{MAIL}</b> & co"})
+        [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
+        await service.http.patch(f"/v1/sessions/{session['id']}", json={"title": f"<b>{MAIL}</b> & co"})
         await visit.page.reload()
         answer = await visit.hear()
 
@@ -177,7 +179,7 @@ async def test_marks_stand_in_lines_of_code_without_breaking_them(chromium: Brow
 
 
 async def test_withheld_and_erased_texts_say_so(chromium: Browser) -> None:
-    async with guarded(chromium) as (visit, door):
+    async with guarded(chromium) as (visit, service):
         await visit.say("Hello [WITHHELD] and [ERASED].")
         answer = await visit.hear()
 
@@ -187,7 +189,7 @@ async def test_withheld_and_erased_texts_say_so(chromium: Browser) -> None:
         # Without a vault a number stands for nothing, and a text that looks like a pseudonym is only text.
         await visit.say("Which one is [EMAIL_1]?")
         await expect((await visit.hear(2)).locator(".mark")).to_have_count(0)
-        assert (await door.http.get("/v1/privacy")).json()["vault"] is False
+        assert (await service.http.get("/v1/privacy")).json()["vault"] is False
 
 
 async def test_the_account_of_an_answer_tells_what_it_may_not_hold(chromium: Browser) -> None:
@@ -225,11 +227,11 @@ async def test_the_page_tells_what_holds_for_the_tenant(chromium: Browser, tmp_p
         '[tenants.local]\nmessage = "pseudonym"\nmodel = "block"\nalso = ["ORDER_ID"]\n'
         '[[tenants.local.patterns]]\nname = "CASE_FILE"\npattern = "CASE-[0-9]{6}"\n'
     )
-    async with guarded(chromium, privacy_file=str(file), privacy_key=KEY) as (visit, door):
+    async with guarded(chromium, privacy_file=str(file), privacy_key=KEY) as (visit, service):
         await visit.page.get_by_role("link", name="Privacy", exact=True).press("Enter")
         panel = visit.page.get_by_role("region", name="Policy")
         await expect(panel).to_be_visible()
-        told = (await door.http.get("/v1/privacy")).json()
+        told = (await service.http.get("/v1/privacy")).json()
         rows = panel.locator("tbody tr")
 
         modes = dict(await rows.evaluate_all("all => all.map((one) => [one.dataset.sink, one.dataset.mode])"))
@@ -329,14 +331,15 @@ async def test_stored_words_are_known_again_by_all_but_their_marks(chromium: Bro
     assert found == [same for _, _, same in pairs]
 
 
+@pytest.mark.requirement("A14", "T18")
 async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_path: Path) -> None:
-    """A14, T18: a report without values; a user is erased by typing the id twice; ids are text, and so is the audit."""
+    """A report without values; a user is erased by typing the id twice; ids are text, and so is the audit."""
     user, store = "ann<b>&co", f"sqlite:///{tmp_path / 'chat.db'}"
     who = {"X-User-ID": user}
-    async with served(store=store, privacy_title=Mode.KEEP) as door:
-        await door.http.post("/v1/sessions", headers=who, json={"id": "s", "title": f"Mail of {MAIL}"})
-        await door.http.post("/v1/sessions/s/messages", headers=who, json={"role": "user", "text": SAID})
-    async with guarded(chromium, store=store) as (visit, door):
+    async with http_service(store=store, privacy_title=Mode.KEEP) as service:
+        await service.http.post("/v1/sessions", headers=who, json={"id": "s", "title": f"Mail of {MAIL}"})
+        await service.http.post("/v1/sessions/s/messages", headers=who, json={"role": "user", "text": SAID})
+    async with guarded(chromium, store=store) as (visit, service):
         page = visit.page
         await page.get_by_role("link", name="Privacy", exact=True).click()
         scan, erasure, check, audit = (
@@ -373,4 +376,4 @@ async def test_a_scan_a_fix_an_erasure_and_its_receipt(chromium: Browser, tmp_pa
         await check.get_by_label("User id").fill("bob")
         await check.get_by_role("button", name="Verify").click()
         await expect(check.locator("[role=status]")).to_have_text("Not valid: it is about another user.")
-        assert (await door.http.get("/v1/sessions/s", headers=who)).status_code == 404
+        assert (await service.http.get("/v1/sessions/s", headers=who)).status_code == 404

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.journeys.page.test_page_frame import AXE, WIDE
+from tests.journeys.page.page_checks import AXE, WIDE
 from tests.journeys.page.visit import PHONE, offline
 from tests.npm_clients import install_clients
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 async def test_a_route_is_tried_on_the_page(chromium: Browser) -> None:
     axe = (await install_clients() / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         page = visit.page
         await visit.open("/docs#chat")
         route = page.locator("#chat.route")
@@ -23,7 +23,7 @@ async def test_a_route_is_tried_on_the_page(chromium: Browser) -> None:
         await route.get_by_role("button", name="Send").click()
 
         await expect(route.locator("output")).to_contain_text('"assistant": "general"')
-        (session,) = (await door.http.get("/v1/sessions")).json()["sessions"]
+        (session,) = (await service.http.get("/v1/sessions")).json()["sessions"]
         assert (session["message_count"], session["user"]) == (2, "安")
 
         await page.locator("#get_session summary").click()

@@ -119,7 +119,7 @@ async def test_two_tabs_stay_in_step(chromium: Browser) -> None:
     """A second tab joins an answer that the first began, and follows edits, titles and removals."""
     pause = Hang()
     slow = (Say("Half "), pause, Say("and half."))
-    async with scripted(chromium, "First.", slow, "Another.") as (visit, _, door):
+    async with scripted(chromium, "First.", slow, "Another.") as (visit, _, service):
         await visit.say("Hello")
         await visit.hear()
         other = Visit(await visit.page.context.new_page(), visit.base)
@@ -141,15 +141,15 @@ async def test_two_tabs_stay_in_step(chromium: Browser) -> None:
         await expect(visit.page.locator(".said")).to_have_text(["Hello", "Something else"])
         await expect((await visit.hear(2)).locator(".prose")).to_have_text("Another.")
 
-        [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
-        await door.http.patch(f"/v1/sessions/{session['id']}", json={"title": "In step"})
+        [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
+        await service.http.patch(f"/v1/sessions/{session['id']}", json={"title": "In step"})
         for tab in (visit, other):
             await expect(tab.page.locator(".sessions a, .session a").first).to_contain_text("In step")
         visit.allow("404")
         # One of them connects again, and finds out with that.
-        ending = door.app.state.session_events._streams.pop()
+        ending = service.app.state.session_events._streams.pop()
         ending._ends_at = 0.0
         ending._some.set()
-        await door.http.delete(f"/v1/sessions/{session['id']}")
+        await service.http.delete(f"/v1/sessions/{session['id']}")
         for tab in (visit, other):
             await expect(tab.page.locator(".column > [role=alert]")).to_contain_text("does not exist")

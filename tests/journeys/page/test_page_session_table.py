@@ -10,9 +10,8 @@ from playwright.async_api import Browser, Locator, Page, Request, expect
 
 from tenuto.model import AppendBatch, NewSession, Scope, Usage
 from tenuto.sessions.events import EventKind, SessionEvent
-from tests.journeys.door import Door, says
-from tests.journeys.page.test_page_sessions import Held, drawn
-from tests.journeys.page.visit import PATIENCE, PHONE, Visit, offline
+from tests.journeys.http_service import HttpService, says
+from tests.journeys.page.visit import PATIENCE, PHONE, HeldRoutes, Visit, offline, until_painted
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -45,13 +44,13 @@ async () => {
 """
 
 
-async def many(door: Door, number: int) -> None:
+async def many(service: HttpService, number: int) -> None:
     """So many sessions, made by the store itself: turns would take minutes."""
     ann = Scope(tenant="local", user="ann")
     for each in range(number):
         new = NewSession(title=f"Trip {each}", metadata={"assistant": "general"})
         batch = AppendBatch(id=f"{each}", messages=(), usage=Usage(tokens=5, cost_nanos=1_000_000), create=new)
-        await door.tenuto.store.sessions.append(ann, f"s{each}", batch)
+        await service.tenuto.store.sessions.append(ann, f"s{each}", batch)
 
 
 def rows(page: Page) -> Locator:
@@ -60,8 +59,8 @@ def rows(page: Page) -> Locator:
 
 async def test_ten_thousand_sessions_scroll_without_loading_all(chromium: Browser) -> None:
     """The rows on screen are elements, and a row that has the focus keeps it; pages come as one scrolls."""
-    async with offline(chromium) as (visit, door):
-        await many(door, MANY)
+    async with offline(chromium) as (visit, service):
+        await many(service, MANY)
         pages: list[Request] = []
         visit.page.on("request", lambda sent: pages.append(sent) if "/v1/sessions?" in sent.url else None)
         await visit.open("/#/sessions")
@@ -89,8 +88,8 @@ async def test_ten_thousand_sessions_scroll_without_loading_all(chromium: Browse
 
 async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
     """No column is cut off, with the list of pages beside the table and without."""
-    async with offline(chromium) as (visit, door):
-        await many(door, 1)
+    async with offline(chromium) as (visit, service):
+        await many(service, 1)
         await visit.open("/#/sessions")
         await expect(rows(visit.page)).to_have_count(1)
 
@@ -108,10 +107,10 @@ async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
 
 
 async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
-        await many(door, 160)
+    async with offline(chromium) as (visit, service):
+        await many(service, 160)
         # Held from the beginning: a page may ask for more rows before it is scrolled.
-        held = Held()
+        held = HeldRoutes()
         await visit.page.route("**/v1/sessions?*cursor=*", held)
         await visit.open("/#/sessions")
         await expect(rows(visit.page).first).to_contain_text("Trip 159")
@@ -119,15 +118,15 @@ async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) 
         late = await held.next()
 
         # A list that was brought anew meanwhile takes the page that was on its way,
-        await door.http.post("/v1/sessions", json={"title": "Madrid"})
-        await door.http.patch("/v1/sessions/s20", json={"title": "Porto"})
+        await service.http.post("/v1/sessions", json={"title": "Madrid"})
+        await service.http.patch("/v1/sessions/s20", json={"title": "Porto"})
         async with visit.page.expect_response("**/v1/sessions?*"):
             await visit.look_again()
-        await drawn(visit.page)
+        await until_painted(visit.page)
         async with visit.page.expect_response("**/v1/sessions?*cursor=*"):
             await late.continue_()
         # A list that is shorter yet would not scroll as far as further rows are asked for.
-        await drawn(visit.page)
+        await until_painted(visit.page)
         await visit.page.unroute("**/v1/sessions?*cursor=*")
         trips = [f"Trip {number}" for number in reversed(range(160)) if number != 20]
         await visit.page.evaluate(SCROLLED, [6_000])
@@ -144,12 +143,12 @@ async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) 
         await expect(rows(visit.page)).to_have_count(11)
         async with visit.page.expect_event("requestfinished"):
             await late.continue_()
-        await drawn(visit.page)
+        await until_painted(visit.page)
         await expect(rows(visit.page)).to_have_count(11)
 
 
-async def titles(door: Door) -> list[str]:
-    return [session["title"] for session in (await door.http.get("/v1/sessions")).json()["sessions"]]
+async def titles(service: HttpService) -> list[str]:
+    return [session["title"] for session in (await service.http.get("/v1/sessions")).json()["sessions"]]
 
 
 async def hear(event: SessionEvent, gone: asyncio.Event) -> None:
@@ -164,10 +163,10 @@ async def deleted(visit: Visit, title: str) -> None:
 
 async def test_a_deletion_can_be_undone_and_else_happens_also_when_the_page_is_left(chromium: Browser) -> None:
     """Until the time is over the server keeps everything; afterwards nothing comes back."""
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         visit.allow("404")
         await visit.page.clock.install()
-        await many(door, 6)
+        await many(service, 6)
         await visit.open("/#/sessions")
 
         await deleted(visit, "Trip 5")
@@ -185,44 +184,44 @@ async def test_a_deletion_can_be_undone_and_else_happens_also_when_the_page_is_l
         await visit.page.get_by_role("button", name="Delete “Trip 5”").press("Enter")
         await expect(undo).to_be_focused()
         await visit.page.clock.fast_forward(60_000)
-        assert len(await titles(door)) == 6
+        assert len(await titles(service)) == 6
         await undo.press("Enter")
         await expect(rows(visit.page)).to_have_count(6)
         await expect(undo).to_be_hidden()
 
         await deleted(visit, "Trip 4")
-        assert len(await titles(door)) == 6
+        assert len(await titles(service)) == 6
         async with visit.page.expect_response("**/v1/sessions/s4"):
             await visit.page.clock.fast_forward(11_000)
-        assert await titles(door) == ["Trip 5", "Trip 3", "Trip 2", "Trip 1", "Trip 0"]
+        assert await titles(service) == ["Trip 5", "Trip 3", "Trip 2", "Trip 1", "Trip 0"]
 
         await deleted(visit, "Trip 3")
         async with visit.page.expect_response("**/v1/sessions/s3"):
             await deleted(visit, "Trip 2")
         await visit.page.reload()
         await expect(rows(visit.page)).to_have_count(3)
-        assert await titles(door) == ["Trip 5", "Trip 1", "Trip 0"]
+        assert await titles(service) == ["Trip 5", "Trip 1", "Trip 0"]
 
         # Where the page ended before the server heard of it, the next start says it again.
         await visit.page.add_init_script("""sessionStorage.setItem("tenuto.deleting", '["s1"]')""")
         await visit.page.reload()
         await expect(rows(visit.page)).to_have_count(2)
-        assert await titles(door) == ["Trip 5", "Trip 0"]
+        assert await titles(service) == ["Trip 5", "Trip 0"]
 
         gone = asyncio.Event()
-        door.tenuto.add_listener(lambda event: hear(event, gone))
+        service.tenuto.add_listener(lambda event: hear(event, gone))
         await deleted(visit, "Trip 0")
         await visit.open("/healthz")
         async with asyncio.timeout(PATIENCE / 1000):
             await gone.wait()
-        assert await titles(door) == ["Trip 5"]
+        assert await titles(service) == ["Trip 5"]
 
 
 async def test_sessions_are_renamed_forked_exported_and_deleted_in_their_table(chromium: Browser) -> None:
-    async with offline(chromium, accept_downloads=True) as (visit, door):
+    async with offline(chromium, accept_downloads=True) as (visit, service):
         for session in ("a", "b", "c"):
-            await door.http.post("/v1/sessions", json={"id": session, "title": session.upper()})
-            await door.http.post(f"/v1/sessions/{session}/messages", json=says(f"I am {session}."))
+            await service.http.post("/v1/sessions", json={"id": session, "title": session.upper()})
+            await service.http.post(f"/v1/sessions/{session}/messages", json=says(f"I am {session}."))
         await visit.open("/#/sessions")
         page = visit.page
 
@@ -254,7 +253,7 @@ async def test_sessions_are_renamed_forked_exported_and_deleted_in_their_table(c
 
         await page.get_by_role("button", name="Fork “B <i>/2”").click()
         await expect(page.locator(".said")).to_have_text(["I am b."])
-        assert await titles(door) == ["B <i>/2", "B <i>/2"]
+        assert await titles(service) == ["B <i>/2", "B <i>/2"]
         assert not page.url.endswith("/b")
         await page.get_by_role("main").get_by_role("link", name="B <i>/2").click()
         await expect(page).to_have_url(re.compile("#/chat/b$"))

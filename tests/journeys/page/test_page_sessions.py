@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, expect
 
 from tenuto.llm import Hang, Say, ScriptedModel
-from tests.journeys.door import bearer, playing, served
-from tests.journeys.page.visit import PATIENCE, Visit, listening, offline, scripted, visiting
+from tests.journeys.http_service import bearer, http_service, playing
+from tests.journeys.page.visit import HeldRoutes, Visit, listening, offline, scripted, until_painted, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         for title in ("Lisbon", "Porto", "Madrid"):
-            await door.http.post("/v1/sessions", json={"title": title})
+            await service.http.post("/v1/sessions", json={"title": title})
         await visit.page.reload()
         titles = visit.page.locator(".sessions .title")
         await expect(titles).to_have_text(["Madrid", "Porto", "Lisbon"])
@@ -48,14 +45,14 @@ async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) 
         await expect(visit.page.locator(".sessions a:focus")).to_have_count(1)
         async with visit.page.expect_response("**/v1/sessions/*"):
             await visit.page.get_by_role("button", name="Delete now").click()
-        listed = (await door.http.get("/v1/sessions")).json()["sessions"]
+        listed = (await service.http.get("/v1/sessions")).json()["sessions"]
         assert sorted(session["title"] for session in listed) == ["Madrid", "Porto in May"]
 
 
 async def test_without_a_user_the_list_says_whose_each_session_is(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         for user, title in (("ann", "Lisbon"), ("ben", "Porto")):
-            await door.http.post("/v1/sessions", json={"title": title}, headers={"X-User-ID": user})
+            await service.http.post("/v1/sessions", json={"title": title}, headers={"X-User-ID": user})
         await visit.page.reload()
         owners = visit.page.locator(".sessions .owner")
         await expect(owners).to_have_text(["ben", "ann"])
@@ -87,8 +84,8 @@ async def test_talks_have_titles_and_one_switches_between_them(chromium: Browser
 
 
 async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium: Browser) -> None:
-    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
-        _, secret = await door.keys.create(tenant="acme")
+    async with http_service(locked=True) as service, listening(service) as base, visiting(chromium, base) as visit:
+        _, secret = await service.keys.create(tenant="acme")
         await visit.open()
         dialog = visit.page.get_by_role("dialog", name="Credentials")
         await dialog.get_by_label("API key").fill("tnt_wrong")
@@ -104,7 +101,7 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium
         await visit.hear()
 
         theirs = [(b"Authorization", f"Bearer {secret}".encode()), (b"X-User-ID", "安".encode())]
-        listed = (await door.http.get("/v1/sessions", headers=theirs)).json()["sessions"]
+        listed = (await service.http.get("/v1/sessions", headers=theirs)).json()["sessions"]
         assert [session["user"] for session in listed] == ["安"]
         kept = await visit.page.evaluate("[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
         assert [secret in where for where in kept] == [False, True]
@@ -119,17 +116,18 @@ async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
     await dialog.get_by_role("button", name="Save").click()
 
 
+@pytest.mark.requirement("A1")
 async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: Browser) -> None:
-    """A1, tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
+    """Tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
     model = ScriptedModel([Say("It is "), Hang()], "Hello Bob.")
     async with (
-        served(locked=True, **playing(model)) as door,
-        listening(door) as base,
+        http_service(locked=True, **playing(model)) as service,
+        listening(service) as base,
         visiting(chromium, base) as visit,
     ):
-        _, anns = await door.keys.create(tenant="acme")
-        _, bobs = await door.keys.create(tenant="other")
-        await door.http.post("/v1/sessions", json={"title": "Porto"}, headers=bearer(bobs))
+        _, anns = await service.keys.create(tenant="acme")
+        _, bobs = await service.keys.create(tenant="other")
+        await service.http.post("/v1/sessions", json={"title": "Porto"}, headers=bearer(bobs))
         await visit.open()
         await sign_in(visit, anns)
         await visit.say("How many?")
@@ -172,32 +170,11 @@ async def test_saying_again_who_one_is_stops_no_answer(chromium: Browser) -> Non
         assert model.cancelled == 0
 
 
-@dataclass
-class Held:
-    """Requests that a test lets through when it wants to."""
-
-    waiting: asyncio.Queue[Route] = field(default_factory=asyncio.Queue)
-
-    async def __call__(self, route: Route) -> None:
-        await self.waiting.put(route)
-
-    async def next(self) -> Route:
-        """The next request, which has to come soon."""
-        async with asyncio.timeout(PATIENCE / 1000):
-            return await self.waiting.get()
-
-
-async def drawn(page: Page) -> None:
-    """Once the page has taken in, and shown, what had arrived before."""
-    await page.evaluate("fetch('healthz').then((said) => said.json())")
-    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
-
-
 async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: Browser) -> None:
-    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
-        _, anns = await door.keys.create(tenant="acme")
-        await door.http.post("/v1/sessions", json={"title": "Lisbon"}, headers=bearer(anns))
-        held = Held()
+    async with http_service(locked=True) as service, listening(service) as base, visiting(chromium, base) as visit:
+        _, anns = await service.keys.create(tenant="acme")
+        await service.http.post("/v1/sessions", json={"title": "Lisbon"}, headers=bearer(anns))
+        held = HeldRoutes()
         await visit.page.route("**/v1/sessions?*", held)
         await visit.open()
         await sign_in(visit, anns)
@@ -208,7 +185,7 @@ async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: 
         await expect(visit.page.get_by_role("dialog", name="Credentials")).to_be_visible()
         async with visit.page.expect_event("requestfinished"):
             await late.continue_()
-        await drawn(visit.page)
+        await until_painted(visit.page)
 
         await expect(visit.page.locator(".sessions .title")).to_have_count(0)
         visit.allow("401")
@@ -216,18 +193,18 @@ async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: 
 
 async def test_a_list_that_comes_while_the_pointer_is_down_does_not_cost_the_click(chromium: Browser) -> None:
     """Rows that move or are made anew under a pressed pointer would take the click away from where it began."""
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         for title in ("Lisbon", "Porto"):
-            await door.http.post("/v1/sessions", json={"id": title.lower(), "title": title})
+            await service.http.post("/v1/sessions", json={"id": title.lower(), "title": title})
         await visit.page.reload()
         titles = visit.page.locator(".sessions .title")
         await expect(titles).to_have_text(["Porto", "Lisbon"])
         await titles.nth(1).hover()
         await visit.page.mouse.down()
-        await door.http.post("/v1/sessions", json={"title": "Madrid"})
+        await service.http.post("/v1/sessions", json={"title": "Madrid"})
         async with visit.page.expect_response("**/v1/sessions?*"):
             await visit.look_again()
-        await drawn(visit.page)
+        await until_painted(visit.page)
 
         await visit.page.mouse.up()
 
@@ -237,14 +214,16 @@ async def test_a_list_that_comes_while_the_pointer_is_down_does_not_cost_the_cli
 
 
 async def test_a_list_brought_anew_leaves_the_focus_where_it_is(chromium: Browser) -> None:
-    async with offline(chromium) as (visit, door):
-        await door.http.post("/v1/sessions", json={"id": "porto", "title": "Porto"})
+    async with offline(chromium) as (visit, service):
+        for title in ("Porto", "Madrid"):
+            await service.http.post("/v1/sessions", json={"id": title.lower(), "title": title})
         await visit.page.reload()
-        row = visit.page.locator(".sessions a")
+        row = visit.page.locator(".sessions a").filter(has_text="Porto")
         await row.focus()
-        await door.http.patch("/v1/sessions/porto", json={"title": "Porto in May"})
+        await service.http.patch("/v1/sessions/porto", json={"title": "Porto in May"})
 
         await visit.look_again()
 
-        await expect(visit.page.locator(".sessions .title")).to_have_text("Porto in May")
+        # The row moved up.
+        await expect(visit.page.locator(".sessions .title")).to_have_text(["Porto in May", "Madrid"])
         await expect(row).to_be_focused()

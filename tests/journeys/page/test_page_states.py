@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Route, ViewportSize, expect
 from tenuto.llm import Fail, Hang, Say
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode
-from tests.journeys.door import served
+from tests.journeys.http_service import http_service
 from tests.journeys.page.visit import DESK, PHONE, Visit, listening, scripted, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -101,11 +101,12 @@ async def test_the_title_stands_above_a_talk_as_soon_as_the_list_has_it(chromium
         await visit.hear()
 
 
+@pytest.mark.requirement("C12")
 async def test_one_who_remembers_nothing_is_talked_to_on_and_leaves_an_empty_page(chromium: Browser) -> None:
-    """C12: MEMORY_ENABLED=false."""
+    """MEMORY_ENABLED=false."""
     async with (
-        served(memory_enabled=False, assistant="npc") as door,
-        listening(door) as base,
+        http_service(memory_enabled=False, assistant="npc") as service,
+        listening(service) as base,
         visiting(chromium, base) as visit,
     ):
         await visit.open()
@@ -124,7 +125,7 @@ async def test_a_privacy_policy_that_did_not_come_at_first_comes_when_one_looks_
     async def away(route: Route) -> None:
         await route.abort()
 
-    async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service() as service, listening(service) as base, visiting(chromium, base) as visit:
         await visit.page.route("**/v1/privacy", away)
         await visit.open("/#/privacy")
         policy = visit.page.get_by_role("region", name="Policy")

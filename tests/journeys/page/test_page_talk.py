@@ -12,10 +12,10 @@ from playwright.async_api import APIResponse, Browser, Locator, Route, expect
 
 from tenuto.errors import ModelKeyRefused
 from tenuto.llm import Call, Echo, Fail, Hang, Say
+from tests.chats import Adder
 from tests.journeys.page.visit import offline, scripted, stored, visiting
-from tests.journeys.test_http_process import running
+from tests.journeys.server_process import running_server
 from tests.servers.process import free_port
-from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -42,7 +42,7 @@ async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browse
 async def test_a_conversation_goes_on_after_the_server_was_killed(chromium: Browser, tmp_path: Path) -> None:
     # Chosen by the system, another process could get the port while the server is down.
     store, port = tmp_path / "sessions.db", str(free_port())
-    with running(store, "--port", port) as first:
+    with running_server(store, "--port", port) as first:
         base = str(first.http.base_url).rstrip("/")
         async with visiting(chromium, base) as visit:
             await visit.open()
@@ -53,7 +53,7 @@ async def test_a_conversation_goes_on_after_the_server_was_killed(chromium: Brow
             broken = visit.answers.nth(1)
             await expect(broken.get_by_role("alert")).to_contain_text("The server cannot be reached.")
 
-            with running(store, "--port", port) as second:
+            with running_server(store, "--port", port) as second:
                 second.http.get("/healthz")
                 await broken.get_by_role("button", name="Try again").click()
                 await expect((await visit.hear(2)).locator(".prose")).to_contain_text("green")
@@ -64,18 +64,19 @@ async def test_a_conversation_goes_on_after_the_server_was_killed(chromium: Brow
             visit.allow("net::ERR_")
 
 
+@pytest.mark.requirement("T18")
 async def test_markup_in_messages_titles_and_answers_is_text(chromium: Browser) -> None:
-    """T18: what people write is never markup."""
+    """What people write is never markup."""
     evil = '<img src=x onerror="window.hurt=1"><script>window.hurt=1</script> **<b>bold</b>** `<i>`'
-    async with scripted(chromium, Echo()) as (visit, _, door):
+    async with scripted(chromium, Echo()) as (visit, _, service):
         await visit.say(evil)
         answer = await visit.hear()
         await expect(visit.page.locator(".said")).to_have_text(evil)
         await expect(answer.locator(".prose")).to_contain_text('<img src=x onerror="window.hurt=1"><script>')
         await expect(answer.locator("strong")).to_have_text("<b>bold</b>")
 
-        session = (await door.http.get("/v1/sessions")).json()["sessions"][0]["id"]
-        await door.http.patch(f"/v1/sessions/{session}", json={"title": evil})
+        session = (await service.http.get("/v1/sessions")).json()["sessions"][0]["id"]
+        await service.http.patch(f"/v1/sessions/{session}", json={"title": evil})
         await visit.page.reload()
 
         await visit.hear()
@@ -102,9 +103,10 @@ async def test_an_answer_goes_on_while_one_looks_elsewhere(chromium: Browser) ->
         assert model.cancelled == 0
 
 
+@pytest.mark.requirement("B16")
 async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Browser) -> None:
-    """B16 on the page: a question, a follow-up over its result, and the account of the prompt."""
-    async with offline(chromium) as (visit, door):
+    """On the page: a question, a follow-up over its result, and the account of the prompt."""
+    async with offline(chromium) as (visit, service):
         await visit.page.get_by_role("radio", name="Shop").check()
         await visit.say("Which phones are cheap?")
         first = await visit.hear()
@@ -119,7 +121,7 @@ async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Brows
 
         await answer.get_by_role("button", name="What the model saw").click()
 
-        trace = (await door.http.get("/v1/traces")).json()["traces"][0]
+        trace = (await service.http.get("/v1/traces")).json()["traces"][0]
         bar = answer.get_by_role("img", name="The budget")
         shares = await figures(bar.locator("span"))
         entries = await figures(answer.locator(".entries tbody tr"))
@@ -148,7 +150,7 @@ async def figures(parts: Locator) -> dict[str, int]:
 
 async def test_a_reload_goes_on_with_the_answer_and_a_stop_keeps_it(chromium: Browser) -> None:
     """The model is cancelled, and what was said stays, also after another reload."""
-    async with scripted(chromium, [Say("Let me "), Hang()], "Seven.") as (visit, model, door):
+    async with scripted(chromium, [Say("Let me "), Hang()], "Seven.") as (visit, model, service):
         await visit.say("How many?")
         await expect(visit.answers.locator(".prose")).to_have_text("Let me")
         await visit.page.reload()
@@ -160,8 +162,8 @@ async def test_a_reload_goes_on_with_the_answer_and_a_stop_keeps_it(chromium: Br
         await expect((await visit.hear()).locator(".badges")).to_contain_text("stopped")
         await expect(visit.page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         assert model.cancelled == 1
-        assert await stored(door) == [("user", "How many?"), ("assistant", "Let me ")]
-        [trace] = (await door.http.get("/v1/traces")).json()["traces"]
+        assert await stored(service) == [("user", "How many?"), ("assistant", "Let me ")]
+        [trace] = (await service.http.get("/v1/traces")).json()["traces"]
         assert (trace["answer"], trace["error"], trace["stopped"]) == ("Let me ", None, True)
         await visit.page.reload()
         await expect((await visit.hear()).locator(".badges")).to_contain_text("stopped")
@@ -170,7 +172,7 @@ async def test_a_reload_goes_on_with_the_answer_and_a_stop_keeps_it(chromium: Br
 
 
 async def test_words_without_an_answer_can_be_answered_after_a_reload(chromium: Browser) -> None:
-    async with scripted(chromium, [Hang()], "Seven.") as (visit, _, door):
+    async with scripted(chromium, [Hang()], "Seven.") as (visit, _, service):
         await visit.say("How many?")
         await visit.page.get_by_role("button", name="Stop").click()
         await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped before")
@@ -179,7 +181,7 @@ async def test_words_without_an_answer_can_be_answered_after_a_reload(chromium: 
         await visit.page.get_by_role("button", name="Answer this").click()
 
         await visit.hear()
-        assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
+        assert await stored(service) == [("user", "How many?"), ("assistant", "Seven.")]
 
 
 async def test_an_answer_that_got_lost_on_its_way_is_had_again_and_the_talk_goes_on(chromium: Browser) -> None:
@@ -189,7 +191,7 @@ async def test_an_answer_that_got_lost_on_its_way_is_had_again_and_the_talk_goes
         await route.fetch()
         await route.abort()
 
-    async with scripted(chromium, "Seven.", "Eight.") as (visit, _, door):
+    async with scripted(chromium, "Seven.", "Eight.") as (visit, _, service):
         await visit.page.route("**/v1/chat", lost)
         await visit.say("How many?")
         again = visit.answers.first.get_by_role("button", name="Try again")
@@ -202,14 +204,14 @@ async def test_an_answer_that_got_lost_on_its_way_is_had_again_and_the_talk_goes
         await visit.say("And now?")
         await visit.hear(2)
 
-        assert [text for _, text in await stored(door)] == ["How many?", "Seven.", "And now?", "Eight."]
+        assert [text for _, text in await stored(service)] == ["How many?", "Seven.", "And now?", "Eight."]
         visit.allow("net::ERR_FAILED")
 
 
 async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: Browser) -> None:
     why = "The model’s provider refused the key or its permissions."
     refused = Fail(ModelKeyRefused("scripted", "refuses our key (401)"))
-    async with scripted(chromium, Fail(), refused, "Seven.") as (visit, _, door):
+    async with scripted(chromium, Fail(), refused, "Seven.") as (visit, _, service):
         await visit.say("How many?")
         answer = visit.answers.first
         await expect(answer.get_by_role("alert")).to_contain_text(
@@ -225,11 +227,11 @@ async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: B
         await expect(unanswered.locator(".cause")).to_contain_text("the model scripted refuses our key (401)")
         await unanswered.get_by_role("button", name="Answer this").click()
         await visit.hear()
-        assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
+        assert await stored(service) == [("user", "How many?"), ("assistant", "Seven.")]
 
 
 async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: Browser) -> None:
-    async with scripted(chromium, "One.", "Two.", "Three.", "Four.") as (visit, _, door):
+    async with scripted(chromium, "One.", "Two.", "Three.", "Four.") as (visit, _, service):
         await visit.say("first")
         await visit.hear()
         await visit.say("second")
@@ -248,7 +250,7 @@ async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: B
 
         await expect(visit.answers.locator(".prose")).to_have_text(["Four."])
         await visit.hear()
-        assert await stored(door) == [("user", "instead"), ("assistant", "Four.")]
+        assert await stored(service) == [("user", "instead"), ("assistant", "Four.")]
 
         await visit.page.locator(".words").first.hover()
         await visit.page.get_by_role("button", name="Edit and send again").first.click()
@@ -264,7 +266,7 @@ async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: B
 async def test_what_is_written_during_an_answer_is_sent_in_order_after_it(chromium: Browser) -> None:
     """What waits can be taken back, and a failure or a reload holds it up without losing it."""
     pause = Hang()
-    async with scripted(chromium, [Say("One."), pause], Fail(), "Three.") as (visit, _, door):
+    async with scripted(chromium, [Say("One."), pause], Fail(), "Three.") as (visit, _, service):
         await visit.say("first")
         await expect(visit.answers.locator(".prose")).to_have_text("One.")
         waits = visit.page.get_by_role("region", name="Waiting messages").get_by_role("listitem").locator(".waits")
@@ -293,12 +295,12 @@ async def test_what_is_written_during_an_answer_is_sent_in_order_after_it(chromi
             ("user", "third"),
             ("assistant", "Three."),
         ]
-        assert await stored(door) == said
+        assert await stored(service) == said
 
 
 async def test_words_can_be_changed_although_others_followed_at_once(chromium: Browser) -> None:
     """What was said while the numbers of earlier words were still on their way does not take them away."""
-    async with scripted(chromium, "One.", "Two.", "Three.") as (visit, _, door):
+    async with scripted(chromium, "One.", "Two.", "Three.") as (visit, _, service):
         held: asyncio.Queue[Route] = asyncio.Queue()
         await visit.page.route("**/messages?*after=*", held.put)
         await visit.say("first")
@@ -321,16 +323,16 @@ async def test_words_can_be_changed_although_others_followed_at_once(chromium: B
 
         await expect(visit.answers.locator(".prose")).to_have_text(["Three."])
         await visit.hear()
-        assert await stored(door) == [("user", "instead"), ("assistant", "Three.")]
+        assert await stored(service) == [("user", "instead"), ("assistant", "Three.")]
 
 
 async def test_news_from_before_an_answer_do_not_take_it_off_the_screen(chromium: Browser) -> None:
     """Another client says something, and the page that it is on arrives after our own turn."""
-    async with scripted(chromium, "One.", "Two.") as (visit, _, door):
+    async with scripted(chromium, "One.", "Two.") as (visit, _, service):
         await visit.say("first")
         await visit.hear()
         await expect(visit.page.get_by_role("button", name="Edit and send again")).to_have_count(1)
-        [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
+        [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
         held: asyncio.Queue[tuple[Route, APIResponse]] = asyncio.Queue()
 
         async def hold(route: Route) -> None:
@@ -338,7 +340,7 @@ async def test_news_from_before_an_answer_do_not_take_it_off_the_screen(chromium
 
         await visit.page.route(re.compile(r"/messages\?(?!.*after)"), hold, times=1)
         path = f"/v1/sessions/{session['id']}/messages"
-        sent = await door.http.post(path, json={"messages": [{"role": "user", "text": "by mail"}]})
+        sent = await service.http.post(path, json={"messages": [{"role": "user", "text": "by mail"}]})
         assert sent.status_code < 300, sent.text
         route, old = await held.get()
 
@@ -351,7 +353,7 @@ async def test_news_from_before_an_answer_do_not_take_it_off_the_screen(chromium
 
 
 async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:
-    """Promise 8: degraded is visible."""
+    """Degraded is visible."""
     broken = Adder(fault=RuntimeError("no"))
     async with scripted(chromium, Call("add", {"a": 1, "b": 2}), "I cannot add.", tools=[broken]) as (visit, _, _):
         await visit.say("1+2?")
@@ -361,8 +363,9 @@ async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:
         await expect(answer.locator(".badges")).to_contain_text("a tool failed")
 
 
+@pytest.mark.requirement("C10")
 async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: Browser) -> None:
-    """C10 on the page, in a browser that prefers Chinese."""
+    """On the page, in a browser that prefers Chinese."""
     async with offline(chromium, locale="zh-CN") as (visit, _):
         await visit.page.get_by_role("radio", name="遗址人物").check()
         await visit.page.get_by_label("人物", exact=True).select_option("严氏先祖")
@@ -401,11 +404,11 @@ PAINTED = "all => all.filter(one => one.checkVisibility({ contentVisibilityAuto:
 
 async def test_readers_and_keyboards_keep_their_place(chromium: Browser) -> None:
     """Earlier messages come above what is read; a link leads past the list; language and colours leave the focus."""
-    async with offline(chromium) as (visit, door):
+    async with offline(chromium) as (visit, service):
         page = visit.page
-        await door.http.post("/v1/sessions", json={"id": "long"})
+        await service.http.post("/v1/sessions", json={"id": "long"})
         lines = [{"role": role, "text": f"{n}: مرحبا\n" * 3} for n in range(40) for role in ("user", "assistant")]
-        await door.http.post("/v1/sessions/long/messages", json={"messages": lines})
+        await service.http.post("/v1/sessions/long/messages", json={"messages": lines})
         await visit.open("/#/chat/long")
         first = page.locator(".said").filter(has_text="15:")
         earlier = page.get_by_role("button", name="Show earlier messages")

@@ -14,12 +14,11 @@ import pytest
 from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.tasks.agents import AgentContext
-from tests.journeys.door import Door, served
-from tests.journeys.page.test_page_looks import NAMELESS
+from tests.journeys.http_service import HttpService, http_service
+from tests.journeys.page.page_checks import NAMELESS
 from tests.journeys.page.visit import PHONE, Visit, listening, offline, visiting
-from tests.journeys.terminal import Desk
-from tests.journeys.test_task_processes import line_of, started
-from tests.patience import until
+from tests.journeys.terminal import Shell, await_log_line, running_command
+from tests.timeouts import wait_until
 
 pytest.importorskip("dbos")
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -49,18 +48,18 @@ class Office:
 
 
 @asynccontextmanager
-async def office(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, Door, Office]]:
-    async with offline(browser, **wishes) as (visit, door):
+async def office(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, HttpService, Office]]:
+    async with offline(browser, **wishes) as (visit, service):
         agents = Office()
         for name, function in (("reader", agents.read), ("sender", agents.send), ("waiter", agents.wait)):
-            door.tenuto.agents.register(name, function)
-        yield visit, door, agents
+            service.tenuto.agents.register(name, function)
+        yield visit, service, agents
 
 
-async def submit(door: Door, *steps: dict[str, Any], goal: str = "Answer the letter", **who: str) -> str:
+async def submit(service: HttpService, *steps: dict[str, Any], goal: str = "Answer the letter", **who: str) -> str:
     """The page's address of a new task."""
     body = {"type": "letter", "goal": goal, "plan": {"steps": list(steps)}}
-    answered = await door.http.post("/v1/tasks", json=body, headers=who)
+    answered = await service.http.post("/v1/tasks", json=body, headers=who)
     assert answered.status_code == 202, answered.text
     return f"/#/tasks/{answered.json()['id']}"
 
@@ -84,13 +83,13 @@ async def expect_steps(visit: Visit, **statuses: str) -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["events", "no events"])
 async def test_a_task_is_followed_answered_and_resumed_without_a_reload(chromium: Browser, stream: bool) -> None:
     """Also where no event comes through, as behind some proxies."""
-    async with office(chromium) as (visit, door, agents):
+    async with office(chromium) as (visit, service, agents):
         if not stream:
             visit.allow("ERR_FAILED")
             await visit.page.route("**/v1/tasks/*/events", lambda route: route.abort())
         await visit.page.get_by_role("link", name="Tasks").click()
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
-        await submit(door, READ, COUNT, ASK, SEND)
+        await submit(service, READ, COUNT, ASK, SEND)
         await visit.look_again()
         await expect(visit.page.locator(".task-list .status")).to_have_text("waiting for input")
         await visit.page.get_by_role("link", name="Answer the letter").click()
@@ -183,8 +182,8 @@ async def test_a_plan_is_run_on_the_page_and_what_is_wrong_is_shown_in_it(chromi
 
 
 async def test_a_task_is_cancelled_and_run_again_from_a_step_by_keyboard(chromium: Browser) -> None:
-    async with office(chromium) as (visit, door, agents):
-        await visit.open(await submit(door, READ, {**WAIT, "after": ["read"]}))
+    async with office(chromium) as (visit, service, agents):
+        await visit.open(await submit(service, READ, {**WAIT, "after": ["read"]}))
         await expect_steps(visit, read="completed", wait="running")
         for answer, status in (("Cancel", "running"), ("Cancel task", "cancelled")):
             await visit.page.get_by_role("main").get_by_role("button", name="Cancel task").press("Enter")
@@ -201,8 +200,8 @@ async def test_a_task_is_cancelled_and_run_again_from_a_step_by_keyboard(chromiu
 
 
 async def test_what_a_task_refuses_is_said_and_the_task_stays_on_screen(chromium: Browser) -> None:
-    async with office(chromium) as (visit, door, _):
-        address = await submit(door, {"id": "approval", "human_input": "Send this?"})
+    async with office(chromium) as (visit, service, _):
+        address = await submit(service, {"id": "approval", "human_input": "Send this?"})
         await visit.page.route("**/v1/tasks/*/events", lambda route: route.abort())
         await visit.open(address)
         visit.allow("409", "404", "ERR_FAILED")
@@ -210,15 +209,15 @@ async def test_what_a_task_refuses_is_said_and_the_task_stays_on_screen(chromium
         await answer.fill("maybe")
         api = address.replace("/#", "/v1")
         # The page looks at the task now and then; it must not see the end before the answer is sent.
-        seen = (await door.http.get(api)).text
+        seen = (await service.http.get(api)).text
         await visit.page.route("**" + api, lambda route: route.fulfill(body=seen, content_type="application/json"))
-        await door.http.post(f"{api}/cancel")
+        await service.http.post(f"{api}/cancel")
         await answer.press("Enter")
         await expect(visit.page.get_by_role("alert")).to_contain_text("This task has already ended")
         await expect(answer).to_have_value("maybe")
 
         await visit.page.unroute("**" + api)
-        await door.http.delete(api)
+        await service.http.delete(api)
         await visit.look_again()
         await expect(visit.page.get_by_role("alert")).to_contain_text("This task does not exist.")
         await expect(step(visit, "approval")).to_be_hidden()
@@ -236,8 +235,8 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
         await released.wait()
         return await route.fulfill(response=answered)
 
-    async with office(chromium) as (visit, door, _):
-        address = await submit(door, ASK | {"after": []}, goal="Ann's secret", **{"X-User-ID": "ann"})
+    async with office(chromium) as (visit, service, _):
+        address = await submit(service, ASK | {"after": []}, goal="Ann's secret", **{"X-User-ID": "ann"})
         await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
         await visit.open(address)
         await visit.page.reload()
@@ -262,10 +261,10 @@ async def test_another_users_task_is_not_reachable(chromium: Browser) -> None:
 
 async def test_without_a_user_the_pages_say_that_one_has_to_be_named(chromium: Browser) -> None:
     """A session of another user is listed, its task is not; nothing that is said is remembered."""
-    async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
+    async with http_service() as service, listening(service) as base, visiting(chromium, base) as visit:
         visit.allow("404")
         body = {"message": "My landlord keeps the deposit", "assistant": "legal"}
-        told = (await door.http.post("/v1/chat", json=body, headers={"X-User-ID": "ann"})).json()
+        told = (await service.http.post("/v1/chat", json=body, headers={"X-User-ID": "ann"})).json()
         await visit.open()
         await expect(visit.page.get_by_title("Credentials")).to_have_text("no user")
         unnamed = visit.page.get_by_text("Nothing is remembered beyond this session")
@@ -304,8 +303,8 @@ async def test_an_answer_of_several_agents_shows_its_steps_and_leads_to_its_task
         await gate.wait()
         return {"text": "No."}
 
-    async with offline(chromium) as (visit, door):
-        door.tenuto.agents.register("labour-law-expert", advise)
+    async with offline(chromium) as (visit, service):
+        service.tenuto.agents.register("labour-law-expert", advise)
         await visit.page.get_by_role("radio", name="Legal help desk").check()
         await visit.say("Can my employer change my working hours?")
         steps = visit.answers.locator(".work li")
@@ -325,11 +324,11 @@ async def test_an_answer_of_several_agents_shows_its_steps_and_leads_to_its_task
 
 
 async def test_tasks_fit_a_narrow_screen_in_chinese(chromium: Browser) -> None:
-    async with office(chromium, viewport=PHONE, locale="zh-CN", color_scheme="dark") as (visit, door, _):
+    async with office(chromium, viewport=PHONE, locale="zh-CN", color_scheme="dark") as (visit, service, _):
         long = "x" * 64
         steps = {**READ, "id": long, "output_key": "k" * 100}, {"id": "ask", "human_input": "好" * 300, "after": [long]}
-        await submit(door, READ, goal="first")
-        address = await submit(door, *steps, goal="y" * 300)
+        await submit(service, READ, goal="first")
+        address = await submit(service, *steps, goal="y" * 300)
         for path, seen in (("/#/tasks", ".task-list a"), (address, ".step form:visible")):
             await visit.open(path)
             await expect(visit.page.locator(seen).first).to_be_visible()
@@ -368,12 +367,12 @@ AXIS = """
 async def test_the_times_above_a_tasks_steps_are_exact_and_none_is_cut(
     chromium: Browser, locale: str, seconds: int, labels: list[str]
 ) -> None:
-    async with office(chromium, locale=locale) as (visit, door, _):
-        address = await submit(door, {"id": "ask", "human_input": "Well?"})
+    async with office(chromium, locale=locale) as (visit, service, _):
+        address = await submit(service, {"id": "ask", "human_input": "Well?"})
         task = address.rpartition("/")[2]
         await visit.open(address)
         await expect_steps(visit, ask="waiting")
-        begun = (await door.http.get(f"/v1/tasks/{task}")).json()["steps"][0]["started_at"]
+        begun = (await service.http.get(f"/v1/tasks/{task}")).json()["steps"][0]["started_at"]
         await visit.page.clock.set_fixed_time(datetime.fromisoformat(begun) + timedelta(seconds=seconds))
         await visit.page.reload()
         await expect(visit.page.locator(".graph .axis text")).to_have_count(len(labels))
@@ -392,21 +391,22 @@ async def read(ctx):
 """
 
 
-async def test_a_task_of_a_killed_worker_goes_on_before_the_visitors_eyes(chromium: Browser, desk: Desk) -> None:
-    """E17: the next worker takes the step over; the page follows without a reload."""
-    (desk.folder / "agents").mkdir()
-    (desk.folder / "agents" / "readers.py").write_text(WORKER)
-    store = f"sqlite:///{desk.folder}/chat.db"
-    desk.env |= {"TENUTO_AGENTS": "agents", "TENUTO_STORE": store}
-    async with served(store=store) as door, listening(door) as base, visiting(chromium, base) as visit:
-        with started(desk, "worker") as worker:
-            await asyncio.to_thread(line_of, worker, "working on tasks")
-            await visit.open(await submit(door, {**READ, "id": "read"}))
+@pytest.mark.requirement("E17")
+async def test_a_task_of_a_killed_worker_goes_on_before_the_visitors_eyes(chromium: Browser, shell: Shell) -> None:
+    """The next worker takes the step over; the page follows without a reload."""
+    (shell.folder / "agents").mkdir()
+    (shell.folder / "agents" / "readers.py").write_text(WORKER)
+    store = f"sqlite:///{shell.folder}/chat.db"
+    shell.env |= {"TENUTO_AGENTS": "agents", "TENUTO_STORE": store}
+    async with http_service(store=store) as service, listening(service) as base, visiting(chromium, base) as visit:
+        with running_command(shell, "worker") as worker:
+            await asyncio.to_thread(await_log_line, worker, "working on tasks")
+            await visit.open(await submit(service, {**READ, "id": "read"}))
             await expect_steps(visit, read="running")
-            await until((desk.folder / "begun").exists)
+            await wait_until((shell.folder / "begun").exists)
             worker.kill()
-        (desk.folder / "gate").touch()
-        with started(desk, "worker"):
+        (shell.folder / "gate").touch()
+        with running_command(shell, "worker"):
             await expect_steps(visit, read="completed")
 
         await expect(step(visit, "read")).to_contain_text("2 attempts")

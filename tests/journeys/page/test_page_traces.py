@@ -7,9 +7,9 @@ from playwright.async_api import Browser, expect
 
 from tenuto.llm import Call, Fail, ScriptedModel
 from tenuto.model.generation import ModelDone
-from tests.journeys.door import playing, served
+from tests.chats import Adder
+from tests.journeys.http_service import http_service, playing
 from tests.journeys.page.visit import DESK, PHONE, listening, offline, visiting
-from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -27,8 +27,8 @@ async def test_turns_are_found_and_one_is_shown_step_by_step(chromium: Browser) 
     done = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nanos=1_500_000)
     model = ScriptedModel([Call("add", {"a": 1, "b": 2})], "<b>3</b>", [Fail()], ended=done)
     async with (
-        served(**playing(model, tools=(Adder(),))) as door,
-        listening(door) as base,
+        http_service(**playing(model, tools=(Adder(),))) as service,
+        listening(service) as base,
         visiting(chromium, base) as visit,
     ):
         page = visit.page
@@ -37,7 +37,7 @@ async def test_turns_are_found_and_one_is_shown_step_by_step(chromium: Browser) 
         await expect(page.locator(".command")).to_contain_text("/v1/traces")
         for session, text in (("a", "1+2?"), ("b", "Go")):
             body = {"message": text, "session_id": session}
-            await door.http.post("/v1/chat", json=body, headers={"X-User-ID": f"user-{session}"})
+            await service.http.post("/v1/chat", json=body, headers={"X-User-ID": f"user-{session}"})
 
         await visit.look_again()
         await page.set_viewport_size(PHONE)

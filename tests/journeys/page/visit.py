@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
+from playwright.async_api import Browser, Locator, Page, Route, ViewportSize, expect
 
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
-from tests.journeys.door import Door, playing, served
+from tests.journeys.http_service import HttpService, http_service, playing
 from tests.servers.loopback import serving
 
 DESK: ViewportSize = {"width": 1180, "height": 800}
@@ -94,39 +95,60 @@ async def visiting(browser: Browser, base: str, **wishes: Any) -> AsyncIterator[
         await context.close()
 
 
-def listening(door: Door) -> AbstractAsyncContextManager[str]:
+def listening(service: HttpService) -> AbstractAsyncContextManager[str]:
     """The door on a real port."""
-    return serving(door.app)
+    return serving(service.app)
 
 
 @asynccontextmanager
 async def scripted(
     browser: Browser, *scripts: Script, tools: Sequence[Any] = (), wishes: dict[str, Any] | None = None, **given: Any
-) -> AsyncIterator[tuple[Visit, ScriptedModel, Door]]:
+) -> AsyncIterator[tuple[Visit, ScriptedModel, HttpService]]:
     """A visit to a server with these settings, whose assistant plays scripts."""
     model = ScriptedModel(*scripts)
     async with (
-        served(**playing(model, tools=tuple(tools)), **given) as door,
-        listening(door) as base,
+        http_service(**playing(model, tools=tuple(tools)), **given) as service,
+        listening(service) as base,
         visiting(browser, base, **(wishes or {})) as visit,
     ):
-        yield await visit.open(), model, door
+        yield await visit.open(), model, service
 
 
 @asynccontextmanager
-async def offline(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, Door]]:
+async def offline(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, HttpService]]:
     """A visit to a server as it comes: shipped assistants, the offline model."""
     # One person looks at it, who names no user.
     async with (
-        served(memories_without_user=True) as door,
-        listening(door) as base,
+        http_service(memories_without_user=True) as service,
+        listening(service) as base,
         visiting(browser, base, **wishes) as visit,
     ):
-        yield await visit.open(), door
+        yield await visit.open(), service
 
 
-async def stored(door: Door) -> list[tuple[str, str]]:
+async def stored(service: HttpService) -> list[tuple[str, str]]:
     """What the one session holds."""
-    [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
-    page = (await door.http.get(f"/v1/sessions/{session['id']}/messages")).json()["messages"]
+    [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
+    page = (await service.http.get(f"/v1/sessions/{session['id']}/messages")).json()["messages"]
     return [(message["role"], message["text"]) for message in page]
+
+
+@dataclass
+class HeldRoutes:
+    """Requests that a test lets through when it wants to."""
+
+    waiting: asyncio.Queue[Route] = field(default_factory=asyncio.Queue)
+
+    async def __call__(self, route: Route) -> None:
+        await self.waiting.put(route)
+
+    async def next(self) -> Route:
+        """The next request, which has to come soon."""
+        async with asyncio.timeout(PATIENCE / 1000):
+            return await self.waiting.get()
+
+
+async def until_painted(page: Page) -> None:
+    """Once the page has taken in, and shown, what had arrived before."""
+    await page.evaluate("fetch('healthz').then((said) => said.json())")
+    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")

@@ -312,8 +312,9 @@ async def test_what_still_stops_the_start(tmp_path: Path, files: dict[str, str],
             await app.chat()
 
 
+@pytest.mark.requirement("T20")
 async def test_assistants_of_ones_own_keep_the_limits_of_the_installation(tmp_path: Path) -> None:
-    """T20: `busy_wait` and its fellows hold for every session here, unless an assistant names its own."""
+    """`busy_wait` and its fellows hold for every session here, unless an assistant names its own."""
     plain, named = 'system.en = "Hm."', 'system.en = "Hm."\nsessions.busy_wait = "PT3S"'
     write(tmp_path, plain_toml=plain, named_toml=named)
     given = Assistant(name="given", system={Language.ENGLISH: "Hm."})

@@ -153,8 +153,9 @@ async def test_tenants_and_sites_have_their_own_catalogues(store: StateStore) ->
     assert ids(await catalogue.shelf(ANN)) == {"L1"}
 
 
+@pytest.mark.requirement("A30")
 async def test_orders_live_with_their_buyer(store: StateStore) -> None:
-    """A30: an order is in its buyer's state alone."""
+    """An order is in its buyer's state alone."""
     catalogue = Catalogue(store)
     order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.SHIPPED, ordered_on=date(2026, 11, 1))
     await replace_orders(store, ANN, [order])

@@ -133,8 +133,9 @@ def test_no_question_or_foreign_output_makes_a_tool_raise(question: str, output:
         assert isinstance(tool.render(None, turn), str)
 
 
+@pytest.mark.requirement("B2", "B7", "B9")
 def test_the_assistant_is_laid_out_as_the_documents_say() -> None:
-    """B2, B7, B9: half an hour, ten turns, the goods layout; models get schemas without references."""
+    """Half an hour, ten turns, the goods layout; models get schemas without references."""
     assistant = goods_assistant(MemoryStore().state)
 
     assert assistant.prompt.layout is LayoutName.GOODS

@@ -25,9 +25,9 @@ from tests.unit.assistants.shop import ANN, BOB, SOMEBODY, Shop
 VISITOR = Scope(tenant="acme", visitor=True)
 
 
+@pytest.mark.requirement("B16")
 @pytest.mark.parametrize("question", ["What is my order status?", "我的订单状态如何？"])
 async def test_orders_are_shown_to_their_buyer(question: str) -> None:
-    """B16."""
     shop = Shop()
 
     answer = await shop.ask(question)
@@ -37,10 +37,11 @@ async def test_orders_are_shown_to_their_buyer(question: str) -> None:
     assert all(number in answer for number in shown)
 
 
+@pytest.mark.requirement("A30")
 @pytest.mark.parametrize("scope", [SOMEBODY, VISITOR])
 @pytest.mark.parametrize(("question", "word"), [("my orders", "sign in"), ("投诉订单4122", "登录")])
 async def test_without_a_user_the_answer_asks_to_sign_in(scope: Scope, question: str, word: str) -> None:
-    """A30: a fixed reply; no model is asked, and nothing is written."""
+    """A fixed reply; no model is asked, and nothing is written."""
     store = MemoryStore()
     shop = Shop(goods_assistant(store.state), scope)
 
@@ -60,8 +61,8 @@ async def test_orders_are_not_shown_where_others_read_along() -> None:
     assert shop.outcome.data == {}
 
 
+@pytest.mark.requirement("A30")
 async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> None:
-    """A30."""
     assistant = goods_assistant(MemoryStore().state)
     ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
     await ann.ask("my order status")
@@ -116,8 +117,9 @@ async def test_an_order_is_found_by_its_number_or_the_end_of_it(question: str, i
     assert [order["id"] for order in shop.outcome.data["orders"]] == ids
 
 
+@pytest.mark.requirement("A30")
 async def test_orders_are_pointed_at_until_goods_are_shown() -> None:
-    """The session state holds no order number (A30)."""
+    """The session state holds no order number."""
     shop = Shop()
     answer = await shop.ask("my orders")
     listed = [order["id"] for order in shop.outcome.data["orders"]]
@@ -134,13 +136,14 @@ async def test_orders_are_pointed_at_until_goods_are_shown() -> None:
     assert shop.ids == phones[1:2]
 
 
+@pytest.mark.requirement("A35")
 @pytest.mark.parametrize(
     ("complaint", "later", "state"),
     [("I complain about order 4122", "my complaint?", "open"), ("我要投诉订单4122", "我的投诉怎么样了", "处理中")],
     ids=["en", "zh"],
 )
 async def test_a_complaint_opens_one_case_that_later_questions_find(complaint: str, later: str, state: str) -> None:
-    """A35: the case is the user's, survives the conversation, and is not doubled."""
+    """The case is the user's, survives the conversation, and is not doubled."""
     store = MemoryStore()
     assistant = goods_assistant(store.state)
 

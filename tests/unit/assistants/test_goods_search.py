@@ -117,6 +117,7 @@ intents = st.builds(
 )
 
 
+@pytest.mark.requirement("B8")
 @given(intents, st.none() | st.lists(st.sampled_from(["PH101", "PH102", "FD101", "gone"]), max_size=3))
 def test_every_item_found_meets_every_condition(intent: QueryIntent, among: list[str] | None) -> None:
     found = SHELF.search(intent, among)

@@ -56,6 +56,7 @@ TABLE: list[tuple[str, Shown, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.requirement("B8")
 @pytest.mark.parametrize(("question", "shown", "topic", "fields"), TABLE)
 def test_the_table_gives_topic_and_intent(question: str, shown: Shown, topic: str, fields: dict[str, Any]) -> None:
     assert interpret(question, shown) == (topic, QueryIntent(**fields))
@@ -136,6 +137,7 @@ async def test_no_item_shown_contradicts_a_stated_bound(price: int, question: st
     assert all(good["price"] <= price for good in shop.outcome.data["goods"])
 
 
+@pytest.mark.requirement("B16")
 @pytest.mark.parametrize(
     "questions",
     [
@@ -145,7 +147,6 @@ async def test_no_item_shown_contradicts_a_stated_bound(price: int, question: st
     ids=["en", "zh"],
 )
 async def test_a_list_is_chosen_from_and_pointed_at(questions: tuple[str, str, str]) -> None:
-    """B16."""
     shop = Shop()
 
     await shop.ask(questions[0])

@@ -1,4 +1,4 @@
-"""Which field a legal question is in, and which texts answer it: by shared words, and by the turns before (E1)."""
+"""Which field a legal question is in, and which texts answer it: by shared words, and by the turns before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import pytest
 from tenuto.assistants.legal.library import EarlierTurn, Library, Ranking
 from tenuto.assistants.legal.plan import Field
 from tenuto.model.prompt import Language
+
+pytestmark = pytest.mark.requirement("E1")
+
 
 LIBRARY = Library.shipped()
 WORK = {"en": "There is a problem with the employment contract I signed.", "zh": "我跟公司签的劳动合同有问题"}

@@ -1,4 +1,4 @@
-"""Characters speak from evidence alone: what they look up, how sure they are, what they cite (C1, C10, C13, C16)."""
+"""Characters speak from evidence alone: what they look up, how sure they are, what they cite."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from tenuto.model.generation import ToolCall, ToolContext, ToolOutput, ToolResul
 from tenuto.model.prompt import Language
 from tenuto.ports import OfflineTool, Tool
 from tests.samples import ANN
+
+pytestmark = pytest.mark.requirement("C1", "C10", "C13", "C16")
+
 
 NPC: Final = npc_assistant()
 ALL_RULES: Final = [f"E-RULE-{number:02d}" for number in range(1, 11)]
@@ -68,6 +71,7 @@ def mode(outcome: ToolOutput) -> str:
     return str(outcome.data["policy_mode"])
 
 
+@pytest.mark.requirement("C10")
 @pytest.mark.parametrize(
     "questions",
     [
@@ -77,7 +81,7 @@ def mode(outcome: ToolOutput) -> str:
     ],
 )
 async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str]) -> None:
-    """C10: what is left out is resolved from the topic; each factual question looks up evidence anew."""
+    """What is left out is resolved from the topic; each factual question looks up evidence anew."""
     rules, meaning, story = [await talk(*questions[:count]) for count in (1, 2, 3)]
 
     assert ids(rules) == ALL_RULES
@@ -89,6 +93,7 @@ async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str])
     assert ID.findall(quoted) == ["E-STORY-01"]
 
 
+@pytest.mark.requirement("C1")
 @pytest.mark.parametrize(
     ("questions", "expected", "found"),
     [
@@ -143,7 +148,7 @@ async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str])
 async def test_what_a_question_finds_and_how_sure_it_is(
     questions: tuple[str, ...], expected: str, found: str | None
 ) -> None:
-    """C1: evidence that covers little of a question makes the answer careful, and none makes a refusal."""
+    """Evidence that covers little of a question makes the answer careful, and none makes a refusal."""
     outcome = await talk(*questions)
 
     assert mode(outcome) == expected
@@ -151,9 +156,10 @@ async def test_what_a_question_finds_and_how_sure_it_is(
     assert (outcome.final_answer is None) is (expected != "refuse")
 
 
+@pytest.mark.requirement("C1")
 @pytest.mark.parametrize("language", list(Language))
 async def test_what_the_evidence_does_not_answer_is_hardly_ever_normal(language: Language) -> None:
-    """C1: and what it answers is mostly found. The thresholds were chosen on these questions and their neighbours."""
+    """And what it answers is mostly found. The thresholds were chosen on these questions and their neighbours."""
     lines = [line.split(" | ") for line in _QUESTIONS.read_text(encoding="utf-8").splitlines() if " | " in line]
     asked = {text: set(named.split()) - {"-"} for named, text in lines if language_of(text) is language}
     outcomes = {text: await talk(text) for text in asked}
@@ -194,16 +200,17 @@ def test_small_talk_and_what_only_the_talk_knows_need_no_evidence(words: str) ->
     assert plan(turn(words)) is None
 
 
+@pytest.mark.requirement("C1")
 @pytest.mark.parametrize(
     "words", ["I am Ann, who wrote the rules?", "我叫小明，家训有哪些", "Hello! Where is the hall?"]
 )
 def test_a_question_beside_small_talk_needs_evidence(words: str) -> None:
-    """C1."""
     assert plan(turn(words)) is not None
 
 
+@pytest.mark.requirement("C13")
 async def test_characters_do_not_share_their_topics() -> None:
-    """C13: switching the character within a session mixes nothing up."""
+    """Switching the character within a session mixes nothing up."""
     listed = await talk("第一条家训是什么意思？", persona="ancestor_yan")
 
     other = await talk("有没有具体的故事？", persona="craftsman_fu", state=listed.state)
@@ -221,9 +228,10 @@ async def test_some_evidence_is_reserved_to_some_characters(question: str) -> No
     assert mode(does_not) == "refuse"
 
 
+@pytest.mark.requirement("C13")
 @pytest.mark.parametrize("question", ["Tell me more about it", "为什么？"])
 async def test_reserved_evidence_is_not_quoted_for_being_in_the_state(question: str) -> None:
-    """C13: a client may have written the state."""
+    """A client may have written the state."""
     state = {"ancestor_yan": ["E-CRAFT-02", "E-NOWHERE-01"]}
 
     assert ids(await talk(question, persona="ancestor_yan", state=state)) == []
@@ -268,6 +276,7 @@ def results(*named: str) -> tuple[ToolResult, ...]:
     return (ToolResult(call=ToolCall(id="c", name="retrieve_evidence"), output=output),)
 
 
+@pytest.mark.requirement("C16")
 @pytest.mark.parametrize(
     ("answer", "mended"),
     [
@@ -284,12 +293,13 @@ def results(*named: str) -> tuple[ToolResult, ...]:
     ],
 )
 def test_an_answer_cites_what_was_looked_up_and_only_where_it_used_it(answer: str, mended: str) -> None:
-    """C16: an invented id is removed, and no id is added behind words that cite none."""
+    """An invented id is removed, and no id is added behind words that cite none."""
     assert mend(answer, results("E-RULE-01", "E-MEAN-01")) == mended
 
 
+@pytest.mark.requirement("C1", "C16")
 def test_an_id_from_earlier_talk_is_no_citation() -> None:
-    """C1, C16: nothing was looked up in this turn."""
+    """Nothing was looked up in this turn."""
     assert mend("As I said [E-RULE-01].", ()) == "As I said."
     assert mend("As E-RULE-01 says.", ()) == "As says."
 

@@ -50,8 +50,9 @@ async def received(channel: LarkChannel, platform: LarkPlatform, event: Event) -
     return incoming.message
 
 
+@pytest.mark.requirement("T14")
 async def test_a_message_is_answered_once_in_its_thread(platform: LarkPlatform, channel: LarkChannel) -> None:
-    """T14: a reply that is repeated has no effect, and many at once ask for one token; a thread keeps its answers."""
+    """A reply that is repeated has no effect, and many at once ask for one token; a thread keeps its answers."""
     group = platform.group("ou_ann", "ou_ben")
     asked = [platform.say(group, "ou_ann", f"question {place}", thread="omt_1") for place in range(5)]
     messages = [await received(channel, platform, event) for event in asked]
@@ -63,11 +64,12 @@ async def test_a_message_is_answered_once_in_its_thread(platform: LarkPlatform, 
     assert platform.requests["token"] == 1
 
 
+@pytest.mark.requirement("T14")
 @pytest.mark.parametrize("thread", [None, "omt_1"])
 async def test_a_reply_is_found_when_its_uuid_is_forgotten(
     thread: str | None, platform: LarkPlatform, channel: LarkChannel, clock: FakeClock
 ) -> None:
-    """T14: also behind a page of other messages; no reply of a person counts, and none to another message.
+    """Also behind a page of other messages; no reply of a person counts, and none to another message.
 
     A card that a process left half written is completed.
     """
@@ -95,10 +97,11 @@ async def test_a_reply_is_found_when_its_uuid_is_forgotten(
     assert not await channel.has_reply(second)
 
 
+@pytest.mark.requirement("T14")
 async def test_a_token_is_renewed_early_and_when_it_was_revoked(
     platform: LarkPlatform, channel: LarkChannel, clock: FakeClock
 ) -> None:
-    """T14: no reply is lost to a token that ran out."""
+    """No reply is lost to a token that ran out."""
     event = platform.say(platform.p2p("ou_ann"), "ou_ann", "hello")
     message = await received(channel, platform, event)
     await channel.reply(message, "one")
@@ -127,8 +130,9 @@ LATER: list[tuple[timedelta | None, Callable[[LarkPlatform, Event], object]]] = 
 ]
 
 
+@pytest.mark.requirement("T14")
 async def test_what_the_platform_refuses_is_told_apart(platform: LarkPlatform, channel: LarkChannel) -> None:
-    """T14: what is refused for good is not tried again; the rest is, when the platform wants it."""
+    """What is refused for good is not tried again; the rest is, when the platform wants it."""
     chat = platform.p2p("ou_ann")
     for wait, break_it in LATER:
         event = platform.say(chat, "ou_ann", "hello")
@@ -152,8 +156,9 @@ async def test_what_the_platform_refuses_is_told_apart(platform: LarkPlatform, c
         platform.recover()
 
 
+@pytest.mark.requirement("T14")
 async def test_a_wrong_secret_or_address_loses_no_answer(platform: LarkPlatform, clock: FakeClock) -> None:
-    """T14: a configuration can be corrected, so the answer is kept; the secret is not told."""
+    """A configuration can be corrected, so the answer is kept; the secret is not told."""
     event = platform.say(platform.p2p("ou_ann"), "ou_ann", "hello")
     for wrong in ({"app_secret": "another-secret"}, {"domain": "http://127.0.0.1:1"}):
         async with connect(platform, clock, **wrong) as channel:
@@ -163,10 +168,11 @@ async def test_a_wrong_secret_or_address_loses_no_answer(platform: LarkPlatform,
             assert "another" not in str(later.value)
 
 
+@pytest.mark.requirement("D22")
 async def test_progress_is_shown_in_a_card_that_becomes_the_answer(
     platform: LarkPlatform, channel: LarkChannel, clock: FakeClock
 ) -> None:
-    """D22: one card per answer, updated at most once a second, found again by a process that did not show it."""
+    """One card per answer, updated at most once a second, found again by a process that did not show it."""
     event = platform.say(platform.p2p("ou_ann"), "ou_ann", "hello")
     message = await received(channel, platform, event)
     shown = await channel.show_progress(message, "one", None)
@@ -192,10 +198,11 @@ async def test_progress_is_shown_in_a_card_that_becomes_the_answer(
     await plain.close()
 
 
+@pytest.mark.requirement("D8", "D27")
 async def test_the_context_of_a_group_is_what_others_wrote_before(
     platform: LarkPlatform, channel: LarkChannel, clock: FakeClock
 ) -> None:
-    """D8, D27: oldest first, with names where they are known, without the bot and without what was said to it."""
+    """Oldest first, with names where they are known, without the bot and without what was said to it."""
     group = platform.group("ou_ann", "ou_ben", "ou_cat")
     say = platform.say
     say(group, "ou_ann", "too early")
@@ -233,8 +240,9 @@ async def test_the_context_of_a_group_is_what_others_wrote_before(
     assert await channel.chat_context(await received(channel, platform, private), 5) == []
 
 
+@pytest.mark.requirement("D8")
 async def test_a_mention_waits_for_the_bots_identity(platform: LarkPlatform, channel: LarkChannel) -> None:
-    """D8: where the platform does not tell who the bot is, the event is to be delivered again."""
+    """Where the platform does not tell who the bot is, the event is to be delivered again."""
     event = platform.say(platform.group("ou_ann"), "ou_ann", "hi", mention_bot=True)
     platform.fail("bot", times=1)
     with pytest.raises(ChannelUnavailable):

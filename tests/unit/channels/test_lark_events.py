@@ -1,4 +1,4 @@
-"""Callbacks of Lark: what is believed, and what becomes of events (D16, D18, T14)."""
+"""Callbacks of Lark: what is believed, and what becomes of events."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ from tests.lark_platform.callbacks import (
     make_callback,
     make_challenge,
 )
+
+pytestmark = pytest.mark.requirement("D16", "D18", "T14")
+
 
 PLATFORM = LarkCredentials(app_id="cli_1")
 SEALED = LarkApp(
@@ -128,8 +131,9 @@ async def opened(app: LarkApp = SEALED) -> LarkChannel:
     return channel
 
 
+@pytest.mark.requirement("D16", "D18")
 async def test_events_become_messages() -> None:
-    """D16, D18: chat, thread, sender and words come from the event, those of a long connection included."""
+    """Chat, thread, sender and words come from the event, those of a long connection included."""
     channel = await opened()
     for name, payload, expected in MESSAGES:
         callback = delivery(make_callback(PLATFORM, payload, START))
@@ -142,8 +146,9 @@ async def test_events_become_messages() -> None:
     await channel.close()
 
 
+@pytest.mark.requirement("D16")
 async def test_replies_are_in_the_session_of_the_question() -> None:
-    """D16: where each thread has a session, a message in a group begins one, and replies to it belong there."""
+    """Where each thread has a session, a message in a group begins one, and replies to it belong there."""
     channel = await opened()
     policy = ChannelPolicy(group_scope=GroupScope.THREAD)
 
@@ -160,8 +165,9 @@ async def test_replies_are_in_the_session_of_the_question() -> None:
     await channel.close()
 
 
+@pytest.mark.requirement("T14")
 async def test_what_needs_no_answer_is_acknowledged() -> None:
-    """T14: what is not a person's message to this app is acknowledged, so that it is not delivered again."""
+    """What is not a person's message to this app is acknowledged, so that it is not delivered again."""
     channel = await opened()
     for payload, why in IGNORED:
         incoming = await channel.parse(delivery(make_callback(PLATFORM, payload, START)))
@@ -177,11 +183,12 @@ async def test_what_needs_no_answer_is_acknowledged() -> None:
     await channel.close()
 
 
+@pytest.mark.requirement("T14")
 @pytest.mark.parametrize(
     ("how", "forged"), [(how, how not in (Forgery.GARBAGE_CIPHERTEXT, Forgery.NO_JSON)) for how in Forgery]
 )
 async def test_what_nothing_proves_is_refused(how: Forgery, forged: bool) -> None:
-    """T14: wrong signatures, tokens and times are forged; what cannot be read is refused, too."""
+    """Wrong signatures, tokens and times are forged; what cannot be read is refused, too."""
     channel = await opened()
     callback = delivery(forge_callback(PLATFORM, event({"text": "my secret words"}), how, START))
 
@@ -192,8 +199,9 @@ async def test_what_nothing_proves_is_refused(how: Forgery, forged: bool) -> Non
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.requirement("T14")
 async def test_without_an_encrypt_key_the_token_decides() -> None:
-    """T14: a request without the token is forged, also a challenge, and one for another app."""
+    """A request without the token is forged, also a challenge, and one for another app."""
     payload = event({"text": "hi"})
     plain = replace(SEALED, encrypt_key=None)
     connected = replace(SEALED, encrypt_key=None, verification_token=None, long_connection=True)
@@ -213,8 +221,9 @@ async def test_without_an_encrypt_key_the_token_decides() -> None:
         assert refused.value.forged
 
 
+@pytest.mark.requirement("T14")
 async def test_bodies_without_a_signature_get_one_refusal() -> None:
-    """T14: a wrong padding, a wrong event and a wrong token look alike, so that no answer helps to decrypt an event."""
+    """A wrong padding, a wrong event and a wrong token look alike, so that no answer helps to decrypt an event."""
     sealed = b64decode(json.loads(make_callback(PLATFORM, event({"text": "hi"}), START).body)["encrypt"])
     tampered = [sealed[:-17] + bytes([byte]) + sealed[-16:] for byte in range(256)]
     challenge = make_challenge(replace_fields(PLATFORM, verification_token="guessed"), "c", START).body
@@ -233,6 +242,7 @@ def seal_bytes(raw: bytes) -> bytes:
     return json.dumps({"encrypt": b64encode(raw).decode()}).encode()
 
 
+@pytest.mark.requirement("T14")
 @pytest.mark.parametrize(
     "payload",
     [
@@ -248,15 +258,16 @@ def seal_bytes(raw: bytes) -> bytes:
     ],
 )
 async def test_a_message_that_cannot_be_read_is_refused(payload: dict[str, Any]) -> None:
-    """T14: a broken event is refused, not answered with an error of ours."""
+    """A broken event is refused, not answered with an error of ours."""
     with pytest.raises(DeliveryRefused) as refused:
         await (await opened()).parse(Delivery(body=json.dumps(payload).encode().replace(b'"DEEP"', DEEP)))
 
     assert not refused.value.forged
 
 
+@pytest.mark.requirement("T14")
 def test_signature_and_encryption_are_the_platforms() -> None:
-    """T14: the vector of the platform's documentation, and a signature that its SDK accepts."""
+    """The vector of the platform's documentation, and a signature that its SDK accepts."""
     body = b'{"schema":"2.0","header":{"event_type":"im.message.receive_v1","token":"v"},"event":{}}'
     signature = "33c6b7bcdf409ab317c77a893811f653f2f7f486576e942450580035706896db"
     names = ("x-lark-request-timestamp", "x-lark-request-nonce", "x-lark-signature")
@@ -271,8 +282,9 @@ def test_signature_and_encryption_are_the_platforms() -> None:
             check_signature("test key", headers, body, signed_at + timedelta(minutes=minutes))
 
 
+@pytest.mark.requirement("D27")
 def test_an_answer_fits_and_mentions_no_person() -> None:
-    """D27: a model that repeats a mark does not call everyone; a long answer is cut, not refused."""
+    """A model that repeats a mark does not call everyone; a long answer is cut, not refused."""
     for content, limit in ((text_content, 150_000), (card_content, 30_000)):
         request = json.dumps({"content": content('"\n\u4e2d' * 100_000), "uuid": "u" * 40}, ensure_ascii=False)
 
@@ -281,6 +293,7 @@ def test_an_answer_fits_and_mentions_no_person() -> None:
         assert "[…]" in request
 
 
+@pytest.mark.requirement("D22")
 @pytest.mark.parametrize(
     ("wrong", "setting"),
     [
@@ -294,7 +307,7 @@ def test_an_answer_fits_and_mentions_no_person() -> None:
     ],
 )
 def test_an_app_that_cannot_work_is_refused(wrong: dict[str, Any], setting: str) -> None:
-    """D22: the setting at fault is named, and no secret is shown."""
+    """The setting at fault is named, and no secret is shown."""
     given = {name: getattr(SEALED, name) for name in SEALED.__struct_fields__}
 
     with pytest.raises(InvalidSetting) as refused:

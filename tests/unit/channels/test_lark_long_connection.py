@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from tenuto.channels.lark import LarkApp
 from tenuto.channels.lark.long_connection import LongConnection
 from tests.lark_platform import start_lark_platform
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 
+@pytest.mark.requirement("T14")
 async def test_events_are_acknowledged_once_they_are_taken(caplog: pytest.LogCaptureFixture) -> None:
-    """T14: what fails is delivered again, a lost connection comes back; no secret and no word of a person is logged."""
+    """What fails is delivered again, a lost connection comes back; no secret and no word of a person is logged."""
     caplog.set_level(logging.DEBUG)
     server, taken = asyncio.get_running_loop(), list[str]()
 

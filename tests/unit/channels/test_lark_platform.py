@@ -51,8 +51,9 @@ def reply_request(im: Any, message_id: str, text: str, uuid: str) -> Any:
     return im.ReplyMessageRequest.builder().message_id(message_id).request_body(body).build()
 
 
+@pytest.mark.requirement("D8")
 async def test_the_official_client_replies_once_and_lists(lark: Any, platform: LarkPlatform) -> None:
-    """D8: what group context is read from; a repeated `uuid` adds no message."""
+    """What group context is read from; a repeated `uuid` adds no message."""
     im, client = lark.api.im.v1, official_client(lark, platform)
     group = platform.group("ou_alice", "ou_bob")
     platform.say(group, "ou_bob", "Lunch at one.")
@@ -85,8 +86,9 @@ def raw_request(lark: Any, callback: Callback) -> Any:
     return request
 
 
+@pytest.mark.requirement("T14")
 async def test_the_official_handler_takes_only_genuine_events(lark: Any, platform: LarkPlatform) -> None:
-    """T14: a signed and encrypted callback is what the platform's own code accepts; it checks no age."""
+    """A signed and encrypted callback is what the platform's own code accepts; it checks no age."""
     heard: list[str] = []
     builder = lark.EventDispatcherHandler.builder(platform.app.encrypt_key, platform.app.verification_token)
     handler = builder.register_p2_im_message_receive_v1(lambda data: heard.append(data.event.message.content)).build()

@@ -1,4 +1,4 @@
-"""The channel for any other platform: signed JSON in and out (D1, D3, D7, D20, D26, T14)."""
+"""The channel for any other platform: signed JSON in and out."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ from tenuto.wiring.channels import webhook_apps
 from tenuto.wiring.gateway import open_gateways
 from tests.clock import START, FakeClock
 from tests.group_chat import message
-from tests.patience import LONG
 from tests.servers.loopback import serving
+from tests.timeouts import LONG
+
+pytestmark = pytest.mark.requirement("D1", "D3", "D7", "D20", "D26", "T14")
+
 
 KEY = b"0123456789abcdef"
 APP = WebhookApp(name="shop", secret=KEY.decode(), reply_url="http://127.0.0.1:9/replies", tenant="acme")
@@ -186,8 +189,9 @@ async def receiving() -> AsyncIterator[tuple[Receiver, WebhookApp]]:
         yield receiver, replace(APP, reply_url=f"{address}/replies")
 
 
+@pytest.mark.requirement("T14")
 async def test_a_reply_is_signed_and_recognisable_and_refusals_are_told_apart() -> None:
-    """T14: the same reply again has the same id; what may succeed later is told apart from what never will."""
+    """The same reply again has the same id; what may succeed later is told apart from what never will."""
     one = message("hello", thread="t-1")
     refusals: list[tuple[int, dict[str, str], type[TenutoError], timedelta | None]] = [
         *((status, {}, ReplyRefused, None) for status in (400, 404, 410, 413, 422)),
@@ -235,8 +239,9 @@ def last_prompt(model: ScriptedModel) -> str:
     return str([one for one in model.requests if one.tool_context is not None][-1].messages)
 
 
+@pytest.mark.requirement("D1", "D3", "D20", "T14")
 async def test_a_chat_behind_a_webhook_is_remembered_until_it_is_reset() -> None:
-    """D1, D3, D20, T14: one session for a chat; each message is answered once, also after a restart."""
+    """One session for a chat; each message is answered once, also after a restart."""
     hang = Hang()
     model = ScriptedModel(hang, Echo())
     async with receiving() as (receiver, app), tenuto.open("memory://", model=model, summarizer_model="offline") as t:
@@ -278,8 +283,9 @@ app_id = "cli_1"
 """
 
 
+@pytest.mark.requirement("D7", "D26")
 def test_apps_are_read_from_a_file_with_their_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D7, D26: how messages become turns is set for each app."""
+    """How messages become turns is set for each app."""
     path = tmp_path / "channels.toml"
     path.write_text(GOOD)
     monkeypatch.setenv("SHOP_SECRET", KEY.decode())

@@ -14,10 +14,10 @@ from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.ports import Store
 from tenuto.sessions import TurnRequest
+from tests.chats import Talk, ask, helper, patient, talk
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import ANN, BOB, says
-from tests.talking import Talk, ask, helper, patient, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 PERSONAS = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
 DIFFERS = {Language.ENGLISH: "You differ."}
@@ -73,7 +73,7 @@ async def test_a_turn_goes_to_the_assistant_that_was_read() -> None:
     reply = await t.chat.take_turn(ANN, ask("Again", "s"))
 
     assert (reply.assistant, told(t)) == ("other", "You differ.")
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_partner_that_another_process_has_changed_gets_the_words_and_gets_them_once() -> None:
@@ -84,7 +84,7 @@ async def test_a_partner_that_another_process_has_changed_gets_the_words_and_get
     repeated = await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k"))
 
     assert (told(t), reply.assistant, repeated.replayed) == ("You help.", "helper", True)
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> None:
@@ -97,11 +97,12 @@ async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> Non
     await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k", fingerprint="f"))
 
     assert told(t) == "You help."
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
+@pytest.mark.requirement("C13")
 async def test_a_character_that_another_process_has_changed_speaks() -> None:
-    """C13: the words belong to the one they are said to."""
+    """The words belong to the one they are said to."""
     t = talk("Hi.", assistants=[helper(personas=PERSONAS)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"persona": "bea"}))
@@ -112,8 +113,9 @@ async def test_a_character_that_another_process_has_changed_speaks() -> None:
     assert [message.persona for message in said] == ["ada", "ada", "bea", "bea"]
 
 
+@pytest.mark.requirement("D20")
 async def test_a_session_that_was_reset_goes_on_with_its_assistant() -> None:
-    """D20: what was said is forgotten, and not whom it was said to; also where another process looks."""
+    """What was said is forgotten, and not whom it was said to; also where another process looks."""
     t = await two()
     await t.sessions.patch(ANN, "s", Changes(metadata={"note": 1}))
 
@@ -124,7 +126,7 @@ async def test_a_session_that_was_reset_goes_on_with_its_assistant() -> None:
 
     assert reset.metadata == {"assistant": "other"}
     assert (told(t), told(elsewhere)) == ("You differ.", "You differ.")
-    assert [text for _, text in await log_of(t, "s")] == ["Again", "Hi."] * 2
+    assert [text for _, text in await stored_messages(t, "s")] == ["Again", "Hi."] * 2
 
 
 async def test_a_session_that_was_reset_goes_on_with_its_character() -> None:
@@ -137,9 +139,10 @@ async def test_a_session_that_was_reset_goes_on_with_its_character() -> None:
     assert [message.persona for message in (await t.sessions.messages(ANN, "s")).messages] == ["bea", "bea"]
 
 
+@pytest.mark.requirement("X4")
 @pytest.mark.parametrize("asks", [ANN, BOB], ids=["gone", "a stranger's"])
 async def test_a_session_that_is_not_there_is_what_the_default_policy_makes_of_it(asks: Scope) -> None:
-    """X4: what is remembered of a session does not outlive it, and a stranger learns nothing from it."""
+    """What is remembered of a session does not outlive it, and a stranger learns nothing from it."""
     strict = helper(policies=patient(on_missing=OnMissing.ERROR))
     t = talk("Hi.", assistants=[strict, helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
@@ -158,7 +161,7 @@ async def test_one_who_remembers_nothing_is_no_session_s_partner() -> None:
     reply = await t.chat.take_turn(ANN, ask("Again", "s"))
 
     assert reply.assistant == "helper"
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
 
 
 async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_stays() -> None:
@@ -170,12 +173,13 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
     with pytest.raises(AssistantNotFound):
         await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
 
-    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi."]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Hi", "Hi."]
     assert (await t.chat.take_turn(ANN, ask("Again", "s"))).assistant == "helper"
 
 
+@pytest.mark.requirement("C13")
 async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were_said_to() -> None:
-    """C13: characters that are kept apart do not hear each other's words, however late a key comes back."""
+    """Characters that are kept apart do not hear each other's words, however late a key comes back."""
     t = talk("Hi.", assistants=[helper(personas=PERSONAS, isolated=True)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     words = (says("A secret", persona="ada"),)

@@ -18,9 +18,9 @@ from tenuto.model.prompt import LayoutName, PromptPolicy
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest, fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
+from tests.chats import SMALL, Adder, Talk, ask, helper, patient, talk
 from tests.clock import START
 from tests.samples import ANN, stored
-from tests.talking import SMALL, Adder, Talk, ask, helper, patient, talk
 
 WEATHER = ToolSpec(name="weather", description="The weather of a city.", parameters={"type": "object"})
 ASKED = ToolCall(id="c1", name="weather", arguments={"city": "Oslo"})
@@ -220,8 +220,9 @@ async def test_what_fills_the_prompt_is_refused_before_anything_is_stored(what: 
     assert (refused.value.code, [message.text for message in await log(t)]) == ("invalid", ["Hi", "Hello."])
 
 
+@pytest.mark.requirement("T12")
 async def test_a_conversation_brought_at_once_loses_its_oldest_turns_first() -> None:
-    """T12: a budget cuts the input of one request as it cuts a session."""
+    """A budget cuts the input of one request as it cuts a session."""
     t = talk("Fine.", assistants=[helper(prompt=SMALL)])
     said = [f"{number} " + "the garden is green " * 8 for number in range(20)]
     items = [{"role": role, "content": text} for text in said for role in ("user", "assistant")]

@@ -9,18 +9,11 @@ from tenuto.errors import ModelFailed
 from tenuto.llm import Fail
 from tenuto.model import Changes
 from tenuto.model.generation import Persona
-from tenuto.model.prompt import Language
+from tests.chats import ADA, PERSONAS, Talk, ask, helper, talk
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ANN
-from tests.talking import Talk, ask, helper, talk
-from tests.unit.logbook import log_of
-
-ADA, BEA = (
-    Persona(id=name, names={Language.ENGLISH: name}, system={Language.ENGLISH: f"You are {name}."})
-    for name in ("ada", "bea")
-)
-BOTH = {"ada": ADA, "bea": BEA}
+from tests.unit.stored_talks import stored_messages
 
 
 def shown(t: Talk) -> list[str]:
@@ -28,6 +21,7 @@ def shown(t: Talk) -> list[str]:
     return [message.text for message in t.model.requests[-1].messages]
 
 
+@pytest.mark.requirement("C13")
 @pytest.mark.parametrize(
     "again",
     [
@@ -39,8 +33,7 @@ def shown(t: Talk) -> list[str]:
     ids=["words", "words for the assistant", "edit", "regenerate"],
 )
 async def test_a_session_goes_on_with_its_character(again: ChatRequest) -> None:
-    """C13."""
-    t = talk("I am Ada.", assistants=[helper(personas=BOTH, isolated=True)])
+    t = talk("I am Ada.", assistants=[helper(personas=PERSONAS, isolated=True)])
     await t.chat.take_turn(ANN, ask("Who is there?", "s", persona="ada"))
 
     await t.chat.take_turn(ANN, again)
@@ -52,7 +45,7 @@ async def test_a_session_goes_on_with_its_character(again: ChatRequest) -> None:
 
 
 async def test_a_character_asked_for_wins_and_is_the_one_remembered() -> None:
-    t = talk("Hi.", assistants=[helper(personas=BOTH, isolated=True)])
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS, isolated=True)])
     await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
 
     await t.chat.take_turn(ANN, ask("Hello Bea", "s", persona="bea"))
@@ -62,7 +55,7 @@ async def test_a_character_asked_for_wins_and_is_the_one_remembered() -> None:
 
 
 async def test_words_without_an_answer_are_answered_by_the_character_they_were_said_to() -> None:
-    t = talk("Hi.", [Fail()], "I am Bea.", assistants=[helper(personas=BOTH)])
+    t = talk("Hi.", [Fail()], "I am Bea.", assistants=[helper(personas=PERSONAS)])
     await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
     with pytest.raises(ModelFailed):
         await t.chat.take_turn(ANN, ask("And Bea?", "s", persona="bea"))
@@ -70,12 +63,12 @@ async def test_words_without_an_answer_are_answered_by_the_character_they_were_s
     await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
 
     assert shown(t)[0] == "You help.\n\nYou are bea."
-    assert (await log_of(t, "s"))[-1] == ("assistant", "I am Bea.")
+    assert (await stored_messages(t, "s"))[-1] == ("assistant", "I am Bea.")
 
 
 async def test_a_character_is_forgotten_with_the_assistant_it_belongs_to() -> None:
     other = helper(name="other", personas={"ada": ADA, "cleo": Persona(id="cleo")})
-    t = talk("Hi.", assistants=[helper(personas=BOTH), other])
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS), other])
     await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
 
     await t.chat.take_turn(ANN, ask("Hello", "s", assistant="other"))
@@ -94,7 +87,7 @@ async def test_a_character_is_forgotten_with_the_assistant_it_belongs_to() -> No
 )
 async def test_metadata_that_names_no_character_is_ignored(asked: dict[str, str], key: str, odd: object) -> None:
     """Characters leave with their files, and any client may write into a session's metadata."""
-    t = talk("Hi.", assistants=[helper(personas=BOTH), helper(name="other")])
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS), helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hello", "s", **asked))
     await t.sessions.patch(ANN, "s", Changes(metadata={key: odd}))
 
@@ -103,11 +96,12 @@ async def test_metadata_that_names_no_character_is_ignored(asked: dict[str, str]
     assert shown(t)[0] == "You help."
 
 
+@pytest.mark.requirement("C13")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["remembered", "after a restart"])
 async def test_a_character_comes_back_after_another_assistant_spoke(elsewhere: bool) -> None:
-    """C13: and still knows its own turns alone."""
+    """And still knows its own turns alone."""
     store = MemoryStore(clock=FakeClock())
-    assistants = [helper(personas=BOTH, isolated=True), helper(name="other")]
+    assistants = [helper(personas=PERSONAS, isolated=True), helper(name="other")]
     t = talk("Hi.", store=store, assistants=assistants)
     await t.chat.take_turn(ANN, ask("For Bea alone", "s", persona="bea"))
     await t.chat.take_turn(ANN, ask("For Ada", "s", persona="ada"))
@@ -124,7 +118,7 @@ async def test_a_character_comes_back_after_another_assistant_spoke(elsewhere: b
 
 
 async def test_who_was_met_outlives_a_reset() -> None:
-    t = talk("Hi.", assistants=[helper(personas=BOTH), helper(name="other")])
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS), helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
     await t.chat.take_turn(ANN, ask("Hello", "s", assistant="other"))
 

@@ -9,11 +9,12 @@ from tenuto.chat import ReplyFinished, TurnStarted
 from tenuto.errors import AssistantNotFound, IdempotencyKeyReused, Invalid, SessionNotFound
 from tenuto.llm import Call, Say
 from tenuto.model.generation import TextDelta
+from tests.chats import Adder, ask, helper, talk
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, talk
-from tests.unit.logbook import log_of, trace_of
+from tests.unit.stored_talks import stored_messages, stored_trace
 
 
+@pytest.mark.requirement("D4")
 async def test_a_turn_stores_words_and_answer_and_tells_how_it_went() -> None:
     t = talk("Hello Ann.")
 
@@ -21,8 +22,8 @@ async def test_a_turn_stores_words_and_answer_and_tells_how_it_went() -> None:
 
     assert reply.text == "Hello Ann."
     assert reply.created
-    assert await log_of(t, reply.session_id) == [("user", "Hello, I am Ann."), ("assistant", "Hello Ann.")]
-    trace = await trace_of(t, reply)
+    assert await stored_messages(t, reply.session_id) == [("user", "Hello, I am Ann."), ("assistant", "Hello Ann.")]
+    trace = await stored_trace(t, reply)
     assert (trace.request, trace.answer, trace.model, trace.error) == (
         "Hello, I am Ann.",
         "Hello Ann.",
@@ -34,6 +35,7 @@ async def test_a_turn_stores_words_and_answer_and_tells_how_it_went() -> None:
     assert [ended.session.id for ended in t.ended] == [reply.session_id]
 
 
+@pytest.mark.requirement("D4")
 async def test_the_model_sees_what_was_said_before() -> None:
     t = talk("First.", "Second.")
     first = await t.chat.take_turn(ANN, ask("One?"))
@@ -52,7 +54,7 @@ async def test_what_is_streamed_is_what_is_stored() -> None:
     assert isinstance(events[0], TurnStarted)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hel", "lo ", "Ann."]
     assert isinstance(events[-1], ReplyFinished)
-    assert await log_of(t, events[0].session_id) == [("user", "Hi"), ("assistant", "Hello Ann.")]
+    assert await stored_messages(t, events[0].session_id) == [("user", "Hi"), ("assistant", "Hello Ann.")]
     assert events[-1].reply.trace_id == events[0].trace_id
 
 
@@ -87,8 +89,8 @@ def test_an_empty_question_is_refused(text: str) -> None:
         ask(text)
 
 
+@pytest.mark.requirement("E2", "E12")
 async def test_a_profile_and_style_reach_the_prompt_and_are_kept() -> None:
-    """E12."""
     t = talk("Hi.")
     reply = await t.chat.take_turn(ANN, ask("Hi", profile={"name": "Ann", "response_style": "brief"}))
 
@@ -105,6 +107,6 @@ async def test_a_trace_keeps_only_so_much_of_long_words() -> None:
 
     reply = await t.chat.take_turn(ANN, ask("many " * 5000, "s"))
 
-    trace = await trace_of(t, reply)
+    trace = await stored_trace(t, reply)
     assert max(len(trace.request), len(trace.answer)) <= 8000
     assert reply.text == "long " * 5000

@@ -1,4 +1,4 @@
-"""The hard budget holds whatever counts others have written into the log (B16)."""
+"""The hard budget holds whatever counts others have written into the log."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from tenuto.chat import ChatRequest
 from tenuto.context import TokenCounter
 from tenuto.model import Draft, FinishTurn
 from tenuto.sessions import AppendRequest, TurnRequest
+from tests.chats import SMALL, Talk, ask, helper, talk
 from tests.samples import ANN, says
-from tests.talking import SMALL, Talk, ask, helper, talk
-from tests.unit.logbook import summarise
+from tests.unit.stored_talks import write_summary
+
+pytestmark = pytest.mark.requirement("B16")
+
 
 # Two tokens and more to a character, and a count that could still be true of plain words.
 RARE = "龘靐齉爩麤鱻灪厵" * 200
@@ -31,7 +34,7 @@ def lying(draft: Draft) -> Draft:
 async def test_a_summary_that_somebody_wrote_takes_no_more_room_than_there_is() -> None:
     t = talk("Yes.", assistants=[helper(prompt=SMALL)])
     await t.chat.take_turn(ANN, ask("Hi", "s"))
-    await summarise(t, RARE, tokens=LOW)
+    await write_summary(t, RARE, tokens=LOW)
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 

@@ -16,10 +16,10 @@ from tenuto.llm import Call, Fail, FallbackChain, Hang, Say, ScriptedModel, Stop
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.prompt import PromptPolicy
+from tests.chats import Adder, ask, helper, patient, talk, under_way
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, patient, talk, under_way
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 
 async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> None:
@@ -33,10 +33,10 @@ async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> N
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
     assert t.model.cancelled == 1
-    assert await log_of(t, "s") == [("user", "Tell me")]
+    assert await stored_messages(t, "s") == [("user", "Tell me")]
     again = await t.chat.take_turn(ANN, ask("Tell me", "s", idempotency_key="k"))
     assert again.text == "Whole."
-    assert await log_of(t, "s") == [("user", "Tell me"), ("assistant", "Whole.")]
+    assert await stored_messages(t, "s") == [("user", "Tell me"), ("assistant", "Whole.")]
 
 
 async def test_words_of_failed_turns_are_joined_with_the_next_question() -> None:
@@ -75,10 +75,10 @@ async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_u
     with pytest.raises(error):
         await turn
 
-    assert await log_of(t, "s") == [("user", "Well?")]
+    assert await stored_messages(t, "s") == [("user", "Well?")]
     assert [trace.error for trace in await t.store.traces.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
     assert (await t.chat.take_turn(ANN, ask("Well?", "s", idempotency_key="k"))).text == "Now."
-    assert await log_of(t, "s") == [("user", "Well?"), ("assistant", "Now.")]
+    assert await stored_messages(t, "s") == [("user", "Well?"), ("assistant", "Now.")]
     assert [trace.error for trace in await t.store.traces.traces(ANN, "s")] == [None]
 
 
@@ -132,8 +132,9 @@ class _Away(FlatMemoryStore):
         return await super().finish_turn(*args)
 
 
+@pytest.mark.requirement("C13", "X5")
 async def test_without_its_store_an_assistant_answers_or_not_as_its_policy_says() -> None:
-    """C13: a dead Redis must not block the chat; X5."""
+    """A dead Redis must not block the chat."""
     stateless = helper(policies=patient(on_store_down=OnStoreDown.STATELESS))
     strict = helper(name="strict", policies=patient(on_store_down=OnStoreDown.RAISE))
     t = talk("Here I am.", store=_Away(), assistants=[stateless, strict])
@@ -208,7 +209,7 @@ async def test_a_reset_during_a_turn_wins() -> None:
     with pytest.raises(TurnLost):
         await turn
 
-    assert await log_of(t, "s") == []
+    assert await stored_messages(t, "s") == []
 
 
 async def test_a_long_answer_keeps_its_lease(later: Callable[[float], None]) -> None:
@@ -253,7 +254,7 @@ async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free()
         await gone
 
     assert (await t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k"))).text == "Hi."
-    assert await log_of(t, "s") == [("user", "Hello"), ("assistant", "Hi.")]
+    assert await stored_messages(t, "s") == [("user", "Hello"), ("assistant", "Hi.")]
 
 
 async def test_the_trace_of_a_cancelled_turn_shows_what_its_reader_was_given() -> None:
@@ -295,7 +296,7 @@ async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
 
     [trace] = await t.store.traces.traces(ANN, "s")
     assert (trace.answer, trace.error) == ("It ", "cancelled")
-    assert await log_of(t, "s") == [("user", "1+2?")]
+    assert await stored_messages(t, "s") == [("user", "1+2?")]
 
 
 async def test_a_whole_answer_that_nobody_waits_for_is_traced_as_far_as_the_model_came() -> None:
@@ -382,5 +383,5 @@ async def test_a_caller_who_goes_while_the_lease_is_let_go_is_not_answered(later
     with pytest.raises(asyncio.CancelledError):
         await turn
 
-    assert await log_of(t, "s") == [("user", "Hello")]
+    assert await stored_messages(t, "s") == [("user", "Hello")]
     assert (await t.chat.take_turn(ANN, ask("Hello", "s", idempotency_key="k"))).text == "Now."

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tenuto.errors import VersionConflict
+from tests.chats import ask, talk
 from tests.samples import ANN
-from tests.talking import ask, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 
 async def test_a_turn_that_came_too_late_stores_nothing() -> None:
     t = talk("One.", "Two.", "Three.")
     first = await t.chat.take_turn(ANN, ask("1", "s"))
     second = await t.chat.take_turn(ANN, ask("2", "s", follows=first.turn))
-    before = await log_of(t, "s")
+    before = await stored_messages(t, "s")
 
     with pytest.raises(VersionConflict):
         await t.chat.take_turn(ANN, ask("late", "s", follows=first.turn))
 
-    assert await log_of(t, "s") == before
+    assert await stored_messages(t, "s") == before
     third = await t.chat.take_turn(ANN, ask("3", "s", follows=second.turn))
     assert third.text == "Three."
 

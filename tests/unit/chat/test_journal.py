@@ -15,10 +15,10 @@ from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.engine import Engine
-from tests.machines import Machine, be_quick
+from tests.chats import Talk, ask, helper, patient, talk, under_way
+from tests.machine import Machine, be_quick
+from tests.redactors import redactor_over
 from tests.samples import ANN, texts
-from tests.screens import screen_over
-from tests.talking import Talk, ask, helper, patient, talk, under_way
 
 
 class House:
@@ -52,8 +52,9 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await machine.close()
 
 
+@pytest.mark.requirement("A22", "X5")
 async def test_a_reply_says_that_a_journal_keeps_it(here: House) -> None:
-    """Promise 8, X5: in the reply, in its trace, and in what is stored of it; older talk is in the prompt."""
+    """In the reply, in its trace, and in what is stored of it; older talk is in the prompt."""
     t = here.talk("First.", "Second.", "Third.")
     before = await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -101,8 +102,8 @@ async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes
     assert await here.log() == ["one", "First.", "Hello", "Now."]
 
 
+@pytest.mark.requirement("X5")
 async def test_other_policies_do_what_they_did(here: House) -> None:
-    """X5."""
     stateless = helper(policies=patient(on_store_down=OnStoreDown.STATELESS))
     strict = helper(name="strict", policies=patient(on_store_down=OnStoreDown.RAISE))
     t = here.talk("Here I am.", assistants=[stateless, strict])
@@ -122,7 +123,7 @@ async def test_other_policies_do_what_they_did(here: House) -> None:
 async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
     here: House, request_: ChatRequest
 ) -> None:
-    """Promise 1: the number under which a message is shown here may be another one's in the store."""
+    """The number under which a message is shown here may be another one's in the store."""
     t = here.talk("First.", "Second.")
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -135,10 +136,11 @@ async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
     assert await here.log() == ["one", "First.", "two", "Second."]
 
 
+@pytest.mark.requirement("T10")
 @pytest.mark.parametrize("policy", [PrivacyPolicy(message=Mode.PSEUDONYM), PrivacyPolicy(model=Mode.PSEUDONYM)])
 async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: House, policy: PrivacyPolicy) -> None:
-    """Promise 1, T10: the vault is in the store. Sent once more without a key, the words stand there once."""
-    t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=screen_over(here.store, policy)))
+    """The vault is in the store. Sent once more without a key, the words stand there once."""
+    t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=redactor_over(here.store, policy)))
     words = "write to ann@example.com"
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -154,7 +156,7 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: Hou
 
 
 async def test_words_that_were_edited_away_are_refused_under_their_old_key(here: House) -> None:
-    """Promise 1: while the store is away as otherwise, and nothing of it waits."""
+    """While the store is away as otherwise, and nothing of it waits."""
     t = here.talk("First.", "Second.")
     await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
     await t.chat.take_turn(ANN, ask("one, rather", "s", edit=1, idempotency_key="new"))
@@ -167,7 +169,7 @@ async def test_words_that_were_edited_away_are_refused_under_their_old_key(here:
 
 
 async def test_words_that_were_edited_away_elsewhere_meanwhile_are_quarantined_with_their_answer(here: House) -> None:
-    """Promise 1: the same request reached the store by another machine."""
+    """The same request reached the store by another machine."""
     t = here.talk("First.", "Second.", "Third.")
     there = here.talk("Two.", "Two anew.", store=here.machine.elsewhere())
     await t.chat.take_turn(ANN, ask("one", "s"))

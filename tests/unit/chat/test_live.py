@@ -14,9 +14,9 @@ from tenuto.errors import AssistantFailed, LimitReached, SessionNotFound, TurnSt
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.model import NewSession
 from tenuto.model.generation import TextDelta
+from tests.chats import Adder, Talk, ask, helper, talk
 from tests.samples import ANN, BOB, EVE
-from tests.talking import Adder, Talk, ask, helper, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 
 def live(t: Talk) -> LiveTurns:
@@ -57,7 +57,7 @@ async def test_readers_come_and_go_and_the_turn_goes_on() -> None:
     assert isinstance(whole[0][1], TurnStarted)
     assert isinstance(whole[-1][1], ReplyFinished)
     assert (texts(whole), whole[2:], none) == ("One two three.", rest, [])
-    assert await log_of(t, "s") == [("user", "Count"), ("assistant", "One two three.")]
+    assert await stored_messages(t, "s") == [("user", "Count"), ("assistant", "One two three.")]
     again = await turns.find(ANN, "s")
     assert again is turn
     assert await read(again, len(whole) - 1) == whole[-1:]
@@ -105,7 +105,7 @@ async def test_a_stop_replaces_no_whole_answer(words: tuple[str, ...], early: bo
     assert await turn.stop() is None
     with pytest.raises(TurnStopped):
         await turn.reply()
-    assert await log_of(t, "s") == [("user", "Tell me"), ("assistant", "Old.")]
+    assert await stored_messages(t, "s") == [("user", "Tell me"), ("assistant", "Old.")]
     assert next(trace.error for trace in await t.store.traces.traces(ANN, "s")) == "turn_stopped"
 
 
@@ -190,5 +190,5 @@ async def test_a_server_that_ends_leaves_its_turns_to_be_resumed(monkeypatch: An
     assert turn.ended
     with pytest.raises(Unavailable):
         await turn.reply()
-    assert await log_of(t, "s") == [("user", "Tell me")]
+    assert await stored_messages(t, "s") == [("user", "Tell me")]
     assert (await t.chat.take_turn(ANN, request)).text == "Whole."

@@ -18,8 +18,8 @@ from tenuto.model.turn import Trace
 from tenuto.ports import SpanAttributes
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
+from tests.chats import SMALL, Adder, ask, helper, patient, talk
 from tests.samples import ANN
-from tests.talking import SMALL, Adder, ask, helper, patient, talk
 
 LONG = "long words " * 1000
 
@@ -72,8 +72,9 @@ class Telling(Adder):
         return ToolOutput(output=LONG)
 
 
+@pytest.mark.requirement("C9")
 async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
-    """C9: a turn's time is told step by step, and none of it is spent where no step tells."""
+    """A turn's time is told step by step, and none of it is spent where no step tells."""
     watching = Watching()
     assistants = [helper(tools=(Telling(),), prompt=SMALL)]
     t = talk([Call("add", {})], LONG, [Fail()], assistants=assistants, span=watching.span, redaction=watching)

@@ -15,14 +15,15 @@ from tenuto.model import NewSession, Page, Scope
 from tenuto.model.generation import Persona
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Disposition, Kind, Language, PromptPolicy
+from tests.chats import SMALL, Adder, ask, helper, patient, talk
 from tests.clock import FakeClock
 from tests.samples import ANN
-from tests.talking import SMALL, Adder, ask, helper, patient, talk
-from tests.unit.logbook import log_of, summarise
+from tests.unit.stored_talks import stored_messages, write_summary
 
 
+@pytest.mark.requirement("D9")
 async def test_stale_talk_is_no_context_any_more_but_stays_stored() -> None:
-    """D9: staleness and retention are two things."""
+    """Staleness and retention are two things."""
     clock = FakeClock()
     policies = patient(stale_after=timedelta(hours=48))
     t = talk("A.", clock=clock, assistants=[helper(policies=policies)])
@@ -34,7 +35,7 @@ async def test_stale_talk_is_no_context_any_more_but_stays_stored() -> None:
 
     assert [message.text for message in t.model.requests[1].messages] == ["You help.", "New"]
     assert [message.text for message in t.model.requests[2].messages] == ["You help.", "New", "A.", "Newer"]
-    assert len(await log_of(t, "s")) == 6
+    assert len(await stored_messages(t, "s")) == 6
 
 
 async def test_staleness_is_remembered_when_the_first_answer_after_the_pause_fails() -> None:
@@ -51,8 +52,8 @@ async def test_staleness_is_remembered_when_the_first_answer_after_the_pause_fai
     assert not any("Old" in message.text for message in t.model.requests[-1].messages)
 
 
+@pytest.mark.requirement("X4")
 async def test_an_unknown_session_is_refused_made_or_adopted_as_the_policy_says() -> None:
-    """X4."""
     names = {policy: helper(name=policy.value, policies=patient(on_missing=policy)) for policy in OnMissing}
     t = talk("Hi.", assistants=list(names.values()))
 
@@ -98,17 +99,18 @@ async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answe
     reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
     assert reply.text == "3."
-    assert (await log_of(t, "s"))[-1] == ("assistant", "3.")
+    assert (await stored_messages(t, "s"))[-1] == ("assistant", "3.")
     assert "helper" not in (await t.sessions.get(ANN, "s")).context
 
 
+@pytest.mark.requirement("C13", "C14")
 async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_summary() -> None:
-    """C13: each has its own, and is shown neither another's nor one that a client wrote into the log."""
+    """Each has its own, and is shown neither another's nor one that a client wrote into the log."""
     personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
     t = talk("Hi.", assistants=[helper(personas=personas, isolated=True)])
     await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
-    await summarise(t, "ada knows a secret", persona="ada")
-    await summarise(t, "ada knows a secret", through=2)
+    await write_summary(t, "ada knows a secret", persona="ada")
+    await write_summary(t, "ada knows a secret", through=2)
 
     reply = await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
     await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="ada"))
@@ -136,12 +138,13 @@ async def test_a_long_conversation_is_loaded_with_its_turn(monkeypatch: pytest.M
     assert sum(entry.count for entry in reply.manifest.entries if entry.kind is Kind.MESSAGE) == 78
 
 
+@pytest.mark.requirement("B16")
 async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() -> None:
-    """B16: the turn loads forty messages, and the summary covers sixty."""
+    """The turn loads forty messages, and the summary covers sixty."""
     t = talk("Yes.", assistants=[helper(policies=patient())])
     for number in range(45):
         await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
-    await summarise(t, "They asked and were told.", through=60, messages=60)
+    await write_summary(t, "They asked and were told.", through=60, messages=60)
     await t.chat.take_turn(ANN, ask("Well?", "s"))
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
@@ -157,7 +160,7 @@ async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() 
 async def test_what_a_summary_of_unknown_making_speaks_for_is_told_by_its_numbers() -> None:
     t = talk("Yes.", assistants=[helper(policies=patient())])
     await t.chat.take_turn(ANN, ask("One", "s"))
-    await summarise(t, "They asked and were told.")
+    await write_summary(t, "They asked and were told.")
 
     reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
 

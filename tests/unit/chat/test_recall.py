@@ -1,4 +1,4 @@
-"""Recall in a turn: quoted context within its budget, never evidence, and never a reason to fail (C1, T11, A27)."""
+"""Recall in a turn: quoted context within its budget, never evidence, and never a reason to fail."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from tenuto.errors import Unavailable
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.prompt import Disposition, Kind, Language
 from tenuto.recall.service import Memories
+from tests.chats import SMALL, Talk, ask, helper, talk
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.remembering import Letters, memories_over
+from tests.letter_memories import LetterEmbedder, memories_over
 from tests.samples import ANN, BOB
-from tests.talking import SMALL, Talk, ask, helper, talk
+
+pytestmark = pytest.mark.requirement("C1", "T11", "A27")
+
 
 BOLOGNA = "I live in Bologna with my two cats."
 
 
-def chatting(embedder: Letters | None = None, **assistant: object) -> tuple[Talk, Memories, FakeClock]:
+def chatting(embedder: LetterEmbedder | None = None, **assistant: object) -> tuple[Talk, Memories, FakeClock]:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     memories = memories_over(store, clock, embedder)
@@ -62,6 +65,7 @@ async def test_an_instruction_in_a_memory_stays_a_quotation_on_one_line() -> Non
     assert shown(t).count("[End of memories]") == 1
 
 
+@pytest.mark.requirement("D19")
 async def test_what_the_window_shows_is_not_recalled_again_and_what_is_unrelated_is_not_at_all() -> None:
     t, memories, _ = chatting()
     first = await t.chat.take_turn(ANN, ask(BOLOGNA, "s"))
@@ -129,6 +133,7 @@ async def test_memories_keep_to_their_budget() -> None:
     assert Disposition.DROPPED in entries
 
 
+@pytest.mark.requirement("C13")
 async def test_a_failing_recall_means_no_memories_and_degraded() -> None:
     t, memories, _ = chatting()
     await memories.add(ANN, BOLOGNA)
@@ -147,7 +152,7 @@ async def test_a_failing_recall_means_no_memories_and_degraded() -> None:
 async def test_without_its_embedder_words_alone_recall_and_the_reply_says_so_of_vectors(
     embedded: bool, degraded: tuple[str, ...]
 ) -> None:
-    letters = Letters(away=not embedded)
+    letters = LetterEmbedder(away=not embedded)
     t, memories, _ = chatting(letters)
     await memories.add(ANN, BOLOGNA)
     letters.away = True

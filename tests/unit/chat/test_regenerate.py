@@ -21,11 +21,11 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep import Upkeep
+from tests.chats import Adder, Talk, ask, helper, patient, talk, under_way
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.talking import Adder, Talk, ask, helper, patient, talk, under_way
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 SAID = ask("Q", "s", idempotency_key="said")
 ANEW = ChatRequest(session_id="s", regenerate=True, idempotency_key="anew")
@@ -96,7 +96,7 @@ async def test_a_model_that_fails_costs_nobody_the_answer_they_had(script: Scrip
     repeated = await t.chat.take_turn(ANN, SAID)
     assert (repeated.text, repeated.replayed) == ("Good.", True)
     assert (await t.chat.take_turn(ANN, ANEW)).text == "Better."
-    assert await log_of(t, "s") == BETTER
+    assert await stored_messages(t, "s") == BETTER
     with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, SAID)
 
@@ -138,7 +138,7 @@ async def test_one_who_goes_while_the_old_answer_makes_room_finds_the_new_one() 
 
     with pytest.raises(asyncio.CancelledError):
         await turn
-    assert await log_of(t, "s") == BETTER
+    assert await stored_messages(t, "s") == BETTER
     assert (await t.chat.take_turn(ANN, ANEW)).replayed
 
 
@@ -158,7 +158,7 @@ async def test_a_store_that_dies_before_the_new_answer_has_its_place_brings_the_
 
     assert await everything(t) == before
     assert (await t.chat.take_turn(ANN, ANEW)).text == "Better."
-    assert await log_of(t, "s") == BETTER
+    assert await stored_messages(t, "s") == BETTER
 
 
 @pytest.mark.parametrize("policy", [OnStoreDown.RAISE, OnStoreDown.STATELESS])
@@ -175,7 +175,7 @@ async def test_a_store_that_dies_between_the_two_takes_the_new_answer_when_it_is
     store.back()
     await upkeep.drain()
 
-    assert await log_of(t, "s") == BETTER
+    assert await stored_messages(t, "s") == BETTER
     repeated = await t.chat.take_turn(ANN, ANEW)
     assert (repeated.text, repeated.replayed) == ("Better.", True)
 
@@ -209,7 +209,7 @@ async def test_what_is_done_to_a_session_meanwhile_wins(meanwhile: str) -> None:
 
     assert isinstance(lost.value, TurnLost) or meanwhile == "delete"
     if meanwhile != "delete":
-        assert await log_of(t, "s") == ([] if meanwhile == "reset" else [("user", "Q")])
+        assert await stored_messages(t, "s") == ([] if meanwhile == "reset" else [("user", "Q")])
 
 
 async def test_a_title_does_not_outlive_the_first_answer_it_was_made_of() -> None:
@@ -228,8 +228,9 @@ async def test_a_title_does_not_outlive_the_first_answer_it_was_made_of() -> Non
     assert [ended.claims_title for ended in t.ended] == [True, True, False, False]
 
 
+@pytest.mark.requirement("C9")
 async def test_an_answer_made_anew_is_one_turn_from_its_start_to_its_end() -> None:
-    """C9: what the first event names is what the last one tells of, and what the log and the trace say."""
+    """What the first event names is what the last one tells of, and what the log and the trace say."""
     t = talk("Good.", "Better.")
     await t.chat.take_turn(ANN, SAID)
 

@@ -1,4 +1,4 @@
-"""The gate by meaning in a turn: what it lets in, what it asks for, and who decides when it does not answer (B10)."""
+"""The gate by meaning in a turn: what it lets in, what it asks for, and who decides when it does not answer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
 from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.recall import embedding
+from tests.chats import PERSONAS, Talk, ask, helper, patient, talk
 from tests.clock import FakeClock
-from tests.peek import patient_gate
+from tests.internals import patient_gate
 from tests.samples import ANN, BOB
 from tests.servers.openai_server import start_model_server
-from tests.talking import Talk, ask, helper, patient, talk
-from tests.unit.chat.test_characters import BOTH as CHARACTERS
-from tests.unit.logbook import summarise
+from tests.unit.stored_talks import write_summary
+
+pytestmark = pytest.mark.requirement("B10")
+
 
 MAIL = "ann@example.com"
 CAT = "My cat has stopped eating since yesterday."
@@ -135,8 +137,9 @@ async def test_what_needs_no_comparison_asks_no_embedder(embedder: Subjects, rel
     assert embedder.asked == []
 
 
+@pytest.mark.requirement("D9")
 async def test_what_went_stale_is_not_compared() -> None:
-    """D9: the window begins anew, so there is nothing the question could belong to."""
+    """The window begins anew, so there is nothing the question could belong to."""
     clock, embedder = FakeClock(), Subjects()
     t = chat(embedder, clock=clock, policies=patient(stale_after=timedelta(minutes=30)))
     await t.chat.take_turn(ANN, ask(CAT, "s"))
@@ -150,16 +153,17 @@ async def test_what_went_stale_is_not_compared() -> None:
 async def test_talk_that_only_the_summary_tells_of_is_compared() -> None:
     t = talk("Hold the button.", embedder=Subjects(), assistants=[helper(relevance=0.15)])
     await t.chat.take_turn(ANN, ask(ROUTER, "s"))
-    await summarise(t, "My cat is ill and goes to the vet.", messages=2)
+    await write_summary(t, "My cat is ill and goes to the vet.", messages=2)
 
     await t.chat.take_turn(ANN, ask(KITTEN, "s"))
 
     assert "My cat is ill and goes to the vet." in shown(t)
 
 
+@pytest.mark.requirement("C13")
 async def test_where_characters_are_kept_apart_only_their_own_talk_is_compared(embedder: Subjects) -> None:
-    """C13: nothing of what one was told reaches the other, not even as a comparison."""
-    t = chat(embedder, personas=CHARACTERS, isolated=True)
+    """Nothing of what one was told reaches the other, not even as a comparison."""
+    t = chat(embedder, personas=PERSONAS, isolated=True)
     await t.chat.take_turn(ANN, ask(CAT, "s", persona="ada"))
     await t.chat.take_turn(ANN, ask(ROUTER, "s", persona="bea"))
 

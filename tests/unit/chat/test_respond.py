@@ -1,4 +1,4 @@
-"""An assistant that works on the question itself, and typed answers of a model for what works for it (E14)."""
+"""An assistant that works on the question itself, and typed answers of a model for what works for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from tenuto.model.prompt import Language
 from tenuto.model.session import Budgets
 from tenuto.model.values import Value
 from tenuto.task_errors import TaskFailed
+from tests.chats import ask, helper, talk
 from tests.samples import ANN
-from tests.talking import ask, helper, talk
+
+pytestmark = pytest.mark.requirement("E14")
 
 
 class Verdict(Value, frozen=True, kw_only=True):

@@ -22,9 +22,9 @@ from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Changes, FinishTurn, NewSession, Role, Scope, Session, Truncation
 from tenuto.model.session import Budgets
 from tenuto.sessions import TurnRequest
+from tests.chats import ask, helper, hurried, patient, talk, under_way
 from tests.samples import ANN, says
-from tests.talking import ask, helper, hurried, patient, talk, under_way
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 
 async def test_an_answer_can_be_made_anew() -> None:
@@ -37,7 +37,7 @@ async def test_an_answer_can_be_made_anew() -> None:
     )
 
     assert again.text == repeated.text == "Better."
-    assert await log_of(t, first.session_id) == [("user", "Why?"), ("assistant", "Better.")]
+    assert await stored_messages(t, first.session_id) == [("user", "Why?"), ("assistant", "Better.")]
     assert [message.text for message in t.model.requests[-1].messages] == ["You help.", "Why?"]
 
 
@@ -52,7 +52,7 @@ async def test_words_can_be_edited_and_sent_again() -> None:
 
     assert repeated.replayed
     expected = [("user", "Q1"), ("assistant", "A1."), ("user", "Q2 edited"), ("assistant", "A2 anew.")]
-    assert await log_of(t, session) == expected
+    assert await stored_messages(t, session) == expected
 
 
 async def test_what_cannot_be_edited_or_answered_anew_is_said() -> None:
@@ -76,19 +76,19 @@ async def test_an_edit_that_is_refused_takes_nothing_back() -> None:
     with pytest.raises(TooLarge):
         await t.chat.take_turn(ANN, ask("x" * 2000, "s", edit=1))
 
-    assert await log_of(t, "s") == [("user", "Q1"), ("assistant", "A1.")]
+    assert await stored_messages(t, "s") == [("user", "Q1"), ("assistant", "A1.")]
 
 
 async def test_an_edit_beyond_the_budget_takes_nothing_back() -> None:
     t = talk("A1.", "A2.", budgets=Budgets(session_tokens=1))
     await t.chat.take_turn(ANN, ask("Q1", "s", idempotency_key="k"))
-    stored = await log_of(t, "s")
+    stored = await stored_messages(t, "s")
 
     for key in (None, "e"):
         with pytest.raises(BudgetExhausted):
             await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, idempotency_key=key))
 
-    assert await log_of(t, "s") == stored
+    assert await stored_messages(t, "s") == stored
 
 
 async def test_an_edit_under_another_requests_key_takes_nothing_back() -> None:
@@ -98,12 +98,12 @@ async def test_an_edit_under_another_requests_key_takes_nothing_back() -> None:
         ANN, TurnRequest(user_messages=(says("Q2"),), session_id="s", idempotency_key="k", fingerprint="other")
     )
     await t.sessions.finish(turn, FinishTurn(reply=(says("A2", role=Role.ASSISTANT),)))
-    stored = await log_of(t, "s")
+    stored = await stored_messages(t, "s")
 
     with pytest.raises(IdempotencyKeyReused):
         await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, idempotency_key="k"))
 
-    assert await log_of(t, "s") == stored
+    assert await stored_messages(t, "s") == stored
     assert (await t.chat.take_turn(ANN, ask("Q3", "s"))).text == "A2.", "the session is free"
 
 
@@ -117,7 +117,7 @@ async def test_whoever_comes_to_a_busy_session_waits_gives_up_and_cuts_nothing_o
 
     hang.release.set()
     assert (await first).text == "Done."
-    assert await log_of(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
+    assert await stored_messages(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
 
 
 async def test_an_edit_that_went_no_further_than_taking_back_can_be_sent_again() -> None:
@@ -127,7 +127,7 @@ async def test_an_edit_that_went_no_further_than_taking_back_can_be_sent_again()
 
     await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, idempotency_key="e"))
 
-    assert await log_of(t, "s") == [("user", "Q1 edited"), ("assistant", "A2.")]
+    assert await stored_messages(t, "s") == [("user", "Q1 edited"), ("assistant", "A2.")]
 
 
 async def test_only_one_s_own_words_can_be_edited_in_a_shared_chat() -> None:
@@ -139,7 +139,7 @@ async def test_only_one_s_own_words_can_be_edited_in_a_shared_chat() -> None:
     with pytest.raises(MessageNotFound):
         await t.chat.take_turn(bob, ask("I am not", "s", edit=1))
 
-    assert (await log_of(t, "s", room))[0] == ("user", "I am Ann")
+    assert (await stored_messages(t, "s", room))[0] == ("user", "I am Ann")
 
 
 SAID, EDITED, ANEW = (
@@ -166,13 +166,13 @@ async def test_what_was_taken_back_is_not_said_again_by_its_key(taken: ChatReque
     t = talk("A.", "B.", "C.", "D.")
     for request in (SAID, taken, by) if taken is not SAID else (SAID, by):
         await t.chat.take_turn(ANN, request)
-    before, asked = await log_of(t, "s"), len(t.model.requests)
+    before, asked = await stored_messages(t, "s"), len(t.model.requests)
 
     for _ in range(2):
         with pytest.raises(Superseded):
             await t.chat.take_turn(ANN, taken)
 
-    assert await log_of(t, "s") == before
+    assert await stored_messages(t, "s") == before
     assert len(t.model.requests) == asked
     assert by.idempotency_key is None or (await t.chat.take_turn(ANN, by)).replayed
     assert not (await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="new"))).replayed
@@ -187,7 +187,7 @@ async def test_words_that_were_never_answered_are_not_said_again_either() -> Non
     with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, SAID)
 
-    assert await log_of(t, "s") == [("user", "Q edited"), ("assistant", "A.")]
+    assert await stored_messages(t, "s") == [("user", "Q edited"), ("assistant", "A.")]
 
 
 @pytest.mark.parametrize("request_", [EDITED, ANEW], ids=["edit", "regenerate"])
@@ -199,7 +199,7 @@ async def test_going_back_that_failed_is_taken_up_again_by_its_key(request_: Cha
 
     assert (await t.chat.take_turn(ANN, request_)).text == "B."
 
-    assert await log_of(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
+    assert await stored_messages(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
 
 
 async def test_a_session_notes_the_latest_hundred_keys_of_what_was_taken_back() -> None:
@@ -246,7 +246,7 @@ async def test_words_that_were_answered_anew_are_not_answered_again_by_their_own
         with pytest.raises(Superseded):
             await t.chat.take_turn(ANN, SAID)
 
-    assert await log_of(t, "s") == [("user", "Q"), ("assistant", "A.")]
+    assert await stored_messages(t, "s") == [("user", "Q"), ("assistant", "A.")]
     assert (await t.chat.take_turn(ANN, ANEW)).replayed
 
 
@@ -258,7 +258,7 @@ async def test_words_that_another_request_failed_to_answer_anew_are_answered_by_
 
     assert (await t.chat.take_turn(ANN, SAID)).text == "A."
 
-    assert await log_of(t, "s") == [("user", "Q"), ("assistant", "A.")]
+    assert await stored_messages(t, "s") == [("user", "Q"), ("assistant", "A.")]
 
 
 async def test_a_key_is_noted_once_however_often_its_words_are_answered_anew() -> None:
@@ -287,4 +287,4 @@ async def test_nobody_speaks_between_an_old_answer_and_the_new_one() -> None:
     reply = await t.chat.take_turn(ANN, ANEW)
 
     assert (reply.text, reply.turn) == ("B.", 2)
-    assert await log_of(t, "s") == [("user", "Q"), ("assistant", "B.")]
+    assert await stored_messages(t, "s") == [("user", "Q"), ("assistant", "B.")]

@@ -12,10 +12,10 @@ from tenuto.errors import ModelFailed, Superseded, VersionConflict
 from tenuto.llm import Fail
 from tenuto.model import Changes, MessagePage
 from tenuto.sessions import AppendRequest
+from tests.chats import Talk, ask, talk
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
-from tests.talking import Talk, ask, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 EDIT, ANEW = (
     ask("Q edited", "s", edit=1, idempotency_key="edited"),
@@ -72,7 +72,7 @@ async def test_words_said_during_a_revision_stay(request_: ChatRequest, step: st
     with pytest.raises(VersionConflict):
         await t.chat.take_turn(ANN, request_)
 
-    assert [text for _, text in await log_of(t, "s")] == ["Q", "A.", "From elsewhere"]
+    assert [text for _, text in await stored_messages(t, "s")] == ["Q", "A.", "From elsewhere"]
     assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
     assert len(t.model.requests) == asked
     assert (await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))).replayed
@@ -90,7 +90,7 @@ async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() 
     reply = await t.chat.take_turn(ANN, EDIT)
 
     assert (reply.text, reply.replayed) == ("B.", False)
-    assert await log_of(t, "s") == [("user", "Q edited"), ("assistant", "B.")]
+    assert await stored_messages(t, "s") == [("user", "Q edited"), ("assistant", "B.")]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: Cha
     assert (await t.chat.take_turn(ANN, request_)).text == "B."
 
     assert store.times == 0
-    assert await log_of(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
+    assert await stored_messages(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
     with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, ask("Q", "s", idempotency_key="said"))
 
@@ -124,7 +124,7 @@ async def test_a_session_that_never_rests_is_given_up_and_not_waited_for(request
         await t.chat.take_turn(ANN, request_)
 
     store.times = 0
-    assert await log_of(t, "s") == [("user", "Q"), ("assistant", "A.")]
+    assert await stored_messages(t, "s") == [("user", "Q"), ("assistant", "A.")]
     assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
     assert (await t.chat.take_turn(ANN, request_)).text == "B."
 

@@ -15,9 +15,9 @@ from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role, Truncation
 from tenuto.model.prompt import Disposition, Kind
 from tenuto.stores.engine.engine import EngineSessions
+from tests.chats import Talk, ask, talk
 from tests.samples import ANN
-from tests.talking import Talk, ask, talk
-from tests.unit.logbook import log_of, summarise
+from tests.unit.stored_talks import stored_messages, write_summary
 
 EDIT, ANEW = ask("Q edited", "s", edit=1), ChatRequest(session_id="s", regenerate=True)
 BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerate"])
@@ -39,14 +39,14 @@ async def test_a_summary_that_comes_meanwhile_is_no_reason_to_refuse_and_stays(
 
     async def overtaken(*args: Any, **rest: Any) -> Any:
         monkeypatch.setattr(EngineSessions, "truncate", truncate)
-        await summarise(t, "What was said up to 2.", through=2, messages=2)
+        await write_summary(t, "What was said up to 2.", through=2, messages=2)
         return await truncate(*args, **rest)
 
     monkeypatch.setattr(EngineSessions, "truncate", overtaken)
     await t.chat.take_turn(ANN, replace(request_, edit=3) if request_.edit else request_)
 
     assert await told(t) == "What was said up to 2."
-    talked = [text for role, text in await log_of(t, "s") if role != Role.ITEM]
+    talked = [text for role, text in await stored_messages(t, "s") if role != Role.ITEM]
     assert talked == ["Q1", "A.", request_.text or "Q2", "C."]
 
 
@@ -55,36 +55,42 @@ async def test_a_summary_of_an_answer_goes_with_the_answer() -> None:
     t = talk("A.", "B.", "C.")
     for text in ("Q1", "Q2"):
         await t.chat.take_turn(ANN, ask(text, "s"))
-    await summarise(t, "What was said up to 2.", through=2, messages=2)
-    await summarise(t, "What was said up to 4.", through=4, messages=4)
+    await write_summary(t, "What was said up to 2.", through=2, messages=2)
+    await write_summary(t, "What was said up to 4.", through=4, messages=4)
 
     await t.chat.take_turn(ANN, ANEW)
 
     assert await told(t) == "What was said up to 2."
-    assert [text for role, text in await log_of(t, "s") if role != Role.ITEM] == ["Q1", "A.", "Q2", "C."]
+    assert [text for role, text in await stored_messages(t, "s") if role != Role.ITEM] == ["Q1", "A.", "Q2", "C."]
 
 
 async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_was_spared() -> None:
     t = talk("A.", "B.", "C.")
     for text in ("Q1", "Q2"):
         await t.chat.take_turn(ANN, ask(text, "s"))
-    await summarise(t, "What was said up to 2.", through=2, messages=2)
+    await write_summary(t, "What was said up to 2.", through=2, messages=2)
     spared = (await t.sessions.messages(ANN, "s")).messages[-1].seq
     await t.sessions.truncate(ANN, "s", Truncation(after=2, keep_seqs=(spared,)))
 
     await t.chat.take_turn(ANN, ask("Q2 edited", "s", edit=3, idempotency_key="e"))
 
-    assert [text for role, text in await log_of(t, "s") if role != Role.ITEM] == ["Q1", "A.", "Q2 edited", "C."]
+    assert [text for role, text in await stored_messages(t, "s") if role != Role.ITEM] == [
+        "Q1",
+        "A.",
+        "Q2 edited",
+        "C.",
+    ]
     with pytest.raises(MessageNotFound):
         await t.chat.take_turn(ANN, ask("Q2 edited again", "s", edit=3))
 
 
+@pytest.mark.requirement("T12")
 @BOTH
 @pytest.mark.parametrize("cap", [4, 6, 8, 10, 14, 20])
 async def test_older_talk_that_only_a_summary_remembers_outlives_going_back(request_: ChatRequest, cap: int) -> None:
     """A small stored cap lets the older talk go, and the summary of it stands between the last words and their answer.
 
-    Every message is raw in the log or covered by the stored summary (T12), and the model is shown that one.
+    Every message is raw in the log or covered by the stored summary, and the model is shown that one.
     """
     model = ScriptedModel("Noted, the trip to Japan goes on.")
     async with tenuto.open("memory://", model="mine", models={"mine": model}, max_messages=cap) as t:

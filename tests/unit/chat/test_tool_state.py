@@ -20,9 +20,9 @@ from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.transfer import ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import MessageView
+from tests.chats import Adder, Talk, ask, helper, patient, talk
 from tests.clock import START
 from tests.samples import ANN, answers, fresh, says
-from tests.talking import Adder, Talk, ask, helper, patient, talk
 
 ANEW = ChatRequest(session_id="s", regenerate=True)
 
@@ -124,8 +124,9 @@ async def test_small_talk_hands_on_what_was_left_however_long_it_is() -> None:
     assert last.state == {"last": 7}
 
 
+@pytest.mark.requirement("C13")
 async def test_a_stored_cap_leaves_the_state_with_the_newest_answer() -> None:
-    """C13: older messages go, and a question still finds what it points at."""
+    """Older messages go, and a question still finds what it points at."""
     t = talk([Call("add", {"a": 7, "b": 0})], "Hm.", assistants=[helper(tools=(Adder(),), policies=preset("npc"))])
     for number in range(30):
         await t.chat.take_turn(ANN, ask(f"And then, {number}?", "s"))

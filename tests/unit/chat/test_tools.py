@@ -21,10 +21,10 @@ from tenuto.model.prompt import Kind, PromptPolicy
 from tenuto.model.session import Budgets
 from tenuto.model.values import Json, JsonObject, to_text
 from tenuto.sessions.usage import UsageLedger
+from tests.chats import SMALL, Adder, ask, helper, talk
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
-from tests.talking import SMALL, Adder, ask, helper, talk
-from tests.unit.logbook import log_of, trace_of
+from tests.unit.stored_talks import stored_messages, stored_trace
 
 
 async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -> None:
@@ -42,7 +42,7 @@ async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -
     reply = events[-1]
     assert isinstance(reply, ReplyFinished)
     assert reply.reply.data == {"sum": 3}
-    trace = await trace_of(t, reply.reply)
+    trace = await stored_trace(t, reply.reply)
     assert [(run.name, run.error) for run in trace.tools] == [("add", None)]
     await t.chat.take_turn(ANN, ask("And more?", "s"))
     assert adder.calls[0].state == {}
@@ -90,7 +90,7 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
 
     assert reply.text == "I could not."
     assert reply.degraded == ("tools",)
-    assert [run.error for run in (await trace_of(t, reply)).tools] == [code]
+    assert [run.error for run in (await stored_trace(t, reply)).tools] == [code]
     assert t.model.requests[-1].tool_results[0].error == code
 
 
@@ -100,7 +100,7 @@ async def test_the_message_of_a_tool_error_reaches_the_model_and_no_log(caplog: 
     reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
     assert t.model.requests[-1].messages[-1].parts[0]["output"] == "unknown unit"
-    assert [run.error for run in (await trace_of(t, reply)).tools] == ["tool_error"]
+    assert [run.error for run in (await stored_trace(t, reply)).tools] == ["tool_error"]
     assert "unknown unit" not in caplog.text
 
 
@@ -111,11 +111,11 @@ async def test_a_failed_tool_is_logged_with_its_places_and_without_its_text(capl
     reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert "ValueError at talking.py:" in line
+    assert "ValueError at chats.py:" in line
     assert "words" not in caplog.text
     # The trace has them, behind the privacy policy; the model has them not.
-    [run] = (await trace_of(t, reply)).tools
-    assert re.fullmatch(r"ValueError: the user's words \(talking\.py:\d+ in run < tenuto\)", run.exception)
+    [run] = (await stored_trace(t, reply)).tools
+    assert re.fullmatch(r"ValueError: the user's words \(chats\.py:\d+ in run < tenuto\)", run.exception)
     assert "words" not in str(t.model.requests[-1].messages)
 
 
@@ -127,7 +127,7 @@ async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:
 
     assert len(t.model.requests) == 4
     assert t.model.requests[-1].tools == ()
-    assert await log_of(t, "s") == [("user", "1+2?")]
+    assert await stored_messages(t, "s") == [("user", "1+2?")]
 
 
 @pytest.mark.parametrize("field", ["data", "state", "output"])
@@ -177,7 +177,7 @@ async def test_a_message_above_the_budget_is_cut_in_the_prompt_and_whole_in_the_
     assert reply.manifest.total <= reply.manifest.prompt_limit
     cut = next(entry for entry in reply.manifest.entries if entry.kind is Kind.QUESTION)
     assert cut.disposition == "cut"
-    assert (await log_of(t, "s"))[0] == ("user", words)
+    assert (await stored_messages(t, "s"))[0] == ("user", words)
 
 
 async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tools() -> None:
@@ -201,8 +201,8 @@ async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tool
         assert shown + told <= 1100
 
 
+@pytest.mark.requirement("A6")
 async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_is_asked() -> None:
-    """A6."""
     cost = ModelDone(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
     t = talk("Costly.", budgets=Budgets(session_tokens=50), ended=cost)
     await t.chat.take_turn(ANN, ask("One?", "s"))
@@ -211,7 +211,7 @@ async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_i
         await t.chat.take_turn(ANN, ask("Two?", "s"))
 
     assert len(t.model.requests) == 1
-    assert await log_of(t, "s") == [("user", "One?"), ("assistant", "Costly.")]
+    assert await stored_messages(t, "s") == [("user", "One?"), ("assistant", "Costly.")]
     assert (await t.sessions.get(ANN, "s")).tokens == 60
     assert (await t.chat.take_turn(ANN, ask("Another session", "other"))).text == "Costly."
 
@@ -235,8 +235,9 @@ async def test_what_a_failed_answer_has_cost_is_counted() -> None:
     assert (session.tokens, session.cost_nanos) == (40, 7)
 
 
+@pytest.mark.requirement("A6")
 async def test_what_breaks_off_is_charged_to_session_and_tenant() -> None:
-    """A6: hanging up before the end gives no free tokens."""
+    """Hanging up before the end gives no free tokens."""
     hang = Hang()
     t = talk([Say("Half of a long answer"), hang], budgets=Budgets(tenant_tokens_per_day=10_000))
     events = t.chat.stream(ANN, ask("Tell me", "s"))

@@ -14,8 +14,8 @@ from tenuto.cli.running import for_one_person
 from tenuto.model import Changes, Status
 from tenuto.ports import Clock, utc_now
 from tenuto.settings import Settings
-from tests.journeys.desk import asked
-from tests.journeys.desk import typed as run
+from tests.journeys.cli_runs import run_command as run
+from tests.journeys.cli_runs import run_json
 
 pytestmark = pytest.mark.usefixtures("own_environment")
 
@@ -68,14 +68,15 @@ def test_listing_shows_the_latest_change_first() -> None:
     assert lines[2].startswith(first)
 
 
+@pytest.mark.requirement("E2")
 def test_listing_narrows_by_user_status_and_title() -> None:
-    """E2: status is a filter."""
+    """Status is a filter."""
     ann = seeded(3)
     bob = seeded(1, user="bob")
     archive(ann[0])
 
     def ids(*args: str) -> list[str]:
-        return [session["id"] for session in asked("sessions", "list", *args)["sessions"]]
+        return [session["id"] for session in run_json("sessions", "list", *args)["sessions"]]
 
     assert ids("--user", "bob") == bob
     assert ids("--status", "archived") == [ann[0]]
@@ -86,21 +87,21 @@ def test_listing_narrows_by_user_status_and_title() -> None:
 def test_listing_pages_by_limit_and_cursor_up_to_all() -> None:
     ids = seeded(5)
 
-    page = asked("sessions", "list", "--limit", "2")
-    rest = asked("sessions", "list", "--limit", "9", "--cursor", page["cursor"])
+    page = run_json("sessions", "list", "--limit", "2")
+    rest = run_json("sessions", "list", "--limit", "9", "--cursor", page["cursor"])
 
     assert [session["id"] for session in page["sessions"] + rest["sessions"]] == ids[::-1]
     assert rest["cursor"] is None
-    assert len(asked("sessions", "list", "--all")["sessions"]) == 5
+    assert len(run_json("sessions", "list", "--all")["sessions"]) == 5
     assert "there are more" in run("sessions", "list", "--limit", "2").stdout
 
 
 def test_tenants_and_sites_do_not_see_each_other() -> None:
     seeded(1, tenant="acme", site="museum")
 
-    assert asked("sessions", "list")["sessions"] == []
-    assert asked("sessions", "list", "--tenant", "acme")["sessions"] == []
-    assert len(asked("sessions", "list", "--tenant", "acme", "--site", "museum")["sessions"]) == 1
+    assert run_json("sessions", "list")["sessions"] == []
+    assert run_json("sessions", "list", "--tenant", "acme")["sessions"] == []
+    assert len(run_json("sessions", "list", "--tenant", "acme", "--site", "museum")["sessions"]) == 1
     assert run("sessions", "list").stdout == "No sessions.\n"
 
 
@@ -108,8 +109,8 @@ def test_tenants_and_sites_do_not_see_each_other() -> None:
 
 
 def test_showing_pages_back_through_the_talk(session_id: str) -> None:
-    newest = asked("sessions", "show", session_id, "--limit", "1")
-    before = asked("sessions", "show", session_id, "--before", str(newest["messages"][0]["seq"]))
+    newest = run_json("sessions", "show", session_id, "--limit", "1")
+    before = run_json("sessions", "show", session_id, "--before", str(newest["messages"][0]["seq"]))
 
     assert [message["text"] for message in newest["messages"]] == ["Answer 0"]
     assert (newest["more_before"], newest["more_after"]) == (True, False)
@@ -118,8 +119,8 @@ def test_showing_pages_back_through_the_talk(session_id: str) -> None:
 
 
 def test_renaming_and_forking(session_id: str) -> None:
-    renamed = asked("sessions", "rename", session_id, "Museum tour")
-    fork = asked("sessions", "fork", session_id, "--at", "1", "--title", "Another way")
+    renamed = run_json("sessions", "rename", session_id, "Museum tour")
+    fork = run_json("sessions", "fork", session_id, "--at", "1", "--title", "Another way")
 
     assert (renamed["title"], renamed["user"]) == ("Museum tour", "ann")
     assert (fork["title"], fork["message_count"]) == ("Another way", 1)
@@ -127,19 +128,20 @@ def test_renaming_and_forking(session_id: str) -> None:
 
 
 def test_resetting_keeps_the_session_and_its_totals(session_id: str) -> None:
-    session = asked("sessions", "reset", session_id)
+    session = run_json("sessions", "reset", session_id)
 
     assert (session["message_count"], session["tokens"], session["title"]) == (0, 7, "talk 0")
 
 
+@pytest.mark.requirement("A8")
 def test_one_user_cannot_touch_anothers_session(session_id: str) -> None:
-    """A8: a foreign session looks like none at all."""
+    """A foreign session looks like none at all."""
 
     for command in (("show",), ("reset",), ("export",), ("delete", "--yes")):
         result = run("sessions", *command, session_id, "--user", "bob")
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith("session_not_found: session not found")
-    assert asked("sessions", "show", session_id)["session"]["message_count"] == 2
+    assert run_json("sessions", "show", session_id)["session"]["message_count"] == 2
 
 
 # Removing
@@ -154,7 +156,7 @@ def test_deleting_removes_what_is_there_and_names_what_is_not() -> None:
     assert result.exit_code == 1
     assert answer["deleted"] == [first, second]
     assert answer["failed"] == [{"id": "nowhere", "code": "session_not_found", "error": "session not found"}]
-    assert asked("sessions", "list")["sessions"] == []
+    assert run_json("sessions", "list")["sessions"] == []
 
 
 def test_deleting_without_yes_is_refused_where_nobody_can_be_asked(session_id: str) -> None:
@@ -162,7 +164,7 @@ def test_deleting_without_yes_is_refused_where_nobody_can_be_asked(session_id: s
 
     assert result.exit_code == 2
     assert "--yes" in result.stderr
-    assert len(asked("sessions", "list")["sessions"]) == 1
+    assert len(run_json("sessions", "list")["sessions"]) == 1
 
 
 # Export and import
@@ -170,7 +172,7 @@ def test_deleting_without_yes_is_refused_where_nobody_can_be_asked(session_id: s
 
 @pytest.mark.parametrize(("name", "start"), [("a.json", "{"), ("a.jsonl", "{"), ("a.md", "<!-- tenuto")])
 def test_the_name_of_the_file_chooses_the_format(session_id: str, tmp_path: Path, name: str, start: str) -> None:
-    saved = asked("sessions", "export", session_id, "--output", name)
+    saved = run_json("sessions", "export", session_id, "--output", name)
 
     file = tmp_path / name
     assert saved["bytes"] == file.stat().st_size
@@ -209,15 +211,16 @@ def test_importing_goes_on_after_a_file_that_is_no_export(session_id: str, tmp_p
 # Upkeep and keys
 
 
+@pytest.mark.requirement("B16")
 def test_an_import_s_counts_are_never_below_ours(tmp_path: Path) -> None:
-    """B16: a file may come from any source, and a prompt's budget is kept by what is stored."""
+    """A file may come from any source, and a prompt's budget is kept by what is stored."""
     messages = [{"role": "user", "text": "Where do we start today?", "tokens": tokens} for tokens in (0, 4, 9)]
     paper = {"format": "tenuto.session", "version": 1, "session": {}, "messages": messages}
     (tmp_path / "paper.json").write_text(json.dumps(paper))
 
-    made = asked("sessions", "import", "paper.json", "--user", "ann")["imported"][0]["session"]
+    made = run_json("sessions", "import", "paper.json", "--user", "ann")["imported"][0]["session"]
 
-    shown = asked("sessions", "show", made["id"], "--user", "ann")
+    shown = run_json("sessions", "show", made["id"], "--user", "ann")
     assert [message["tokens"] for message in shown["messages"]] == [6, 6, 9]
 
 
@@ -225,17 +228,18 @@ def test_stats_count_what_the_scope_reaches() -> None:
     seeded(2)
     seeded(1, user="bob")
 
-    assert asked("stats") == {"sessions": 3, "messages": 6, "tokens": 21, "cost_usd": "0.0000045"}
-    assert asked("stats", "--user", "bob")["sessions"] == 1
+    assert run_json("stats") == {"sessions": 3, "messages": 6, "tokens": 21, "cost_usd": "0.0000045"}
+    assert run_json("stats", "--user", "bob")["sessions"] == 1
 
 
+@pytest.mark.requirement("A5")
 def test_sweeping_removes_what_expired() -> None:
-    """A5: retention ends, and a sweep takes the session away."""
+    """Retention ends, and a sweep takes the session away."""
     (kept,) = seeded()
     seeded(2, clock=lambda: utc_now() - timedelta(days=31))
 
-    assert asked("sweep") == {"swept": 2, "tasks": 0, "usage": 0}
-    assert [session["id"] for session in asked("sessions", "list")["sessions"]] == [kept]
+    assert run_json("sweep") == {"swept": 2, "tasks": 0, "usage": 0}
+    assert [session["id"] for session in run_json("sessions", "list")["sessions"]] == [kept]
     assert run("sweep").stdout == "0 expired sessions and 0 expired tasks removed.\n"
 
 
@@ -250,15 +254,15 @@ def chatted(*said: tuple[str, str]) -> None:
     asyncio.run(chat())
 
 
+@pytest.mark.requirement("C14")
 def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
-    """C14."""
     assert run("usage", "--store", "sqlite:///new.db").exit_code == 1
     seeded()
-    [own] = asked("usage", "--days", "1")["assistants"]
+    [own] = run_json("usage", "--days", "1")["assistants"]
     chatted(("ann", "Where is my order?"), ("bob", "What about mine?"))
 
     lines = run("usage").stdout.splitlines()
-    told = asked("usage", "--days", "2")
+    told = run_json("usage", "--days", "2")
 
     assert lines[0].split() == ["DAY", "TURNS", "INPUT", "OUTPUT", "USD", "TOKENS"]
     assert lines[1].split()[1] == lines[2].split()[1] == "3"
@@ -267,12 +271,12 @@ def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
     assert lines[5].split()[:2] == ["general", "2"]
     assert (told["total"]["turns"], told["assistants"][0]["assistant"]) == (3, "general")
     assert (own["assistant"], own["turns"], own["input_tokens"]) == ("own model", 1, 7)
-    assert asked("usage", "--site", "elsewhere")["days"] == []
+    assert run_json("usage", "--site", "elsewhere")["days"] == []
     assert run("usage", "--site", "elsewhere", "--days", "1").stdout == f"No usage since {utc_now().date()}.\n"
 
 
+@pytest.mark.requirement("C14")
 def test_topics_are_shown_once_three_users_raised_them() -> None:
-    """C14."""
     chatted(("ann", "How do refunds work?"), ("bob", "Refunds for tickets"))
     few = run("topics").stdout
     chatted(("cai", "Are refunds slow?"))
@@ -283,19 +287,19 @@ def test_topics_are_shown_once_three_users_raised_them() -> None:
     assert lines[0].split() == ["TOPIC", "SESSIONS", "USERS"]
     assert lines[1].split() == ["refunds", "3", "3", "█" * 24]
     assert lines[3].startswith("3 sessions since ")
-    assert [topic["name"] for topic in asked("topics", "--days", "1", "--limit", "5")["topics"]] == ["refunds"]
+    assert [topic["name"] for topic in run_json("topics", "--days", "1", "--limit", "5")["topics"]] == ["refunds"]
 
 
 @pytest.mark.parametrize("role", ["admin", "privacy.reveal"])
 def test_a_key_comes_with_its_secret_once(role: str) -> None:
-    made = asked("keys", "create", "--tenant", "acme", "--user", "ann", "--role", role, "--name", "laptop")
+    made = run_json("keys", "create", "--tenant", "acme", "--user", "ann", "--role", role, "--name", "laptop")
 
     listed = run("keys", "list", "--json").stdout
     key = json.loads(listed)["keys"][0]
     assert made["secret"].startswith(f"tnt_{key['id']}_")
     assert made["secret"] not in listed
     assert (key["tenant"], key["user"], key["role"], key["name"]) == ("acme", "ann", role, "laptop")
-    assert asked("keys", "list", "--tenant", "other")["keys"] == []
+    assert run_json("keys", "list", "--tenant", "other")["keys"] == []
 
 
 # Serving

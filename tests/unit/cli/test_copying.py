@@ -12,8 +12,8 @@ import pytest
 
 import tenuto
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT
-from tests.journeys.desk import MARKED, asked, say
-from tests.journeys.desk import typed as run
+from tests.journeys.cli_runs import PSEUDONYM_SETTINGS, chat_session_id, run_json
+from tests.journeys.cli_runs import run_command as run
 from tests.samples import ANN, batch, fresh, texts
 from tests.servers import RedisServer
 
@@ -21,22 +21,25 @@ pytestmark = pytest.mark.usefixtures("own_environment")
 SOURCE = "sqlite:///data/tenuto.db"
 
 
+@pytest.mark.requirement("T19")
 def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
-    """From a file to a server: the same command answers the same there, and a comparison names a change (T19)."""
+    """From a file to a server: the same command answers the same there, and a comparison names a change."""
     run("privacy", "new-key", "key.toml")
-    session = say(env=MARKED)
-    key = asked("keys", "create", "--tenant", "acme")["key"]["id"]
+    session = chat_session_id(env=PSEUDONYM_SETTINGS)
+    key = run_json("keys", "create", "--tenant", "acme")["key"]["id"]
     there = f"{valkey.url}?prefix={fresh('moved')}"
-    env = {**MARKED, "TENUTO_STORE": there}
+    env = {**PSEUDONYM_SETTINGS, "TENUTO_STORE": there}
 
     moved = run("copy", SOURCE, there)
 
     assert (moved.exit_code, moved.stdout.splitlines()[-1]) == (0, "Nothing differs.")
     assert moved.stdout.startswith("1 session with 2 messages and ")
-    assert asked("sessions", "show", session, env=env) == asked("sessions", "show", session, env=MARKED)
-    assert "ann.lee@example.com" in str(asked("privacy", "reveal", session, "[EMAIL_1]", env=env))
-    assert [made["id"] for made in asked("keys", "list", env=env)["keys"]] == [key]
-    told = asked("copy", SOURCE, there, "--verify-only", ends=1)
+    assert run_json("sessions", "show", session, env=env) == run_json(
+        "sessions", "show", session, env=PSEUDONYM_SETTINGS
+    )
+    assert "ann.lee@example.com" in str(run_json("privacy", "reveal", session, "[EMAIL_1]", env=env))
+    assert [made["id"] for made in run_json("keys", "list", env=env)["keys"]] == [key]
+    told = run_json("copy", SOURCE, there, "--verify-only", ends=1)
     assert (told["copied"], told["verified"]["different"]) == (None, 1)
     assert "is in the target alone" in told["verified"]["differences"][0]  # The reveal was recorded there.
 
@@ -44,7 +47,7 @@ def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
 def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
     """Nothing comes into being for it."""
     for store in (SOURCE, "sqlite:///other.db"):
-        asked("keys", "create", "--tenant", "acme", "--store", store)
+        run_json("keys", "create", "--tenant", "acme", "--store", store)
     Path("data", "tenuto-tasks.db").touch()
     for args, told in (
         (("copy", SOURCE, f"sqlite:///{Path.cwd()}/data/tenuto.db"), "both addresses name the same store"),
@@ -67,6 +70,7 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
     assert sorted(path.name for path in Path().iterdir() if not path.name.startswith("other.db")) == ["data"]
 
 
+@pytest.mark.requirement("T19")
 def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtests: pytest.Subtests) -> None:
     with closing(sqlite3.connect("old.db")) as db:
         db.executescript(f"CREATE TABLE session (id); PRAGMA application_id = {0x746E7574}; PRAGMA user_version = 6")
@@ -80,24 +84,26 @@ def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtest
             assert not list(Path().glob("new.db*"))
 
 
+@pytest.mark.requirement("T19")
 def test_records_that_cannot_be_read_stay_behind_and_count_as_different() -> None:
-    """The others are copied (T19)."""
+    """The others are copied."""
     for _ in range(2):
-        say()
-        asked("keys", "create", "--tenant", "acme")
+        chat_session_id()
+        run_json("keys", "create", "--tenant", "acme")
     with closing(sqlite3.connect("data/tenuto.db")) as db, db:
         for kind in ("session", "value"):
             key = "SELECT key FROM record WHERE kind = ? ORDER BY id DESC LIMIT 1"
             assert db.execute(f"UPDATE head SET head = x'c1' WHERE key = ({key})", (kind,)).rowcount == 1
 
     for option, told in (("--verify", "copied"), ("--verify-only", "verified")):
-        report = asked("copy", SOURCE, "sqlite:///new.db", option, ends=1)
+        report = run_json("copy", SOURCE, "sqlite:///new.db", option, ends=1)
         assert (report[told]["unreadable"], report["verified"]["different"]) == (2, 2)
-    assert len(asked("sessions", "list", "--store", "sqlite:///new.db")["sessions"]) == 1
+    assert len(run_json("sessions", "list", "--store", "sqlite:///new.db")["sessions"]) == 1
 
 
+@pytest.mark.requirement("T19")
 async def test_a_backup_of_a_store_in_use_holds_what_was_acknowledged(tmp_path: Path) -> None:
-    """Turns go on while it is written; it is whole, for its owner alone, and opens as a store (T19)."""
+    """Turns go on while it is written; it is whole, for its owner alone, and opens as a store."""
     async with tenuto.open(f"sqlite:///{tmp_path}/a.db") as app:
         store = app.stores.unredacted
         begun, stop = asyncio.Event(), asyncio.Event()

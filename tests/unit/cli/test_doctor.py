@@ -549,16 +549,18 @@ def test_secrets_are_hidden_and_presets_filled_in() -> None:
     assert "sss" not in str(shown)
 
 
+@pytest.mark.requirement("E6")
 def test_how_long_tasks_and_notes_live_is_shown_though_nobody_set_it() -> None:
-    """E6: `off` would mean that they are kept for ever."""
+    """`off` would mean that they are kept for ever."""
     shown, set_shorter = shown_values(), shown_values(task_retention=timedelta(minutes=30))
 
     assert (shown["task_retention"], shown["agent_retention"]) == ("1d", "1h")
     assert (set_shorter["task_retention"], set_shorter["agent_retention"]) == ("30m", "30m")
 
 
+@pytest.mark.requirement("T20")
 def test_a_value_in_force_is_shown_with_its_source_and_never_as_off() -> None:
-    """T20: what the general assistant runs under, by preset or as it was set, and which assistants differ."""
+    """What the general assistant runs under, by preset or as it was set, and which assistants differ."""
     for settings in (Settings(), Settings(preset="multi_agent", keep_verbatim=7)):
         shown, context = effective(settings), settings.policies().context
         for name in ("compress_at", "compress_over", "keep_verbatim", "summary_tokens", "summary_characters"):

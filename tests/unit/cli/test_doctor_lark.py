@@ -32,8 +32,9 @@ async def examined(**env: str) -> tuple[int, dict[str, tuple[str, str]], str]:
     return result.exit_code, {one["name"]: (one["status"], one["message"]) for one in found}, result.stdout
 
 
+@pytest.mark.requirement("D22")
 async def test_an_app_that_works_is_well_and_a_wrong_one_is_explained() -> None:
-    """D22: callbacks, credentials, the bot and the address; no secret is printed."""
+    """Callbacks, credentials, the bot and the address; no secret is printed."""
     async with start_lark_platform() as platform:
         app = {
             "TENUTO_LARK_APP_ID": platform.app.app_id,
@@ -52,8 +53,9 @@ async def test_an_app_that_works_is_well_and_a_wrong_one_is_explained() -> None:
         assert "guessed" not in printed
 
 
+@pytest.mark.requirement("D22")
 async def test_what_is_missing_is_named() -> None:
-    """D22: an address that does not answer, an app without a bot, half a configuration and none at all."""
+    """An address that does not answer, an app without a bot, half a configuration and none at all."""
     code, found, _ = await examined(TENUTO_LARK_DOMAIN="http://127.0.0.1:1")
     assert (code, "does not answer" in found["cli_1 credentials"][1]) == (1, True)
     code, found, _ = await examined(TENUTO_LARK_APP_SECRET="")

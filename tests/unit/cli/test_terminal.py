@@ -17,9 +17,10 @@ from tests.samples import SENT_AT
 STEERING = ["\x1b", "\x07", "\x00", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200f", "\u2028", "\ud800"]
 
 
+@pytest.mark.requirement("T18")
 @pytest.mark.parametrize("character", STEERING)
 def test_a_steering_character_is_shown_by_its_number(character: str) -> None:
-    """T18: an escape sequence in a title or an id reaches no terminal."""
+    """An escape sequence in a title or an id reaches no terminal."""
     shown = visible(f"a{character}b", lines=True)
 
     assert character not in shown

@@ -50,8 +50,9 @@ def of(kind: Kind, found: list[ManifestEntry]) -> list[ManifestEntry]:
     return [entry for entry in found if entry.kind is kind]
 
 
+@pytest.mark.requirement("S4")
 def test_a_message_above_the_budget_is_cut_visibly_and_not_dropped() -> None:
-    """S4: the newest message alone exceeds the budget."""
+    """The newest message alone exceeds the budget."""
     materials = PromptInputs(question="and now?", history=(said(1, "家训 " * 20_000),), language=Language.CHINESE)
 
     prompt = assemble(materials, PromptPolicy(budget=1200, reply_tokens=200), FREE, COUNTER)
@@ -64,8 +65,9 @@ def test_a_message_above_the_budget_is_cut_visibly_and_not_dropped() -> None:
     assert of(Kind.MESSAGE, list(prompt.manifest.entries))[0].reason is Reason.MESSAGE_CAP
 
 
+@pytest.mark.requirement("E20")
 def test_every_message_is_capped_and_the_same_way_each_turn() -> None:
-    """E20: a cap of its own for each message, whatever else is in the prompt."""
+    """A cap of its own for each message, whatever else is in the prompt."""
     policy = PromptPolicy(budget=4000, reply_tokens=0, message_tokens=50)
     history = (said(1, "word " * 900), said(2, "short"))
 
@@ -110,6 +112,7 @@ def test_a_system_prompt_that_grew_too_large_is_refused_in_the_turn() -> None:
         )
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -121,7 +124,6 @@ def test_a_system_prompt_that_grew_too_large_is_refused_in_the_turn() -> None:
     ],
 )
 def test_contradictory_settings_are_refused(settings: dict[str, Any]) -> None:
-    """T20."""
     with pytest.raises(InvalidSetting):
         PromptPolicy(**settings)
 
@@ -185,14 +187,14 @@ def test_what_the_summary_covers_is_summarised_and_not_shown() -> None:
 
 
 def test_without_its_summary_nothing_counts_as_covered() -> None:
-    """Promise 3: a message is raw or told by a summary."""
+    """A message is raw or told by a summary."""
     found = entries(PromptInputs(question="?", summarized_through=6, history=talk(10)), PromptPolicy())
 
     assert [entry.disposition for entry in of(Kind.MESSAGE, found)] == [Disposition.KEPT] * 10
 
 
+@pytest.mark.requirement("B10")
 def test_an_irrelevant_history_is_left_out_with_its_summary() -> None:
-    """B10."""
     found = entries(
         PromptInputs(question="?", summary="They met.", summarized_through=2, history=talk(6), history_relevant=False),
         PromptPolicy(),
@@ -201,8 +203,9 @@ def test_an_irrelevant_history_is_left_out_with_its_summary() -> None:
     assert {entry.reason for entry in found if entry.kind in (Kind.SUMMARY, Kind.MESSAGE)} == {Reason.IRRELEVANT}
 
 
+@pytest.mark.requirement("C3", "C4")
 def test_the_npc_preset_shows_ten_messages_and_four_thousand_characters() -> None:
-    """C3, C4: the last ten messages; fewer where they are long; dropped from the oldest."""
+    """The last ten messages; fewer where they are long; dropped from the oldest."""
     policy, context = PromptPolicy(layout=LayoutName.MARKED), PRESETS["npc"].context
 
     short = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=talk(30)), policy, context))
@@ -214,8 +217,9 @@ def test_the_npc_preset_shows_ten_messages_and_four_thousand_characters() -> Non
     assert long[0].reason is Reason.WINDOW_CHARACTERS
 
 
+@pytest.mark.requirement("C3")
 def test_a_window_of_messages_does_not_count_tool_calls() -> None:
-    """C3: four stored messages a turn, two of them spoken."""
+    """Four stored messages a turn, two of them spoken."""
     history: list[Message] = []
     for turn in range(1, 5):
         call, result = tool_call("c", "look", {}), tool_result("c", "found")
@@ -233,8 +237,8 @@ def test_a_window_of_messages_does_not_count_tool_calls() -> None:
     assert [entry.first for entry in found if entry.disposition is Disposition.KEPT] == list(range(9, 17))
 
 
+@pytest.mark.requirement("C4", "S4")
 def test_one_npc_message_above_four_thousand_characters_is_cut() -> None:
-    """C4 with S4."""
     prompt = assemble(
         PromptInputs(question="?", history=(said(1, "长" * 6000),), language=Language.CHINESE),
         PromptPolicy(budget=20_000),
@@ -246,8 +250,8 @@ def test_one_npc_message_above_four_thousand_characters_is_cut() -> None:
     assert "6000 字，有删节" in prompt.messages[0].text
 
 
+@pytest.mark.requirement("B9")
 def test_the_goods_preset_shows_ten_turns() -> None:
-    """B9."""
     found = entries(PromptInputs(question="?", history=talk(60)), PromptPolicy(), PRESETS["goods_qa"].context)
 
     assert [entry.first for entry in of(Kind.MESSAGE, found) if entry.disposition is Disposition.KEPT] == list(
@@ -255,8 +259,9 @@ def test_the_goods_preset_shows_ten_turns() -> None:
     )
 
 
+@pytest.mark.requirement("C13")
 def test_an_isolated_persona_sees_its_own_turns_only() -> None:
-    """C13: another persona's talk does not mix in."""
+    """Another persona's talk does not mix in."""
     history = tuple(replace(message, persona="a" if message.turn % 2 else "b") for message in talk(8))
 
     found = entries(PromptInputs(question="?", history=history, persona="a", isolated=True), PromptPolicy())
@@ -268,8 +273,9 @@ def test_an_isolated_persona_sees_its_own_turns_only() -> None:
     }
 
 
+@pytest.mark.requirement("C13", "T12")
 def test_turns_of_others_between_trimmed_ones_are_told_once() -> None:
-    """C13, T12: every message has one entry, whatever lies between those that had to go."""
+    """Every message has one entry, whatever lies between those that had to go."""
     history = tuple(replace(message, persona="a" if message.turn % 2 else "b") for message in talk(40))
     policy = PromptPolicy(budget=220, reply_tokens=0, trim_share=0.6)
 
@@ -306,8 +312,9 @@ def test_a_greeting_that_opens_the_session_is_no_half_turn() -> None:
     ] == [Disposition.KEPT, Disposition.KEPT]
 
 
+@pytest.mark.requirement("C13")
 def test_a_talk_that_fits_reads_the_same_whichever_way_the_window_is_filled() -> None:
-    """C13: a limit that nothing reaches changes neither the prompt nor its account."""
+    """A limit that nothing reaches changes neither the prompt nor its account."""
     materials = PromptInputs(question="and now?", system="Be kind.", history=talk(9))
     unreached = ContextPolicy(window_characters=100_000)
 

@@ -1,4 +1,4 @@
-"""When compression is due, what it covers, and which summaries of a log may be believed (D15, E13, T12, U6, X7)."""
+"""When compression is due, what it covers, and which summaries of a log may be believed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
 from tests.samples import HEAD, SENT_AT
 from tests.samples import stored as said
+
+pytestmark = pytest.mark.requirement("D15", "E13", "T12", "U6", "X7")
+
 
 COUNTER = TokenCounter()
 ROOM = PromptPolicy(budget=8192, reply_tokens=1024)
@@ -53,8 +56,9 @@ def found(messages: list[Message], policy: ContextPolicy = POLICY, head: Session
 # When
 
 
+@pytest.mark.requirement("E13", "X7")
 def test_thirty_messages_stay_and_the_thirty_first_turn_leaves_twenty() -> None:
-    """E13, X7: over 30 messages compress to 20 and a summary."""
+    """Over 30 messages compress to 20 and a summary."""
     assert found(talk(1, 30)) is None
 
     work = found(talk(1, 32))
@@ -64,8 +68,9 @@ def test_thirty_messages_stay_and_the_thirty_first_turn_leaves_twenty() -> None:
     assert (work.previous, work.seen) == (None, 32)
 
 
+@pytest.mark.requirement("X7")
 def test_after_a_compression_the_next_one_is_a_while_off() -> None:
-    """X7: hysteresis."""
+    """Hysteresis."""
     log = [*talk(1, 32), entry(33, through=12), *talk(34, 43)]
 
     assert found(log) is None
@@ -76,8 +81,9 @@ def test_after_a_compression_the_next_one_is_a_while_off() -> None:
     assert work.cover[-1].seq == 24
 
 
+@pytest.mark.requirement("D15", "U6")
 def test_few_long_messages_are_compressed_by_their_tokens() -> None:
-    """D15, U6: 99 % full with few messages."""
+    """99 % full with few messages."""
     long = "word " * 1500
     log = talk(1, 6, long)
 
@@ -88,8 +94,8 @@ def test_few_long_messages_are_compressed_by_their_tokens() -> None:
     assert found(talk(1, 2, long)) is None, "the newest turn is never covered"
 
 
+@pytest.mark.requirement("U6")
 def test_tool_calls_and_results_count_like_words() -> None:
-    """U6."""
     log = [
         said(1, "look it up"),
         said(2, parts=(tool_call("a", "search", {"q": "x " * 2000}),), turn=1),
@@ -122,12 +128,13 @@ def test_nothing_is_due_where_compression_is_off() -> None:
     assert found(talk(1, 200, "word " * 300), PRESETS["goods_qa"].context) is None
 
 
+@pytest.mark.requirement("X7")
 @pytest.mark.parametrize(
     ("name", "by_count", "share"),
     [("platform", False, 0.75), ("channel", False, 0.70), ("multi_agent", True, 0.70), ("npc", True, None)],
 )
 def test_each_preset_compresses_by_the_rule_of_its_document(name: str, by_count: bool, share: float | None) -> None:
-    """X7: messages are counted for agents and visitors alone; elsewhere short ones stay, as long as they fit."""
+    """Messages are counted for agents and visitors alone; elsewhere short ones stay, as long as they fit."""
     context = PRESETS[name].context
     text = "word " * 100
     fitting = int((share or 0) * 7168 / (COUNTER.count(text) + MESSAGE_TOKENS))
@@ -140,7 +147,7 @@ def test_each_preset_compresses_by_the_rule_of_its_document(name: str, by_count:
 
 
 def test_what_a_turn_would_not_load_is_covered_however_short_it_is() -> None:
-    """Promise 3: without a stored cap, uncovered messages stay within what a turn loads."""
+    """Without a stored cap, uncovered messages stay within what a turn loads."""
     work = found(talk(1, 420), PRESETS["platform"].context, replace(HEAD, retention=Retention(max_messages=None)))
 
     assert work is not None
@@ -200,8 +207,9 @@ def test_what_is_about_to_be_stored_counts_against_the_cap() -> None:
     assert not would_evict_uncovered(head, covered=10, adding=21)
 
 
+@pytest.mark.requirement("D15", "E13")
 def test_a_summarys_length_is_bounded_by_policy_and_by_the_prompt() -> None:
-    """D15: a limit of its own; E13: 200 characters."""
+    """A limit of its own; 200 characters."""
     assert summary_limits(ROOM, POLICY, COUNTER).tokens == 500
     assert summary_limits(PromptPolicy(budget=700, reply_tokens=100), POLICY, COUNTER).tokens == 100
     assert summary_limits(ROOM, PRESETS["multi_agent"].context, COUNTER).characters == 200

@@ -1,4 +1,4 @@
-"""Extractive summaries: sentences that were said, their speakers, decisions and open points (E13, T12)."""
+"""Extractive summaries: sentences that were said, their speakers, decisions and open points."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from tenuto.model import Message, Role, text_part, tool_call, tool_result
 from tenuto.model.prompt import Language
 from tenuto.recall import terms
 from tests.samples import stored
+
+pytestmark = pytest.mark.requirement("E13", "T12")
+
 
 COUNTER = TokenCounter()
 EN, ZH = Language.ENGLISH, Language.CHINESE
@@ -73,6 +76,7 @@ def paragraph(summary: str, heading: str) -> str:
     return summary.partition(f"{heading}\n")[2].partition(":\n")[0].partition("：\n")[0]
 
 
+@pytest.mark.requirement("E13")
 @pytest.mark.parametrize(
     ("messages", "language", "paragraphs"),
     [
@@ -96,7 +100,7 @@ def paragraph(summary: str, heading: str) -> str:
 def test_a_summary_holds_main_points_decisions_and_open_points(
     messages: Sequence[Message], language: Language, paragraphs: dict[str, list[str]]
 ) -> None:
-    """E13: at most 200 characters where that is the limit."""
+    """At most 200 characters where that is the limit."""
     limit = 200 if language is ZH else None
     summary = short(messages, characters=limit, language=language)
 
@@ -185,8 +189,9 @@ def test_a_long_run_of_signs_is_split_in_linear_time(sign: str) -> None:
     assert plain_sentences("a" + sign * 66_000 + "b")
 
 
+@pytest.mark.requirement("T12")
 def test_an_earlier_summary_is_merged_and_not_made_again() -> None:
-    """T12: its sentences come back as they are, and new ones stand behind them."""
+    """Its sentences come back as they are, and new ones stand behind them."""
     first = short(TRIP[:6], tokens=150)
 
     second = short(TRIP[6:], first, tokens=150)
@@ -239,9 +244,10 @@ DISTRICTS = [f"District {number} has a {place}." for number, place in enumerate(
 ROOMS = [f"第{number}间会议室可以坐{number + 10}个人。" for number in range(1, 11)]
 
 
+@pytest.mark.requirement("T12")
 @pytest.mark.parametrize(("said", "language"), [(DISTRICTS, EN), (ROOMS, ZH)], ids=["en", "zh"])
 def test_sentences_alike_about_other_things_are_kept_while_there_is_room(said: list[str], language: Language) -> None:
-    """T12: a summary has room for hundreds of tokens, and does not drop facts for being put alike."""
+    """A summary has room for hundreds of tokens, and does not drop facts for being put alike."""
     first = short(users(*said[:6]), language=language)
 
     second = short(users(*said[6:]), first, language=language)

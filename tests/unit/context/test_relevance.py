@@ -1,4 +1,4 @@
-"""The gate opens for what belongs to the talk and closes for what does not (B10)."""
+"""The gate opens for what belongs to the talk and closes for what does not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 from tenuto.context import cosine, has_relevant_history, near_enough, points_back
 from tenuto.model import Message, Role, text_part
 from tests.samples import SENT_AT, dialogue
+
+pytestmark = pytest.mark.requirement("B10")
+
 
 PHONES = dialogue("有没有便宜的手机推荐？", "有三款：红米 Note 13、荣耀 X50 和真我 12，价格都在一千元左右。")
 RULES = dialogue(
@@ -47,8 +50,9 @@ def test_the_simple_gate_asks_only_whether_there_is_talk() -> None:
     assert has_relevant_history("How do I reset my router password?", PHONES, threshold=0)
 
 
+@pytest.mark.requirement("B10")
 def test_by_meaning_the_two_nearest_texts_decide() -> None:
-    """B10: one text that is near by accident does not open it."""
+    """One text that is near by accident does not open it."""
     near, far = [0.9, math.sqrt(1 - 0.81)], [-0.9, math.sqrt(1 - 0.81)]
 
     assert near_enough([1.0, 0.0], [far, near, near])

@@ -14,7 +14,7 @@ from tenuto.context import TokenCounter, encoding_for, tokens
 from tenuto.context.tokens import estimate
 from tenuto.errors import InvalidSetting
 from tenuto.model import Role, tool_call, tool_result
-from tests.peek import clear_token_caches, vocabularies
+from tests.internals import clear_token_caches, vocabularies
 from tests.samples import says
 
 ENGLISH = "The conversation goes on where it stopped, across restarts, channels and agents; nothing said is lost."

@@ -1,4 +1,4 @@
-"""A message from a chat platform to its turn and back: D4 to D8, D16 to D20, D26, D27, S9, T14."""
+"""A message from a chat platform to its turn and back."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ from tenuto.model.session import CONTEXT_SINCE
 from tenuto.ports import utc_now
 from tests.clock import FakeClock
 from tests.group_chat import RoomChannel, message
+
+pytestmark = pytest.mark.requirement(
+    "D4", "D5", "D6", "D7", "D8", "D16", "D17", "D18", "D19", "D20", "D26", "D27", "S9", "T14"
+)
+
 
 RESET = "已清空对话历史，下次对话将从零开始。"
 TENANT = Scope(tenant="acme")
@@ -55,8 +60,9 @@ def last_prompt(model: ScriptedModel) -> str:
     return "\n".join(one.text for one in [one for one in model.requests if one.tool_context is not None][-1].messages)
 
 
+@pytest.mark.requirement("D1", "D4", "D5", "D23")
 async def test_a_chat_is_remembered_over_messages_and_restarts(tmp_path: Path) -> None:
-    """D4, D5, D23: stored after each turn, loaded before the next, in one session whose id is 12 bytes of a hash."""
+    """Stored after each turn, loaded before the next, in one session whose id is 12 bytes of a hash."""
     channel, model, store = RoomChannel(), ScriptedModel("ok."), f"sqlite:///{tmp_path}/t.db"
     first, second, third = message("my cat is Tom"), message("what is its name?"), message("and again?")
     async with at_work(channel, model, store) as (_, gateway):
@@ -78,8 +84,9 @@ async def test_a_chat_is_remembered_over_messages_and_restarts(tmp_path: Path) -
     assert [text for _, text in channel.replies] == ["ok."] * 3
 
 
+@pytest.mark.requirement("T14")
 async def test_a_message_left_behind_by_a_dead_process_is_answered(tmp_path: Path) -> None:
-    """T14: accepted is answered, even if the process dies in the turn or before the reply is sent."""
+    """Accepted is answered, even if the process dies in the turn or before the reply is sent."""
     store, hang = f"sqlite:///{tmp_path}/t.db", Hang()
     dying, model = RoomChannel(), ScriptedModel(hang, "late.")
     one = message("hello")
@@ -95,8 +102,9 @@ async def test_a_message_left_behind_by_a_dead_process_is_answered(tmp_path: Pat
         assert not await gateway.accept(one)
 
 
+@pytest.mark.requirement("D17", "D26")
 async def test_late_messages_are_answered_in_order_and_other_chats_at_once() -> None:
-    """D17, D26: while a turn hangs, its chat waits and another does not."""
+    """While a turn hangs, its chat waits and another does not."""
     hang = Hang()
     channel, model = RoomChannel(), ScriptedModel(hang, Echo())
     waiting = [message(f"message {number}") for number in range(6)]
@@ -115,9 +123,10 @@ async def test_late_messages_are_answered_in_order_and_other_chats_at_once() -> 
         assert [name for name, _ in channel.replies][1:] == [one.id for one in waiting]
 
 
+@pytest.mark.requirement("D20", "S9", "T14")
 @pytest.mark.parametrize("said", ["/reset", "  ／Reset@bot \n"])
 async def test_a_reset_during_a_running_turn_wins(said: str) -> None:
-    """D20, S9, T14: its answer never comes, and nothing of it is stored. What waits is answered, and not kept."""
+    """Its answer never comes, and nothing of it is stored. What waits is answered, and not kept."""
     hang = Hang()
     channel, model = RoomChannel(), ScriptedModel("noted.", hang, Echo())
     known, running, late, reset = message("我叫小明"), message("讲个故事"), message("还在吗"), message(said)
@@ -166,8 +175,9 @@ async def test_commands_answer_in_the_language_of_the_chat() -> None:
         assert (await channel.wait_for(picture))[0].startswith("已收到")
 
 
+@pytest.mark.requirement("D2", "D8", "D16", "D18", "D27")
 async def test_a_group_shares_a_session_and_answers_when_addressed() -> None:
-    """D8, D16, D18, D27: who speaks is said, others' words are marked as theirs, "my" is the sender's."""
+    """Who speaks is said, others' words are marked as theirs, "my" is the sender's."""
     channel, model = RoomChannel(), ScriptedModel("ok.")
     in_group: dict[str, Any] = {"chat": "oc_team", "group": True}
     ann = message("my budget is 5", sender_name="Ann", **in_group)
@@ -194,9 +204,10 @@ async def test_a_group_shares_a_session_and_answers_when_addressed() -> None:
     assert [name for name, _ in channel.replies] == [ann.id, bob.id]
 
 
+@pytest.mark.requirement("D8", "D20")
 @pytest.mark.parametrize("how", ["/reset", "/new", "http"])
 async def test_what_others_wrote_before_a_reset_does_not_come_back(how: str) -> None:
-    """D8, D20: the platform still lists it, also where the bot was not spoken to before."""
+    """The platform still lists it, also where the bot was not spoken to before."""
     channel, model = RoomChannel(), ScriptedModel("ok.")
     in_group: dict[str, Any] = {"chat": "oc_team", "group": True}
     async with at_work(channel, model) as (t, gateway):
@@ -219,9 +230,10 @@ async def test_what_others_wrote_before_a_reset_does_not_come_back(how: str) -> 
         assert ("early" in last_prompt(model), "late" in last_prompt(model)) == (False, True)
 
 
+@pytest.mark.requirement("D8")
 @pytest.mark.parametrize("since", ["yesterday", "2026-01-01", "2026-01-01T09:00:00", "", 7])
 async def test_a_group_is_answered_whatever_a_patch_calls_its_reset(since: Any) -> None:
-    """D8: what is no time with a zone is no reset."""
+    """What is no time with a zone is no reset."""
     channel, model = RoomChannel(), ScriptedModel("ok.")
     first, then = [message(text, chat="oc_team", group=True) for text in ("hello", "what now?")]
     channel.lines = [ChatLine(sender="ou_eve", text="early", sent_at=first.sent_at - timedelta(seconds=1))]
@@ -261,8 +273,8 @@ async def test_what_could_not_be_stored_is_delivered_again_and_answered_once(mon
     assert channel.replies == [(one.id, "ok.")]
 
 
+@pytest.mark.requirement("D6", "D7", "D16", "D22")
 def test_sessions_are_told_apart_by_what_the_policy_says() -> None:
-    """D6, D7, D16."""
     ann = message("x", chat="oc_team", group=True, thread="t1")
     others = {
         "sender": replace(ann, id="2", sender="ou_bob"),
@@ -286,8 +298,8 @@ def test_sessions_are_told_apart_by_what_the_policy_says() -> None:
     assert address_of(elsewhere, ann, ChannelPolicy()) != address_of(RoomChannel(), ann, ChannelPolicy())
 
 
+@pytest.mark.requirement("D22", "D26")
 async def test_only_listed_members_reset_a_group_where_that_is_set() -> None:
-    """D26."""
     channel, hang = RoomChannel(), Hang()
     model = ScriptedModel(hang, "ok.")
     policy = ChannelPolicy(prefix="room", reset_by=ResetBy.LISTED, resetters=("ou_ann",))
@@ -407,9 +419,10 @@ async def test_a_turn_goes_on_after_a_crash_with_what_the_store_may_hold(tmp_pat
         assert await channel.wait_for(one) == ["late."]
 
 
+@pytest.mark.requirement("S9")
 @pytest.mark.parametrize("how", ["erase", "delete", "reset"])
 async def test_what_another_door_removes_does_not_come_back(how: str) -> None:
-    """S9: the turn that ran is lost, and nothing of it is stored again."""
+    """The turn that ran is lost, and nothing of it is stored again."""
     channel, hang = RoomChannel(), Hang()
     model = ScriptedModel([hang, Say("late.")], "ok.")
     one, two = message("my secret plan"), message("hello", sender="ou_bob")

@@ -17,7 +17,7 @@ from tenuto.model.values import Json, JsonObject
 from tenuto.sessions import fresh_id
 from tenuto.sessions.items import draft_from_item
 from tests.clock import START
-from tests.screens import KEY
+from tests.redactors import MASTER_KEY
 
 CITY: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ToolSpec(name="getWeather", description="Tells how warm a place is.", parameters=CITY)
@@ -100,7 +100,7 @@ async def test_arguments_and_outputs_are_private_to_all_but_the_caller() -> None
         yield {0: DeltaToolCall("send", f'{{"to": "{address}"}}', tool_call_id="c1")}
 
     send = ToolSpec(name="send", description="", parameters={"type": "object"})
-    given: dict[str, Any] = {"privacy_model": "pseudonym", "privacy_message": "pseudonym", "privacy_key": KEY}
+    given: dict[str, Any] = {"privacy_model": "pseudonym", "privacy_message": "pseudonym", "privacy_key": MASTER_KEY}
     given |= {"models": {"m": FunctionModel(stream_function=stream)}, "model": "m", "summarizer_model": "offline"}
     async with tenuto.open("memory://", **given) as t:
         ann = t.scope(user="ann")

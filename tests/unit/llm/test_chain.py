@@ -18,7 +18,7 @@ from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say,
 from tenuto.model import Role, text_part
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
 from tenuto.model.prompt import PromptMessage
-from tests.talking import events_of, events_until_failure
+from tests.chats import events_of, events_until_failure
 
 ASKING = ModelRequest(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
 FELL_BACK = ModelDone(

@@ -20,7 +20,7 @@ from tenuto.llm.embedding import factory, open_embedder
 from tenuto.llm.embedding import local as local_embedder
 from tenuto.llm.embedding.local import LocalEmbedder
 from tenuto.settings import read_settings
-from tests.gated import Question, talks
+from tests.gate_questions import Question, questions_by_talk
 from tests.samples import dialogue
 from tests.servers.openai_server import A_PAGE, ModelServer, Reply, refusal, start_model_server, vectors
 
@@ -45,8 +45,9 @@ def server() -> Iterator[ModelServer]:
 # Local
 
 
+@pytest.mark.requirement("B10")
 async def test_the_local_one_finds_meaning_across_words_and_languages(local: LocalEmbedder) -> None:
-    """B10: by meaning, not by words."""
+    """By meaning, not by words."""
     asked, near, chinese, far = await local.embed(
         [
             "My cat has stopped eating.",
@@ -104,10 +105,11 @@ async def test_callers_at_once_share_the_work_and_each_gets_its_own(
     assert any(isinstance(one, Unavailable) for one in ended)
 
 
+@pytest.mark.requirement("B10")
 async def test_meaning_knows_follow_ups_better_than_words(local: LocalEmbedder) -> None:
-    """B10: on talks that chose no threshold, of which `python -m bench.gate` tells more."""
-    questions = [one for name in ("en", "zh") for each in talks(name)[1::2] for one in each]
-    questions += [one for each in talks("fresh") for one in each]
+    """On talks that chose no threshold, of which `python -m bench.gate` tells more."""
+    questions = [one for name in ("en", "zh") for each in questions_by_talk(name)[1::2] for one in each]
+    questions += [one for each in questions_by_talk("fresh") for one in each]
     texts = list(dict.fromkeys(text for one in questions for text in (one.text, *one.talk)))
     known = dict(zip(texts, await local.embed(texts), strict=True))
 

@@ -22,6 +22,7 @@ from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel
+from tests.chats import events_of, events_until_failure
 from tests.servers.openai_server import (
     A_PAGE,
     GARBAGE,
@@ -35,7 +36,6 @@ from tests.servers.openai_server import (
     start_model_server,
     words,
 )
-from tests.talking import events_of, events_until_failure
 
 SECRET = "my password is hunter2"
 SOON = timedelta(seconds=30)
@@ -420,9 +420,10 @@ def test_local_providers_have_an_address_without_a_setting_remote_ones_none() ->
     assert model_addresses(chains[:1], home="ollama", base_url="http://box/v1") == ["http://box/v1"]
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize(("names", "given", "why"), REFUSED.values(), ids=REFUSED)
 async def test_what_cannot_work_is_refused_at_the_start(names: str, given: dict[str, Any], why: str) -> None:
-    """T20: and with what to install or to set."""
+    """And with what to install or to set."""
     with pytest.raises(InvalidSetting, match=why):
         async with open_model(names, **given):
             pass

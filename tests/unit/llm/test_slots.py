@@ -23,8 +23,8 @@ from tenuto.llm import (
 from tenuto.llm.slots import Slots, SlottedModel
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
 from tenuto.ports import ChatModel
-from tests.patience import LONG, until
-from tests.talking import events_of
+from tests.chats import events_of
+from tests.timeouts import LONG, wait_until
 
 TURN = ModelRequest(messages=())
 LIMIT = timedelta(seconds=LONG)
@@ -70,7 +70,7 @@ async def test_a_turn_breaks_off_a_background_request_which_is_made_again() -> N
 
     turn = a_turn(slotted)
     await answering.reached.wait()
-    await until(lambda: model.cancelled == 1)
+    await wait_until(lambda: model.cancelled == 1)
     answering.release.set()
     await turn
 
@@ -119,7 +119,7 @@ async def test_with_two_slots_a_background_request_runs_beside_a_turn_and_a_seco
     await hang.reached.wait()
 
     await a_turn(slotted)
-    await until(lambda: model.cancelled == 1)
+    await wait_until(lambda: model.cancelled == 1)
 
     assert (await title)[0] == "A title"
     first.release.set()
@@ -137,7 +137,7 @@ async def test_what_is_cancelled_while_it_waits_or_runs_leaves_its_slot_to_the_n
     await asyncio.gather(waits, gone, return_exceptions=True)
     await turn.reached.wait()
     turn.release.set()
-    await until(stays.done)
+    await wait_until(stays.done)
 
     # The second script was the third request's: it hung, was released, and said nothing.
     assert isinstance(stays.exception(), ModelFailed)

@@ -18,9 +18,9 @@ from tenuto.errors import InvalidSetting, ModelFailed
 from tenuto.llm import Fail, Hang, ScriptedModel
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta
 from tenuto.ports import Tool
+from tests.chats import helper
 from tests.samples import ANN
 from tests.servers.openai_server import ModelServer, refusal, start_model_server, words
-from tests.talking import helper
 
 SECRET = "my password is hunter2"
 

@@ -26,9 +26,9 @@ LONG = {
 }
 
 
+@pytest.mark.requirement("A24")
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.integers(0, 30))
 def test_a_cut_goes_where_characters_meet(text: str, index: int) -> None:
-    """A24."""
     index = min(index, len(text))
     ends = [0, *accumulate(map(len, graphemes(text)))]
 

@@ -145,6 +145,7 @@ def test_the_owner_of_protected_keys_depends_on_the_type() -> None:
     assert "approver may not write" in refusal(step, task_type="review")
 
 
+@pytest.mark.requirement("E15")
 def test_an_unknown_agent_is_named_by_its_step() -> None:
     with pytest.raises(AgentNotFound) as unknown:
         check_plan(plan_of({"id": "a"}), policy=POLICY, task_type="any", agents=["reader"])

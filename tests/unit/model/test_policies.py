@@ -1,4 +1,4 @@
-"""The presets carry the documents' numbers, and what contradicts itself is refused by name (T20)."""
+"""The presets carry the documents' numbers, and what contradicts itself is refused by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from tenuto.model.policy import (
 )
 from tenuto.settings import Settings, convert_setting, parse_duration, read_settings
 
+pytestmark = pytest.mark.requirement("T20")
 
+
+@pytest.mark.requirement("A9", "B2", "D14", "E6")
 def test_the_presets_carry_the_numbers_of_the_documents() -> None:
     def row(name: str) -> tuple[object, ...]:
         sessions, context = PRESETS[name].sessions, PRESETS[name].context
@@ -92,6 +95,7 @@ def test_a_contradiction_is_refused_and_named(setting: str, make: object) -> Non
     assert str(refused.value).startswith(f"{setting}: ")
 
 
+@pytest.mark.requirement("D14")
 def test_settings_come_from_the_environment() -> None:
     settings = read_settings(
         {
@@ -134,8 +138,8 @@ def test_what_is_given_by_name_goes_first() -> None:
     assert (settings.port, settings.host) == (9001, "::1")
 
 
+@pytest.mark.requirement("C12")
 def test_the_variables_of_the_npc_document_are_honoured() -> None:
-    """C12."""
     settings = read_settings(
         {
             "MEMORY_ENABLED": "false",
@@ -154,8 +158,9 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
     assert read_settings({"REDIS_URL": "redis://a", "TENUTO_STORE": "sqlite:///x.db"}).store == "sqlite:///x.db"
 
 
+@pytest.mark.requirement("T20")
 def test_every_switch_and_every_optional_setting_takes_off() -> None:
-    """T20: what one setting understands, all do."""
+    """What one setting understands, all do."""
     for name, kind in get_type_hints(Settings).items():
         kinds = {kind, *get_args(kind)}
         if bool in kinds:

@@ -1,4 +1,4 @@
-"""Types that are private for one assistant: order numbers and addresses in the shop (A35)."""
+"""Types that are private for one assistant: order numbers and addresses in the shop."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from tenuto.model.privacy import Sink
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
 from tenuto.sessions import TurnRequest
 from tenuto.sessions.titles import generated_title
+
+pytestmark = pytest.mark.requirement("A35")
+
 
 ANN = Scope(tenant="acme", user="1001")
 NUMBER, STREET = "GD202610034163", "12 Oak Street"
@@ -66,9 +69,10 @@ STATED = [
 ]
 
 
+@pytest.mark.requirement("T10", "A35")
 @pytest.mark.parametrize("way", ["shop", "assistant", "policy"])
 async def test_addresses_and_order_numbers_reach_no_record_and_no_memory(way: str, tmp_path: Path) -> None:
-    """T10, A35: asked for by the shop, by another assistant, or by the tenant's policy."""
+    """Asked for by the shop, by another assistant, or by the tenant's policy."""
     settings: dict[str, Any] = {}
     if way == "assistant":
         (tmp_path / "desk.toml").write_text('privacy_also = ["ADDRESS", "ORDER_ID"]\nsystem = {en = "You help."}\n')

@@ -21,9 +21,9 @@ from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.stores.engine import Engine
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
-from tests.peek import end_after_one_round
+from tests.internals import end_after_one_round
+from tests.redactors import MASTER_KEY, redactor_over
 from tests.samples import ACME, ANN, BOB, batch, fresh, says
-from tests.screens import KEY, screen_over
 
 PRIVATE = NewSession(title="Mail to ann@example.com")
 
@@ -60,7 +60,7 @@ def compactor(files: Files, fake_clock: FakeClock) -> Compactor:
 
 @pytest.fixture
 def office(files: Files, compactor: Compactor) -> PrivacyService:
-    screen = screen_over(files)
+    screen = redactor_over(files)
     return PrivacyService(store=files, screen=screen, erase=files.erase, clock=utc_now, compactor=compactor)
 
 
@@ -260,7 +260,7 @@ async def _tampered(app: Tenuto, group: Scope) -> None:
 
 async def test_a_talk_that_does_not_open_keeps_nobody_from_being_erased_and_is_counted() -> None:
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
-    async with tenuto.open("memory://", encryption=True, privacy_key=KEY, l1=False) as app:
+    async with tenuto.open("memory://", encryption=True, privacy_key=MASTER_KEY, l1=False) as app:
         await _tampered(app, group)
 
         receipt = await app.privacy.erase(ANN, by="operator")

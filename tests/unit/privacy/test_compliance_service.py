@@ -24,8 +24,8 @@ from tenuto.privacy.compliance.scan import Report, Scanner
 from tenuto.sessions import SessionEvent
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
+from tests.redactors import MASTER_KEY, redactor_over
 from tests.samples import ACME, ANN, BOB, answers, fresh, opening, says, trace_of
-from tests.screens import KEY, screen_over
 
 MAIL = "write to ann@example.com"
 GROUP = Scope(tenant="acme", channel="lark", chat="oc_1")
@@ -74,6 +74,7 @@ async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False)
     return [report async for report in scanner.scan(scope, fix=fix)][-1]
 
 
+@pytest.mark.requirement("A14")
 @pytest.mark.parametrize(
     ("past", "messages", "violations"),
     [
@@ -87,7 +88,7 @@ async def test_a_scan_counts_by_sink_and_type_and_changes_nothing(
     """What is kept when a summary covers it is a message, and violates nothing that a message does not."""
     before = (await store.sessions.messages(ANN, "s", Page(limit=50))).messages
 
-    report = await report_of(Scanner(store=store, screen=screen_over(store, PrivacyPolicy(past=past))))
+    report = await report_of(Scanner(store=store, screen=redactor_over(store, PrivacyPolicy(past=past))))
 
     assert {sink: dict(names) for sink, names in report.matches.items()} == {
         **messages,
@@ -101,7 +102,7 @@ async def test_a_scan_counts_by_sink_and_type_and_changes_nothing(
 
 async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_against_it(store: MemoryStore) -> None:
     clock = FakeClock()
-    scanner = Scanner(store=store, screen=screen_over(store, PrivacyPolicy(past=Mode.REDACT)), clock=clock)
+    scanner = Scanner(store=store, screen=redactor_over(store, PrivacyPolicy(past=Mode.REDACT)), clock=clock)
 
     await report_of(scanner, fix=True)
     again = await report_of(scanner)
@@ -120,7 +121,7 @@ async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_agains
 
 
 async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy_says_so(store: MemoryStore) -> None:
-    screen = screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM))
+    screen = redactor_over(store, PrivacyPolicy(message=Mode.PSEUDONYM))
 
     await report_of(Scanner(store=store, screen=screen), fix=True)
 
@@ -135,7 +136,7 @@ async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy
 
 
 async def test_mending_twice_is_mending_once_and_no_mark_loses_its_value() -> None:
-    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
+    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=MASTER_KEY) as app:
         turn = await app.begin(ANN, "ann@example.com")
         await app.finish(turn, "noted")
         await app.sessions.patch(ANN, turn.session.id, Changes(context={"mail": "bob@example.com"}))
@@ -153,7 +154,7 @@ async def test_mending_twice_is_mending_once_and_no_mark_loses_its_value() -> No
 async def test_a_title_that_grows_by_its_marks_is_cut_and_stops_nothing(store: MemoryStore) -> None:
     await store.sessions.patch(ANN, "s", Changes(title="a@b.io " * 70))
 
-    report = await report_of(Scanner(store=store, screen=screen_over(store)), fix=True)
+    report = await report_of(Scanner(store=store, screen=redactor_over(store)), fix=True)
 
     assert report.sessions == 1
     assert (await store.sessions.get(ANN, "s")).title.startswith("[REDACTED_EMAIL] [REDACTED_EMAIL]")
@@ -167,7 +168,7 @@ async def test_a_session_that_is_used_meanwhile_is_looked_at_all_the_same() -> N
         await Old(store).filled(f"s{number}")
     oldest = "s0"
     seen = 0
-    async for report in Scanner(store=store, screen=screen_over(store)).scan(ACME):
+    async for report in Scanner(store=store, screen=redactor_over(store)).scan(ACME):
         if report.sessions == 50 and not seen:
             clock.advance(timedelta(seconds=1))
             await store.sessions.patch(ANN, oldest, Changes(attributes={"used": True}))
@@ -188,7 +189,7 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
     async def listen(event: SessionEvent) -> None:
         heard.append(event)
 
-    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
+    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=MASTER_KEY) as app:
         app.add_listener(listen)
         await filled(app)
         await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="acme", user="ann", name="ann's laptop")
@@ -230,7 +231,7 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays(app: T
 
 
 async def test_values_that_went_with_a_persons_words_are_counted() -> None:
-    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
+    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=MASTER_KEY) as app:
         words = (says("I am at ann@example.com", speaker="ann"), says("I am at bob@example.com", speaker="bob"))
         await said_in_group(app, *words)
 

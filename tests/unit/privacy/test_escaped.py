@@ -1,10 +1,12 @@
-"""Values in machine-written text: escaped, encoded, or in the columns of a table (A12, A32, T9)."""
+"""Values in machine-written text: escaped, encoded, or in the columns of a table."""
 
 from __future__ import annotations
 
 import pytest
 
 from tenuto.privacy import detect
+
+pytestmark = pytest.mark.requirement("A12", "A32", "T9")
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -13,8 +13,8 @@ from tenuto.privacy.compliance.scan import ScanSummary
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.compliance.views import summary_json
 from tests.doubles import MemoryStore
+from tests.redactors import redactor_over
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
-from tests.screens import screen_over
 
 MAIL = "write to ann@example.com"
 MUSEUM, EVIL = Scope(tenant="acme", site="museum"), Scope(tenant="evil")
@@ -30,7 +30,7 @@ async def filled() -> MemoryStore:
 
 
 def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyService:
-    return PrivacyService(store=store, screen=screen_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now)
+    return PrivacyService(store=store, screen=redactor_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now)
 
 
 async def surveyed(of: PrivacyService, *, fix: bool = False) -> ScanSummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import EntryPoint
@@ -21,7 +21,6 @@ from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.model import AppendBatch, NewSession, tool_call
 from tenuto.model.privacy import CustomPattern, Mode, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.model.scope import Scope
-from tenuto.ports import Detector
 from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy, language_of
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.detection.presidio import PresidioDetector
@@ -31,46 +30,11 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tests.clock import Ticks
 from tests.doubles import MemoryStore
 from tests.samples import ANN, says
+from tests.servers.analyzer import Answering, analyzer, entities_response, entity, http_response
+from tests.unit.privacy.scripted_detector import ScriptedDetector, external_detector
 
 TEXT = "😀 Ann Lee moved to Lisbon"
 SECRET_WORDS = "Wilhelmina Quux"
-Answering = Callable[[bytes], Awaitable[bytes]]
-
-
-def http(body: bytes, status: str = "200 OK", length: int | None = None) -> bytes:
-    size = len(body) if length is None else length
-    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n".encode() + body
-
-
-def entity(kind: str, start: int, end: int, score: float = 0.85) -> dict[str, object]:
-    return {"analysis_explanation": None, "entity_type": kind, "start": start, "end": end, "score": score}
-
-
-def entities(*found: dict[str, object]) -> bytes:
-    return http(json.dumps(found).encode())
-
-
-@asynccontextmanager
-async def analyzer(answering: Answering) -> AsyncIterator[str]:
-    """A server on loopback whose answers to `POST /analyze` are what `answering` makes of the body."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            assert head.startswith("post /analyze ")
-            body = await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
-            writer.write(await answering(body))
-            await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client closed the connection, as some tests want
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
 
 
 @asynccontextmanager
@@ -97,7 +61,7 @@ async def test_the_service_is_asked_as_presidio_is_and_its_places_count_code_poi
 
     async def answer(body: bytes) -> bytes:
         asked.append(json.loads(body))
-        return entities(entity("PERSON", 2, 9), entity("LOCATION", 19, 25))
+        return entities_response(entity("PERSON", 2, 9), entity("LOCATION", 19, 25))
 
     async with service(answer) as presidio:
         found = await presidio.find(ANN, TEXT, "en")
@@ -111,33 +75,33 @@ async def test_the_service_is_asked_as_presidio_is_and_its_places_count_code_poi
 
 
 async def test_entities_that_nobody_mapped_and_weak_ones_are_left_out() -> None:
-    async with service(entities(entity("DATE_TIME", 0, 3), entity("PERSON", 2, 9, 0.3))) as presidio:
+    async with service(entities_response(entity("DATE_TIME", 0, 3), entity("PERSON", 2, 9, 0.3))) as presidio:
         assert await presidio.find(ANN, TEXT, "en") == []
 
 
 async def test_half_a_surrogate_pair_does_not_keep_the_rest_from_being_asked() -> None:
-    async with service(entities(entity("PERSON", 2, 9))) as presidio:
+    async with service(entities_response(entity("PERSON", 2, 9))) as presidio:
         assert len(await presidio.find(ANN, "\ud800 Ann Lee", "en")) == 1
 
 
 UNUSABLE = {
-    "an error": http(b'{"error": "' + SECRET_WORDS.encode() + b'"}', "500 Internal Server Error"),
-    "not found": http(b"", "404 Not Found"),
+    "an error": http_response(b'{"error": "' + SECRET_WORDS.encode() + b'"}', "500 Internal Server Error"),
+    "not found": http_response(b"", "404 Not Found"),
     "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
-    "garbage": http(b"<html>" + SECRET_WORDS.encode()),
-    "not UTF-8": http(b'[{"entity_type": "\xff", "start": 0, "end": 1, "score": 1}]'),
-    "another shape": http(b'{"results": []}'),
-    "a find without a place": http(b'[{"entity_type": "PERSON", "score": 1}]'),
-    "text for numbers": http(b'[{"entity_type": "PERSON", "start": "0", "end": "3", "score": 1}]'),
-    "a place before the text": entities(entity("PERSON", -1, 3)),
-    "a place behind the text": entities(entity("PERSON", 2, 9), entity("PERSON", 20, 27)),
-    "an empty place": entities(entity("PERSON", 3, 3)),
-    "a place the wrong way round": entities(entity("PERSON", 9, 2)),
-    "two megabytes": http(b"[" + b" " * (2 << 20) + b"]"),
-    "half an answer": http(b"[{", length=500),
+    "garbage": http_response(b"<html>" + SECRET_WORDS.encode()),
+    "not UTF-8": http_response(b'[{"entity_type": "\xff", "start": 0, "end": 1, "score": 1}]'),
+    "another shape": http_response(b'{"results": []}'),
+    "a find without a place": http_response(b'[{"entity_type": "PERSON", "score": 1}]'),
+    "text for numbers": http_response(b'[{"entity_type": "PERSON", "start": "0", "end": "3", "score": 1}]'),
+    "a place before the text": entities_response(entity("PERSON", -1, 3)),
+    "a place behind the text": entities_response(entity("PERSON", 2, 9), entity("PERSON", 20, 27)),
+    "an empty place": entities_response(entity("PERSON", 3, 3)),
+    "a place the wrong way round": entities_response(entity("PERSON", 9, 2)),
+    "two megabytes": http_response(b"[" + b" " * (2 << 20) + b"]"),
+    "half an answer": http_response(b"[{", length=500),
     "nothing": b"",
     "another protocol": b"+OK\r\n",
-    "nested without end": http(b"[" * 100_000),
+    "nested without end": http_response(b"[" * 100_000),
 }
 
 
@@ -189,55 +153,15 @@ def test_types_and_scores_that_are_none_are_refused() -> None:
 # Beside our own rules.
 
 
-class Scripted:
-    """A detector that finds given words as persons, records its requests, and fails on demand."""
-
-    def __init__(self, *words: str, kind: str = "PERSON") -> None:
-        self._words, self._kind = words, kind
-        self.shown: list[tuple[str, str]] = []
-        self.fails: Exception | None = None
-        self.gate: asyncio.Event | None = None
-        self.entered = asyncio.Event()
-        self.inside = self.most_inside = 0
-
-    async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
-        self.shown.append((text, language))
-        self.inside += 1
-        self.most_inside = max(self.most_inside, self.inside)
-        try:
-            # Let the other requests begin, as far as they may.
-            await asyncio.sleep(0)
-            if self.gate is not None:
-                self.entered.set()
-                await self.gate.wait()
-            if self.fails is not None:
-                raise self.fails
-        finally:
-            self.inside -= 1
-        return [
-            PiiMatch(start=at, end=at + len(word), type=self._kind, rule="SCRIPTED", name=self._kind)
-            for word in self._words
-            for at in range(len(text))
-            if text.startswith(word, at)
-        ]
-
-
-PATIENT = timedelta(seconds=30)
-
-
-def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> ExternalDetector:
-    chosen = ExternalDetectorPolicy(**{"timeout": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
-    return ExternalDetector(detector, policy=chosen, clock=clock or Ticks())
-
-
 async def redacted(outside: ExternalDetector, text: str, policy: PrivacyPolicy | None = None) -> str:
     finder = PiiFinder(policy or PrivacyPolicy())
     (found,) = await outside.add_matches(ANN, [text], [finder.find(text)], finder)
     return replace_matches(text, found)
 
 
+@pytest.mark.requirement("A14")
 async def test_what_is_found_outside_joins_what_is_found_inside() -> None:
-    outside = beside(Scripted("Ann Lee"))
+    outside = external_detector(ScriptedDetector("Ann Lee"))
 
     assert await redacted(outside, "Ann Lee, 202-555-0143") == "[REDACTED_PERSON], [REDACTED_PHONE]"
     assert outside.counts == {"answered": 1, "matches": 1}
@@ -245,15 +169,15 @@ async def test_what_is_found_outside_joins_what_is_found_inside() -> None:
 
 
 async def test_what_we_found_is_not_shown_outside() -> None:
-    detector = Scripted()
+    detector = ScriptedDetector()
 
-    await redacted(beside(detector), "Ann, 202-555-0143, [EMAIL_1] and ann@example.com")
+    await redacted(external_detector(detector), "Ann, 202-555-0143, [EMAIL_1] and ann@example.com")
 
     assert detector.shown == [("Ann, ************, ********* and ***************", "en")]
 
 
 async def test_a_mark_is_never_part_of_a_find() -> None:
-    outside = beside(Scripted("Ann *** met", "*** met", "REDACTED"))
+    outside = external_detector(ScriptedDetector("Ann *** met", "*** met", "REDACTED"))
     text = "Ann [STAFF_NO_1] met [REDACTED_EMAIL]"
     policy = PrivacyPolicy(patterns=(CustomPattern(name="STAFF_NO", pattern="EMP[0-9]{4}"),))
 
@@ -262,25 +186,25 @@ async def test_a_mark_is_never_part_of_a_find() -> None:
 
 
 async def test_the_policy_holds_for_what_is_found_outside() -> None:
-    outside = beside(Scripted("Ann Lee", "Lisbon"))
+    outside = external_detector(ScriptedDetector("Ann Lee", "Lisbon"))
 
     assert await redacted(outside, TEXT, PrivacyPolicy(allow=("Ann Lee",))) == "😀 Ann Lee moved to [REDACTED_PERSON]"
     assert await redacted(outside, TEXT, PrivacyPolicy(never=("PERSON",))) == TEXT
 
 
 async def test_a_type_that_nobody_knows_and_a_place_outside_the_text_are_left_out() -> None:
-    assert await redacted(beside(Scripted("Ann", kind="HUMAN")), "Ann") == "Ann"
+    assert await redacted(external_detector(ScriptedDetector("Ann", kind="HUMAN")), "Ann") == "Ann"
 
-    class Lost(Scripted):
+    class Lost(ScriptedDetector):
         async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
             return [PiiMatch(start=1, end=99, type="PERSON", rule="LOST", name="PERSON")]
 
-    assert await redacted(beside(Lost()), "Ann") == "Ann"
+    assert await redacted(external_detector(Lost()), "Ann") == "Ann"
 
 
 async def test_texts_of_other_languages_and_without_words_are_not_sent() -> None:
-    detector = Scripted("李")
-    outside = beside(detector)
+    detector = ScriptedDetector("李")
+    outside = external_detector(detector)
 
     for text in ("我叫李雷，住在上海", "12 : 34", "", "わたしは", "저는 서울"):
         assert await redacted(outside, text) == text
@@ -313,7 +237,7 @@ async def test_the_settings_say_which_languages_are_sent() -> None:
     """Issue 4, 4: a Chinese name that only the service finds is redacted in a Chinese text, after an emoji as well."""
 
     async def knows(_: bytes) -> bytes:
-        return entities(entity("PERSON", 4, 8))
+        return entities_response(entity("PERSON", 4, 8))
 
     async with (
         analyzer(knows) as url,
@@ -337,9 +261,10 @@ class Zhuge:
         return [PiiMatch(start=at, end=at + 5, type="PERSON", rule="OWN", name="PERSON")] if at >= 0 else []
 
 
+@pytest.mark.requirement("A14")
 @pytest.mark.parametrize("way", ["given", "entry point"])
 async def test_a_program_brings_its_own_detector(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A14: handed over, or offered by an installed package under a name."""
+    """Handed over, or offered by an installed package under a name."""
     offered = EntryPoint(name="zhuge", value=f"{__name__}:Zhuge", group="tenuto.detectors")
     monkeypatch.setattr(
         "importlib.metadata.entry_points", lambda group, name: [offered] if name == offered.name else []
@@ -356,7 +281,7 @@ async def test_what_the_house_notes_for_itself_is_no_question_for_a_detector() -
     """A session finds its assistant and persona again, even if the detector takes their names for persons."""
 
     async def takes_all(body: bytes) -> bytes:
-        return entities(entity("PERSON", 0, len(json.loads(body)["text"])))
+        return entities_response(entity("PERSON", 0, len(json.loads(body)["text"])))
 
     async with (
         analyzer(takes_all) as url,
@@ -374,9 +299,9 @@ async def test_what_the_house_notes_for_itself_is_no_question_for_a_detector() -
 
 async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
     """Under the same names in parts, attributes, memories, traces and deeper there is user text."""
-    detector = Scripted("Mary")
+    detector = ScriptedDetector("Mary")
     policy = PrivacyPolicy(message=Mode.REDACT)
-    screen = Redactor(policies=TenantPolicies(policy), outside=beside(detector))
+    screen = Redactor(policies=TenantPolicies(policy), outside=external_detector(detector))
     said = {"assistant": "Mary", "persona": ["Mary"], "model": {"by": "Mary"}, "language": "Mary"}
     told = json.loads(json.dumps(said).replace("Mary", "[REDACTED_PERSON]"))
     store = RedactingStore(store=MemoryStore(), screen=screen)
@@ -396,17 +321,17 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
 async def test_a_name_is_whole_when_a_title_or_a_request_to_a_model_is_made_of_it() -> None:
     """A title is cut out of a text, and half a name is not found."""
     policies = TenantPolicies(PrivacyPolicy(model=Mode.REDACT))
-    screen = Redactor(policies=policies, outside=beside(Scripted("Ann Lee")))
+    screen = Redactor(policies=policies, outside=external_detector(ScriptedDetector("Ann Lee")))
 
     assert await screen.for_title(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
     assert await UpkeepRedaction(screen).to_model(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
 
 
 async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None:
-    detector = Scripted("Ann Lee")
+    detector = ScriptedDetector("Ann Lee")
     text = "".join(f"Ann Lee went home {times} times.\n" for times in range(3000))
 
-    assert await redacted(beside(detector), text) == text.replace("Ann Lee", "[REDACTED_PERSON]")
+    assert await redacted(external_detector(detector), text) == text.replace("Ann Lee", "[REDACTED_PERSON]")
     assert "".join(shown for shown, _ in detector.shown) == text
     assert max(len(shown) for shown, _ in detector.shown) <= 20_000
 
@@ -415,9 +340,9 @@ async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None
     "failure", [Unavailable("external detector"), RuntimeError(SECRET_WORDS), KeyError(SECRET_WORDS)]
 )
 async def test_a_failing_detector_leaves_our_own_matches(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    detector = Scripted("Ann Lee")
+    detector = ScriptedDetector("Ann Lee")
     detector.fails = failure
-    outside = beside(detector)
+    outside = external_detector(detector)
 
     with caplog.at_level(logging.INFO):
         assert await redacted(outside, f"{SECRET_WORDS} 202-555-0143") == f"{SECRET_WORDS} [REDACTED_PHONE]"
@@ -432,9 +357,9 @@ async def test_a_failing_detector_leaves_our_own_matches(failure: Exception, cap
 
 
 async def test_a_slow_detector_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    detector = Scripted("Ann Lee")
+    detector = ScriptedDetector("Ann Lee")
     detector.gate = asyncio.Event()
-    outside = beside(detector, timeout=timedelta(milliseconds=30))
+    outside = external_detector(detector, timeout=timedelta(milliseconds=30))
 
     assert await redacted(outside, "Ann Lee 202-555-0143") == "Ann Lee [REDACTED_PHONE]"
 
@@ -445,8 +370,8 @@ async def test_a_slow_detector_is_not_waited_for(caplog: pytest.LogCaptureFixtur
 
 
 async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
-    clock, detector = Ticks(), Scripted("Ann Lee")
-    outside = beside(detector, clock, failure_threshold=3, open_duration=timedelta(seconds=30))
+    clock, detector = Ticks(), ScriptedDetector("Ann Lee")
+    outside = external_detector(detector, clock, failure_threshold=3, open_duration=timedelta(seconds=30))
     detector.fails = Unavailable("external detector")
     for _ in range(5):
         await redacted(outside, "Ann Lee")
@@ -466,8 +391,8 @@ async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
 
 
 async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
-    clock, detector = Ticks(), Scripted("Ann Lee")
-    outside = beside(detector, clock, failure_threshold=1)
+    clock, detector = Ticks(), ScriptedDetector("Ann Lee")
+    outside = external_detector(detector, clock, failure_threshold=1)
     detector.fails = Unavailable("external detector")
     await redacted(outside, "Ann Lee")
     detector.fails = None
@@ -480,17 +405,17 @@ async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
 
 
 async def test_no_more_questions_than_allowed_are_asked_at_once() -> None:
-    detector = Scripted("Ann Lee")
+    detector = ScriptedDetector("Ann Lee")
 
-    found = await beside(detector, max_concurrent=3).add_matches(ANN, ["Ann Lee"] * 20, [[]] * 20)
+    found = await external_detector(detector, max_concurrent=3).add_matches(ANN, ["Ann Lee"] * 20, [[]] * 20)
 
     assert [len(finds) for finds in found] == [1] * 20
     assert detector.most_inside == 3
 
 
 async def test_a_caller_who_goes_away_is_no_failure_of_the_detector() -> None:
-    clock, detector = Ticks(), Scripted("Ann Lee")
-    outside = beside(detector, clock, failure_threshold=1)
+    clock, detector = Ticks(), ScriptedDetector("Ann Lee")
+    outside = external_detector(detector, clock, failure_threshold=1)
     detector.fails = Unavailable("external detector")
     await redacted(outside, "Ann Lee")
     clock.now += 60
@@ -507,8 +432,8 @@ async def test_a_caller_who_goes_away_is_no_failure_of_the_detector() -> None:
 
 
 async def test_a_service_that_lies_about_places_degrades_and_no_more() -> None:
-    async with service(entities(entity("PERSON", 0, 10_000))) as presidio:
-        outside = beside(presidio)
+    async with service(entities_response(entity("PERSON", 0, 10_000))) as presidio:
+        outside = external_detector(presidio)
 
         assert await redacted(outside, "Ann Lee 202-555-0143") == "Ann Lee [REDACTED_PHONE]"
 
@@ -525,7 +450,7 @@ def test_whatever_is_found_outside_ours_stands_and_nothing_overlaps(text: str, s
     finder = PiiFinder(PrivacyPolicy())
     inside = finder.find(text)
 
-    (both,) = asyncio.run(beside(Scripted(*seen)).add_matches(ANN, [text], [inside], finder))
+    (both,) = asyncio.run(external_detector(ScriptedDetector(*seen)).add_matches(ANN, [text], [inside], finder))
 
     assert set(inside) <= set(both)
     assert all(left.end <= right.start for left, right in pairwise(both))

@@ -1,4 +1,4 @@
-"""Finding by policy: types, custom patterns, allow-list; redaction is idempotent, a stream equals one search (T9)."""
+"""Finding by policy: types, custom patterns, allow-list; redaction is idempotent, a stream equals one search."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH
 from tenuto.privacy.detection.finder import PiiFinder, merge_matches
 from tenuto.privacy.rules.chunking import LIMIT
 from tenuto.privacy.rules.folding import Work
-from tests.labelled import sentences
+from tests.labelled_sentences import sentences
 from tests.samples import odd_texts
+
+pytestmark = pytest.mark.requirement("T9")
+
 
 KNOWN = [sentence.text for sentence in sentences("english", "chinese", "other_languages", "no_private_data")]
 PROSE = "The committee talked about the garden and nobody could agree on anything before lunch. "

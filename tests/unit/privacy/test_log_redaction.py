@@ -32,6 +32,7 @@ def screen(policy: PrivacyPolicy | None = None, tenants: Mapping[str, PrivacyPol
     return LogRedactor(lambda: TenantPolicies(policy or PrivacyPolicy(), tenants))
 
 
+@pytest.mark.requirement("T10")
 def test_private_data_in_a_message_or_a_field_is_redacted() -> None:
     clean = screen()
 

@@ -1,4 +1,4 @@
-"""State of users: redacted by the sink `memory`, found by a scan, erased with its user (T10)."""
+"""State of users: redacted by the sink `memory`, found by a scan, erased with its user."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from tenuto.stores.engine.state import record_key
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import engine_over
 from tests.doubles import FlatMemoryStore, MemoryStore
+from tests.redactors import MASTER_KEY, redacting_store, redactor_over
 from tests.samples import ACME, ANN, BOB, CARD
-from tests.screens import KEY, screen_over, screened
+
+pytestmark = pytest.mark.requirement("T10")
+
 
 MAIL = "ann.lee@example.com"
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
@@ -52,7 +55,7 @@ async def scanned(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False) -
     ("mode", "stored"), [(Mode.KEEP, MAIL), (Mode.REDACT, "[REDACTED_EMAIL]"), (Mode.BLOCK, WITHHELD)]
 )
 async def test_each_mode_does_to_memories_what_it_says(mode: Mode, stored: str) -> None:
-    inner, store = screened(PrivacyPolicy(memory=mode))
+    inner, store = redacting_store(PrivacyPolicy(memory=mode))
 
     entry = await store.state.write_state(ANN, "facts", "mail", MAIL)
 
@@ -61,7 +64,7 @@ async def test_each_mode_does_to_memories_what_it_says(mode: Mode, stored: str) 
 
 
 async def test_texts_numbers_and_names_inside_a_value_are_looked_at_and_the_rest_stays() -> None:
-    _, store = screened()
+    _, store = redacting_store()
     told: Json = [{"text": f"card {CARD}"}, 7, None, True, 1.5]
     value = {"told": told, "password": "Maple77!", "phone": 13812345678, MAIL: 1}
 
@@ -77,7 +80,7 @@ async def test_texts_numbers_and_names_inside_a_value_are_looked_at_and_the_rest
 
 async def test_a_value_is_read_with_its_key() -> None:
     """As with any name: the key says that the value is a password, and stays unchanged."""
-    _, store = screened()
+    _, store = redacting_store()
 
     secret = await store.state.write_state(ANN, "facts", "password", "Maple77!")
     plain = await store.state.write_state(ANN, "facts", "street", "Maple77!")
@@ -87,7 +90,7 @@ async def test_a_value_is_read_with_its_key() -> None:
 
 
 async def test_each_tenant_has_its_own_policy_and_chats_have_it_as_users_do() -> None:
-    _, store = screened(PrivacyPolicy(memory=Mode.KEEP), acme=PrivacyPolicy())
+    _, store = redacting_store(PrivacyPolicy(memory=Mode.KEEP), acme=PrivacyPolicy())
 
     kept = await store.state.write_state(Scope(tenant="other", user="ann"), "facts", "mail", MAIL)
     of_chat = await store.state.write_state(TEAM, "facts", "mail", MAIL)
@@ -96,7 +99,7 @@ async def test_each_tenant_has_its_own_policy_and_chats_have_it_as_users_do() ->
 
 
 async def test_what_no_store_keeps_is_refused_before_anybody_looks_into_it() -> None:
-    inner, store = screened()
+    inner, store = redacting_store()
     deep: Json = MAIL
     for _ in range(5000):
         deep = [deep]
@@ -109,7 +112,7 @@ async def test_what_no_store_keeps_is_refused_before_anybody_looks_into_it() -> 
 
 async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> None:
     """API keys of a user whose id is a mail address, and state of the tenant."""
-    _, store = screened()
+    _, store = redacting_store()
     keys = ApiKeys(store=store.state, clock=utc_now)
 
     _, secret = await keys.create(tenant="acme", user=MAIL)
@@ -120,9 +123,10 @@ async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> N
     assert own.value == MAIL
 
 
+@pytest.mark.requirement("A30")
 async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -> None:
-    """A30: an order number may look like a phone, and is useless once redacted."""
-    inner, store = screened(PrivacyPolicy(memory=Mode.BLOCK))
+    """An order number may look like a phone, and is useless once redacted."""
+    inner, store = redacting_store(PrivacyPolicy(memory=Mode.BLOCK))
     await replace_orders(store.state, ANN, [ORDER])
     await store.state.write_state(ANN, "facts", "phone", "my phone is 13812345678")
 
@@ -164,7 +168,7 @@ async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_t
     await store.write_state(ANN, "facts", "mail", MAIL)
     await store.write_state(BOB, "facts", "mail", MAIL)
 
-    report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
+    report = await scanned(Scanner(store=store, screen=redactor_over(store)), fix=True)
 
     entry = await store.read_state(ANN, "facts", "mail")
     assert (entry.value if entry else None) == left
@@ -185,7 +189,7 @@ async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> No
         moved = RecordChange(key=anns.key, if_revision=anns.revision, revision=anns.revision + 1, head=bobs.head)
         assert await records.commit([moved]) is None
 
-        report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
+        report = await scanned(Scanner(store=store, screen=redactor_over(store)), fix=True)
 
         assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
         assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
@@ -195,7 +199,7 @@ async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> 
     store = MemoryStore()
     for scope in (ANN, BOB):
         await store.state.write_state(scope, "facts", "mail", MAIL)
-    scan = Scanner(store=store, screen=screen_over(store)).scan(ACME)
+    scan = Scanner(store=store, screen=redactor_over(store)).scan(ACME)
     first = await anext(scan)
     for scope in (ANN, BOB):
         await store.state.delete_state(scope, "facts", "mail")
@@ -210,7 +214,7 @@ async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> 
 async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tmp_path: Path, encryption: bool) -> None:
     """Through the library, over a file, with all store wrappers in between."""
     where = f"sqlite:///{tmp_path}/chat.db"
-    sealing: dict[str, Any] = {"encryption": encryption, "privacy_key": KEY}
+    sealing: dict[str, Any] = {"encryption": encryption, "privacy_key": MASTER_KEY}
     async with tenuto.open(where, privacy_memory="keep", **sealing) as app:
         ann = app.scope(user="ann")
         await app.store.state.write_state(ann, "facts", "mail", MAIL)
@@ -251,7 +255,7 @@ async def test_a_memory_that_is_damaged_is_counted_and_hides_no_other(caplog: py
     for scope in (ANN, BOB):
         await store.write_state(scope, "facts", "mail", MAIL)
 
-    report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
+    report = await scanned(Scanner(store=store, screen=redactor_over(store)), fix=True)
 
     assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
     assert "a remembered value was not scanned: the state value cannot be decoded" in caplog.messages
@@ -262,4 +266,4 @@ async def test_a_store_that_is_away_ends_a_scan() -> None:
     await store.write_state(ANN, "facts", "mail", MAIL)
 
     with pytest.raises(Unavailable):
-        await scanned(Scanner(store=store, screen=screen_over(store)))
+        await scanned(Scanner(store=store, screen=redactor_over(store)))

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tenuto
 from tenuto.app import Tenuto
-from tenuto.assistants import Assistant
 from tenuto.chat import ChatRequest, ReplyFinished
 from tenuto.errors import ModelFailed, PrivateData
-from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
 from tenuto.model.generation import TextDelta, ToolContext, ToolOutput, ToolSpec
-from tenuto.model.policy import preset
-from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject
-from tenuto.ports import Tool
 from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, answers
-from tests.screens import KEY
-
-MAIL = "ann@example.com"
+from tests.unit.privacy.redacting_app import MAIL, prompt_of, redacting_app
 
 
 class Post:
@@ -52,51 +42,22 @@ async def left(app: Tenuto, session_id: str) -> list[JsonObject]:
     return [m.metadata["state"]["helper"] for m in page.messages if "state" in m.metadata]
 
 
-@asynccontextmanager
-async def house(
-    *scripts: Script, tool: Tool | None = None, **settings: Any
-) -> AsyncIterator[tuple[Tenuto, ScriptedModel]]:
-    model = ScriptedModel(*scripts, name="scripted")
-    helper = Assistant(
-        name="helper",
-        system={Language.ENGLISH: "You help."},
-        policies=preset("platform"),
-        tools=(tool,) if tool is not None else (),
-    )
-    async with tenuto.open(
-        "memory://",
-        models={"scripted": model},
-        assistants=[helper],
-        model="scripted",
-        assistant="helper",
-        privacy_key=KEY,
-        **{"summarizer_model": "offline", **settings},
-    ) as app:
-        yield app, model
-
-
-def prompt(model: ScriptedModel, place: int = -1) -> str:
-    """The requests for turns, without those for titles."""
-    turns = [asking for asking in model.requests if asking.tool_context is not None]
-    return "\n".join(str(message.parts) for message in turns[place].messages)
-
-
 async def stored(app: Tenuto, session_id: str) -> list[str]:
     return [message.text for message in (await app.sessions.messages(ANN, session_id, Page(limit=20))).messages]
 
 
 async def test_by_default_the_model_sees_what_was_said() -> None:
-    async with house("I wrote it down.") as (app, model):
+    async with redacting_app("I wrote it down.") as (app, model):
         await app.ask(ANN, f"My mail is {MAIL}.")
-        assert MAIL in prompt(model)
+        assert MAIL in prompt_of(model)
 
 
 async def test_pseudonyms_of_earlier_turns_are_values_again_for_a_model_that_may_see_them() -> None:
-    async with house("Noted.", f"It is {MAIL}.", privacy_message="pseudonym") as (app, model):
+    async with redacting_app("Noted.", f"It is {MAIL}.", privacy_message="pseudonym") as (app, model):
         first = await app.ask(ANN, f"My mail is {MAIL}.")
         reply = await app.ask(ANN, "What is my mail?", session_id=first.session_id)
 
-        assert f"My mail is {MAIL}." in prompt(model)
+        assert f"My mail is {MAIL}." in prompt_of(model)
         assert reply.text == f"It is {MAIL}."
         assert await stored(app, first.session_id) == [
             "My mail is [EMAIL_1].",
@@ -109,31 +70,32 @@ async def test_pseudonyms_of_earlier_turns_are_values_again_for_a_model_that_may
 @pytest.mark.parametrize("message", ["keep", "pseudonym"])
 async def test_a_model_may_be_shown_marks_and_its_answer_comes_back_with_values(message: str) -> None:
     scripts: list[Script] = [Say("I will write to [EMA", "IL_1", "] and [PHONE_9]."), "Yes."]
-    async with house(*scripts, privacy_model="pseudonym", privacy_message=message) as (app, model):
+    async with redacting_app(*scripts, privacy_model="pseudonym", privacy_message=message) as (app, model):
         reply = await app.ask(ANN, f"Write to {MAIL}.")
         await app.ask(ANN, "Did you?", session_id=reply.session_id)
 
         assert reply.text == f"I will write to {MAIL} and [PHONE_9]."
-        assert MAIL not in prompt(model, 0) + prompt(model, 1)
-        assert "Write to [EMAIL_1]." in prompt(model, 1)
+        assert MAIL not in prompt_of(model, 0) + prompt_of(model, 1)
+        assert "Write to [EMAIL_1]." in prompt_of(model, 1)
 
 
 async def test_tools_get_the_values_behind_the_marks_a_model_calls_them_with() -> None:
     tool = Post()
     script: list[Script] = [Call("post", {"to": "[EMAIL_1]", "cc": ["[EMAIL_1]"]}), "Sent to [EMAIL_1]."]
-    async with house(*script, tool=tool, privacy_model="pseudonym") as (app, model):
+    async with redacting_app(*script, tool=tool, privacy_model="pseudonym") as (app, model):
         reply = await app.ask(ANN, f"Write to {MAIL}.")
 
         assert tool.sent == [{"to": MAIL, "cc": [MAIL]}]
-        assert MAIL not in prompt(model, 1)
+        assert MAIL not in prompt_of(model, 1)
         assert reply.text == f"Sent to {MAIL}."
 
 
+@pytest.mark.requirement("T10")
 async def test_a_model_may_be_shown_redactions() -> None:
-    async with house("I cannot see it.", privacy_model="redact") as (app, model):
+    async with redacting_app("I cannot see it.", privacy_model="redact") as (app, model):
         reply = await app.ask(ANN, f"Write to {MAIL}.")
 
-        assert "Write to [REDACTED_EMAIL]." in prompt(model)
+        assert "Write to [REDACTED_EMAIL]." in prompt_of(model)
         assert await stored(app, reply.session_id) == [f"Write to {MAIL}.", "I cannot see it."]
 
 
@@ -143,14 +105,14 @@ async def test_a_model_may_be_shown_redactions() -> None:
     ids=["in words", "in a profile"],
 )
 async def test_a_typed_mark_brings_nobody_a_value(said: str, profile: JsonObject, shown: str) -> None:
-    async with house("Noted.", "I do not know.", privacy_message="pseudonym") as (app, model):
+    async with redacting_app("Noted.", "I do not know.", privacy_message="pseudonym") as (app, model):
         first = await app.ask(ANN, f"My mail is {MAIL}.")
         await app.ask(ANN, said, session_id=first.session_id, profile=profile)
-        assert shown in prompt(model)
+        assert shown in prompt_of(model)
 
 
 async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
-    async with house(f"It is {MAIL}.", privacy_message="pseudonym") as (app, _):
+    async with redacting_app(f"It is {MAIL}.", privacy_message="pseudonym") as (app, _):
         first = await app.ask(ANN, f"My mail is {MAIL}.", idempotency_key="k")
         again = await app.ask(ANN, f"My mail is {MAIL}.", idempotency_key="k")
         assert again.replayed
@@ -159,7 +121,7 @@ async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
 
 async def test_an_answer_that_could_not_be_made_anew_keeps_its_values() -> None:
     other = "bob@example.org"
-    async with house(f"Ask {other}.", [Fail()], privacy_message="pseudonym") as (app, _):
+    async with redacting_app(f"Ask {other}.", [Fail()], privacy_message="pseudonym") as (app, _):
         first = await app.ask(ANN, "Whom do I ask?", idempotency_key="k")
         chat = await app.chat()
         with pytest.raises(ModelFailed):
@@ -172,7 +134,7 @@ async def test_an_answer_that_could_not_be_made_anew_keeps_its_values() -> None:
 async def test_tools_read_values_in_what_they_left_behind() -> None:
     tool = Post()
     scripts: list[Script] = [Call("post", {"to": MAIL}), "Sent.", Call("post", {"to": "again"}), "Sent."]
-    async with house(*scripts, tool=tool, privacy_message="pseudonym") as (app, _):
+    async with redacting_app(*scripts, tool=tool, privacy_message="pseudonym") as (app, _):
         first = await app.ask(ANN, "Write.")
         await app.ask(ANN, "And again.", session_id=first.session_id)
 
@@ -182,7 +144,7 @@ async def test_tools_read_values_in_what_they_left_behind() -> None:
 
 async def test_what_tools_leave_behind_is_screened_and_counts_for_nothing_an_answer_says() -> None:
     scripts: list[Script] = [Call("post", {"to": MAIL}), "Sent.", "You are welcome."]
-    async with house(*scripts, tool=Post(), privacy_message="redact") as (app, _):
+    async with redacting_app(*scripts, tool=Post(), privacy_message="redact") as (app, _):
         first = await app.ask(ANN, "Write.")
         await app.ask(ANN, "Thanks.", session_id=first.session_id)
 
@@ -195,7 +157,7 @@ async def test_what_tools_leave_behind_is_screened_and_counts_for_nothing_an_ans
 async def test_a_mark_that_somebody_writes_where_tools_leave_things_opens_nothing() -> None:
     tool = Post()
     scripts: list[Script] = ["Noted.", Call("post", {"to": "x"}), "Sent."]
-    async with house(*scripts, tool=tool, privacy_message="pseudonym") as (app, _):
+    async with redacting_app(*scripts, tool=tool, privacy_message="pseudonym") as (app, _):
         first = await app.ask(ANN, f"My mail is {MAIL}.")
         forged = answers("Mine.", metadata={"state": {"helper": {"last": "[EMAIL_1]"}}})
         await app.sessions.append(ANN, first.session_id, AppendRequest(messages=(forged,)))
@@ -206,7 +168,7 @@ async def test_a_mark_that_somebody_writes_where_tools_leave_things_opens_nothin
 
 @pytest.mark.parametrize("title", ["keep", "pseudonym"])
 async def test_the_model_for_titles_sees_no_more_than_models_may(title: str) -> None:
-    async with house(
+    async with redacting_app(
         "Certainly.", "A Fine Title", privacy_title=title, privacy_model="redact", summarizer_model="scripted"
     ) as (app, model):
         await app.ask(ANN, f"Please write to {MAIL} today.")
@@ -220,7 +182,7 @@ async def test_the_model_for_titles_sees_no_more_than_models_may(title: str) -> 
 @pytest.mark.parametrize("sink", ["privacy_message", "privacy_model"])
 async def test_what_is_blocked_is_refused_before_anything_is_stored_or_asked(sink: str) -> None:
     settings: dict[str, Any] = {sink: "block"}
-    async with house("Hello.", **settings) as (app, model):
+    async with redacting_app("Hello.", **settings) as (app, model):
         with pytest.raises(PrivateData) as refused:
             await app.ask(ANN, f"My mail is {MAIL}, card 4242 4242 4242 4242.")
 
@@ -233,7 +195,7 @@ async def test_what_is_blocked_is_refused_before_anything_is_stored_or_asked(sin
 
 async def test_answers_may_be_redacted_as_they_stream() -> None:
     said = Say("Write to ann@exam", "ple.com", " or ring 138001", "38000. " + "And so on. " * 60)
-    async with house(said, privacy_answer="redact") as (app, _):
+    async with redacting_app(said, privacy_answer="redact") as (app, _):
         chat = await app.chat()
         events = [event async for event in chat.stream(ANN, ChatRequest(text="How do I reach her?"))]
 

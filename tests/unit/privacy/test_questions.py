@@ -17,7 +17,8 @@ from tenuto.model import Scope
 from tenuto.privacy.detection.external import ExternalDetector
 from tests.clock import Ticks
 from tests.samples import ANN, BOB
-from tests.unit.privacy.test_external_detector import Scripted, analyzer, beside, entities
+from tests.servers.analyzer import analyzer, entities_response
+from tests.unit.privacy.scripted_detector import ScriptedDetector, external_detector
 
 WORDS = "Plan my trip to Lisbon"
 
@@ -29,7 +30,7 @@ async def asking(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[str]]]:
 
     async def answer(body: bytes) -> bytes:
         shown.append(json.loads(body)["text"])
-        return entities()
+        return entities_response()
 
     patient: dict[str, Any] = {"privacy_detector_timeout": timedelta(minutes=1)}
     async with analyzer(answer) as url, tenuto.open("memory://", privacy_detector=url, **patient, **settings) as app:
@@ -71,8 +72,8 @@ async def test_a_session_that_went_and_comes_back_has_its_title_from_the_beginni
 
 async def test_an_answer_is_remembered_for_its_own_user_and_a_few_minutes() -> None:
     """A failure is no answer: the next one asks again."""
-    clock, detector = Ticks(), Scripted("Lisbon")
-    outside = beside(detector, clock)
+    clock, detector = Ticks(), ScriptedDetector("Lisbon")
+    outside = external_detector(detector, clock)
     detector.fails = Unavailable("external detector")
     assert await found(outside, ANN) == []
 
@@ -88,8 +89,8 @@ async def test_an_answer_is_remembered_for_its_own_user_and_a_few_minutes() -> N
 
 
 async def test_no_more_answers_are_remembered_than_a_few_hundred() -> None:
-    detector = Scripted()
-    outside = beside(detector)
+    detector = ScriptedDetector()
+    outside = external_detector(detector)
     for turn in range(513):
         await outside.add_matches(ANN, [f"{WORDS}, {turn}"], [[]])
 

@@ -1,4 +1,4 @@
-"""Stored data has passed the privacy policy, whatever the caller (T10)."""
+"""Stored data has passed the privacy policy, whatever the caller."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ from tenuto.privacy.detection import finder
 from tenuto.privacy.redacting_store import RedactingStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore, MemoryStore
+from tests.redactors import MASTER_KEY, redacting_store, redactor_over
 from tests.samples import ACME, ANN, BOB, SENT_AT, answers, begin, fresh, says, talk, texts
-from tests.screens import KEY, screen_over, screened
+
+pytestmark = pytest.mark.requirement("T10")
+
 
 REDACTING = PrivacyPolicy(message=Mode.REDACT)
 HIDING = PrivacyPolicy(message=Mode.PSEUDONYM)
@@ -56,13 +59,13 @@ def inner() -> MemoryStore:
 @pytest.fixture
 def hiding(inner: MemoryStore) -> RedactingStore:
     """Stores messages with pseudonyms."""
-    return RedactingStore(store=inner, screen=screen_over(inner, HIDING))
+    return RedactingStore(store=inner, screen=redactor_over(inner, HIDING))
 
 
 @pytest.fixture
 def redacting() -> RedactingStore:
     """Stores messages without private data."""
-    return screened(REDACTING)[1]
+    return redacting_store(REDACTING)[1]
 
 
 def traced(session_id: str, request: str, **fields: object) -> Trace:
@@ -71,7 +74,7 @@ def traced(session_id: str, request: str, **fields: object) -> Trace:
 
 
 async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default() -> None:
-    _, store = screened()
+    _, store = redacting_store()
     turn = await begin(store, ANN, "s", MAIL)
     runs = (ToolRun(name="look", arguments={"mail": "ann@example.com"}, output=[{"phone": "13800138000"}]),)
     closing = FinishTurn(
@@ -162,7 +165,7 @@ async def test_a_head_is_looked_through_with_its_messages(redacting: RedactingSt
 
 async def test_tenants_have_policies_of_their_own() -> None:
     own = PrivacyPolicy(message=Mode.REDACT, patterns=(CustomPattern(name="STAFF_NO", pattern="EMP-[0-9]{5}"),))
-    _, store = screened(acme=own)
+    _, store = redacting_store(acme=own)
     other = Scope(tenant="other", user="ann")
 
     await begin(store, ANN, "s", "ask EMP-12345 or ann@example.com")
@@ -185,7 +188,7 @@ async def test_tenants_have_policies_of_their_own() -> None:
     ids=["what is allowed stays", "no password or key is put into a vault"],
 )
 async def test_words_are_stored_by_the_policy(policy: PrivacyPolicy, said: str, stored: str) -> None:
-    _, store = screened(policy)
+    _, store = redacting_store(policy)
 
     await begin(store, ANN, "s", said)
 
@@ -276,7 +279,7 @@ async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs(
 
 async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(fake_clock: FakeClock) -> None:
     inner = MemoryStore(clock=fake_clock)
-    store = RedactingStore(store=inner, screen=screen_over(inner, HIDING))
+    store = RedactingStore(store=inner, screen=redactor_over(inner, HIDING))
     keeping = Retention(idle=timedelta(hours=1))
     await begin(store, ANN, "s", "ann@example.com", create=NewSession(retention=keeping))
     fake_clock.advance(timedelta(hours=2))
@@ -327,7 +330,7 @@ async def taken_up(store: RedactingStore, session_id: str, said: str, answered: 
 
 async def test_words_that_are_taken_back_take_their_values_along() -> None:
     """An edit: values without a placeholder in any stored text are deleted, others stay."""
-    _, store = screened(replace(HIDING, trace=Mode.PSEUDONYM, title=Mode.PSEUDONYM))
+    _, store = redacting_store(replace(HIDING, trace=Mode.PSEUDONYM, title=Mode.PSEUDONYM))
     await taken_up(store, "s", "write to ann@example.com", "done, bob@example.org")
     edited = await taken_up(store, "s", "card 4242 4242 4242 4242, eve@example.org", "ann@example.com, 10.0.0.8?")
     await store.sessions.patch(ANN, "s", Changes(title="for eve@example.org"))
@@ -344,7 +347,7 @@ async def test_words_that_are_taken_back_take_their_values_along() -> None:
 
 
 async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
-    _, store = screened(PrivacyPolicy(trace=Mode.PSEUDONYM))
+    _, store = redacting_store(PrivacyPolicy(trace=Mode.PSEUDONYM))
     await taken_up(store, "s", "write to ann@example.com", "done")
     edited = await taken_up(store, "s", "write to bob@example.org", "done")
 
@@ -358,7 +361,7 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
 ) -> None:
     for session in ("cut", "reset"):
         await taken_up(hiding, session, "write to ann@example.com", "done")
-    today = RedactingStore(store=inner, screen=screen_over(inner))
+    today = RedactingStore(store=inner, screen=redactor_over(inner))
 
     await today.sessions.truncate(ANN, "cut", Truncation(after=0))
     await today.sessions.reset(ANN, "reset")
@@ -402,7 +405,7 @@ async def test_values_are_sealed_again_under_a_new_key(inner: MemoryStore, hidin
     assert damaged is not None
     held = {mark: {**one, "sealed": one["sealed"][:-6] + "AAAAAA"} for mark, one in damaged.value["held"].items()}
     await inner.state.write_state(ACME, VAULT, "damaged", {**damaged.value, "held": held})
-    vault, ring = hiding.screen.vault, load_key_ring(key=KEY)
+    vault, ring = hiding.screen.vault, load_key_ring(key=MASTER_KEY)
     assert vault is not None
     assert ring is not None
     assert await vault.reseal(ACME) == (0, 0)
@@ -500,7 +503,7 @@ class _Unwilling(FlatMemoryStore):
 async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> None:
     """The session is not busy for two minutes because of it, and the same key continues the turn."""
     backend = _Unwilling()
-    store = RedactingStore(store=backend, screen=screen_over(backend, HIDING))
+    store = RedactingStore(store=backend, screen=redactor_over(backend, HIDING))
     key = IdempotencyKey(key="k", fingerprint="body")
     with pytest.raises(Unavailable):
         await begin(store, ANN, "s", MAIL, idempotency_key=key)
@@ -517,7 +520,7 @@ async def test_too_dense_a_text_is_refused_and_of_an_answer_the_rest_withheld(
 ) -> None:
     monkeypatch.setattr(finder, "MOST_JUDGED", 900)
     dense = " ".join(f"user{number}@example.com" for number in range(2000))
-    inner, store = screened(PrivacyPolicy(message=mode, memory=mode if mode is Mode.BLOCK else Mode.REDACT))
+    inner, store = redacting_store(PrivacyPolicy(message=mode, memory=mode if mode is Mode.BLOCK else Mode.REDACT))
 
     with pytest.raises(TooManyPrivateValues, match="smaller parts"):
         await begin(store, ANN, "dense", dense)

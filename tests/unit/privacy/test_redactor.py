@@ -1,4 +1,4 @@
-"""The redactor: which texts of a value are searched and with which name (T10), and long texts that are cut.
+"""The redactor: which texts of a value are searched and with which name, and long texts that are cut.
 
 A trace keeps both ends of a long text: they are searched quickly, and no part of a value is left at a cut.
 """
@@ -21,8 +21,11 @@ from tenuto.privacy.record_redaction import redact_trace
 from tenuto.privacy.redactor import SPARE, Redactor, Slot, TenantPolicies
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.turn_redaction import TurnRedaction
+from tests.redactors import redacting_store
 from tests.samples import ANN, SENT_AT, fresh, says
-from tests.screens import screened
+
+pytestmark = pytest.mark.requirement("T10")
+
 
 SECRETS = {"model": {"password": "hunter22x"}, "trace": {"ssn": "512334455"}, "by": {"phone": "88886666"}}
 TOLD = {
@@ -47,7 +50,7 @@ def traced(data: JsonObject) -> Trace:
 
 async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() -> None:
     """In traces, tool calls, metadata and memories alike: no name hides a value below it."""
-    _, store = screened(PrivacyPolicy(message=Mode.REDACT))
+    _, store = redacting_store(PrivacyPolicy(message=Mode.REDACT))
     draft = says("", Role.ASSISTANT, parts=(tool_call("call_1", "save", SECRETS),), metadata=SECRETS)
     create = NewSession(context=SECRETS, attributes=SECRETS, metadata=SECRETS)
 
@@ -66,7 +69,7 @@ async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() 
     "name", ["phone_verified_at", "phone_ts", "phone_call_ms", "phone_time", "phone_on", "phoneVerifiedAt"]
 )
 async def test_a_number_under_the_name_of_an_instant_is_no_phone(name: str) -> None:
-    _, store = screened()
+    _, store = redacting_store()
     seen = {name: 1700000000, "tel": [{name: [1700000000, 1700000000000]}], "phone": 13812345678}
 
     entry = await store.state.write_state(ANN, "facts", "phone_timestamp", seen)
@@ -87,7 +90,7 @@ async def test_a_number_under_the_name_of_an_instant_is_no_phone(name: str) -> N
     ],
 )
 async def test_a_number_that_no_instant_has_is_read_whatever_its_name(name: str, number: int, type_: str) -> None:
-    _, store = screened()
+    _, store = redacting_store()
 
     entry = await store.state.write_state(ANN, "facts", "habits", {name: number})
 

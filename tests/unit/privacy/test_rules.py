@@ -1,4 +1,4 @@
-"""The examples of the requirements, their mistakes, and precedence between rules (A12-A14, S1-S3, T9)."""
+"""The examples of the requirements, their mistakes, and precedence between rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tenuto.privacy import PiiRule, PiiType, RedactionStream, Span, detect, reda
 from tenuto.privacy.rules.cards import passes_luhn
 from tenuto.privacy.rules.identity_numbers import is_resident_id
 from tenuto.privacy.rules.span import TYPE_OF
-from tests.labelled import Sentence, sentences
+from tests.labelled_sentences import Sentence, sentences
+
+pytestmark = pytest.mark.requirement("A12", "A13", "A14", "S1", "S2", "S3", "T9")
+
 
 ROOT = Path(tenuto.__file__).parents[2]
 
@@ -28,9 +31,9 @@ TABLE = {
 }
 
 
+@pytest.mark.requirement("A13")
 @pytest.mark.parametrize(("text", "mark"), TABLE.items())
 def test_the_documents_table_comes_out_as_it_stands(text: str, mark: str) -> None:
-    """A13."""
     assert redact(text) == mark
 
 
@@ -42,9 +45,10 @@ def test_the_documents_table_comes_out_in_a_sentence_too() -> None:
     )
 
 
+@pytest.mark.requirement("A12", "A26", "A32", "S1", "S2", "S3", "T9")
 @pytest.mark.parametrize("sentence", sentences("exact_spans"), ids=lambda sentence: sentence.text)
 def test_exactly_the_labelled_values_are_found(sentence: Sentence) -> None:
-    """A12, A32, S1-S3, T9: each span to the character; a sentence without labels comes out as it is."""
+    """Each span to the character; a sentence without labels comes out as it is."""
     labels = [(truth.type, truth.start, truth.end) for truth in sentence.truths]
 
     assert [(span.type, span.start, span.end) for span in detect(sentence.text)] == labels
@@ -60,9 +64,10 @@ def test_a_name_is_told_from_what_people_say_they_are(sentence: Sentence) -> Non
     assert [(span.start, span.end) for span in names] == [(truth.start, truth.end) for truth in sentence.truths]
 
 
+@pytest.mark.requirement("A35")
 @pytest.mark.parametrize("sentence", sentences("addresses"), ids=lambda sentence: sentence.text)
 def test_addresses_and_order_numbers_are_found_where_they_are_asked_for(sentence: Sentence) -> None:
-    """A35: each span to the character, in a stream as well, and none of them unasked."""
+    """Each span to the character, in a stream as well, and none of them unasked."""
     types = {PiiType.ADDRESS, PiiType.ORDER_ID}
     once, stream = redact(sentence.text, types=types), RedactionStream(types=types)
 
@@ -74,9 +79,9 @@ def test_addresses_and_order_numbers_are_found_where_they_are_asked_for(sentence
     assert not types.intersection(span.type for span in detect(sentence.text))
 
 
+@pytest.mark.requirement("A12")
 @pytest.mark.parametrize("text", ["", " ", "hello", "你好"])
 def test_text_without_anything_private_is_returned_as_it_is(text: str) -> None:
-    """A12."""
     assert redact(text) == text
     assert detect(text) == []
 
@@ -114,6 +119,7 @@ def test_every_type_and_name_in_marks_is_in_the_docs_and_in_the_words_of_the_con
     assert [rule for rule in PiiRule if f'"mark.{Span(0, 0, TYPE_OF[rule], rule).name}"' not in words] == []
 
 
+@pytest.mark.requirement("A32")
 def test_check_digits_decide() -> None:
     assert passes_luhn("4242424242424242")
     assert not passes_luhn("4242424242424241")

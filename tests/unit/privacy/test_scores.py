@@ -1,4 +1,4 @@
-"""Scores of the detector: our own set, and open ones where they are available (A32, T9)."""
+"""Scores of the detector: our own set, and open ones where they are available."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Final
 import pytest
 
 from tenuto.privacy import PiiRule, PiiType, Span, detect
-from tests.labelled import COMMON_SETS, CORE, Sentence, Truth, fits, parsed, score, sentences
+from tests.labelled_sentences import COMMON_SETS, CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
+
+pytestmark = pytest.mark.requirement("A32", "T9")
+
 
 SETS: Final = (*COMMON_SETS, "blind_paraphrases", "lists_and_tables")
 SHARED: Final = {
@@ -21,6 +24,7 @@ SHARED: Final = {
 }
 
 
+@pytest.mark.requirement("A26")
 def test_our_own_set_has_every_type_and_enough_of_everything() -> None:
     texts = sentences(*SETS)
     types = [truth.type for text in texts for truth in text.truths]
@@ -37,6 +41,7 @@ def test_our_own_set_is_found_and_nothing_else(name: str) -> None:
     assert result.wrongs == []
 
 
+@pytest.mark.requirement("A14")
 def test_most_of_what_is_hidden_on_purpose_is_found() -> None:
     result = score(sentences("spelled_out"), detect)
 

@@ -22,7 +22,7 @@ from tenuto.stores.engine import Engine
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.peek import hot_ciphertexts, look_up_key
+from tests.internals import hot_ciphertexts, look_up_key
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 OLD = MasterKey(name="old", secret=bytes(range(32)))
@@ -123,9 +123,10 @@ async def test_twice_the_same_is_sealed_to_different_texts(cipher: Cipher) -> No
     assert cipher.seal(b"ann", PLACE) != cipher.seal(b"ann", PLACE)
 
 
+@pytest.mark.requirement("A7")
 @pytest.mark.parametrize("scope", [EVE, ANN_ELSEWHERE])
 async def test_another_tenant_or_site_opens_nothing(keys: TenantCiphers, scope: Scope) -> None:
-    """A7: tenants are isolated for ciphertext and digests, too."""
+    """Tenants are isolated for ciphertext and digests, too."""
     mine, other = await keys.cipher_for_sealing(ANN), await keys.cipher_for_sealing(scope)
 
     with pytest.raises(DecryptionFailed):

@@ -23,7 +23,7 @@ from tenuto.privacy.redactor import Redactor, TenantPolicies, slots
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
-from tests.unit.privacy.test_model import MAIL, house, prompt
+from tests.unit.privacy.redacting_app import MAIL, prompt_of, redacting_app
 
 CARD = "4242 4242 4242 4242"
 # Nearly all of it is values, so that every cut goes through one.
@@ -62,7 +62,7 @@ def shows(text: object) -> bool:
 
 async def test_what_was_taken_out_of_an_answer_is_counted_under_it_and_in_the_trace() -> None:
     said = Say("Write to ann@exam", "ple.com or bob@example.org", f", card {CARD}.")
-    async with house(said, privacy_answer="redact") as (app, _):
+    async with redacting_app(said, privacy_answer="redact") as (app, _):
         reply = await app.ask(ANN, "How do I reach them?")
         [_, answer] = await messages(app, reply.session_id)
         trace = await trace_of(app, reply.session_id)
@@ -73,7 +73,7 @@ async def test_what_was_taken_out_of_an_answer_is_counted_under_it_and_in_the_tr
 async def test_what_the_store_takes_out_is_added_to_what_the_answer_lost() -> None:
     scripts: list[Script] = [Call("archive", {"card": CARD}), f"Write to {MAIL}."]
     settings = {"privacy_answer": "redact", "privacy_message": "redact", "privacy_trace": "redact"}
-    async with house(*scripts, tool=Archive(), **settings) as (app, _):
+    async with redacting_app(*scripts, tool=Archive(), **settings) as (app, _):
         reply = await app.ask(ANN, "How do I reach her?")
         [_, called, _, answer] = await messages(app, reply.session_id)
         trace = await trace_of(app, reply.session_id)
@@ -85,7 +85,7 @@ async def test_what_the_store_takes_out_is_added_to_what_the_answer_lost() -> No
 
 async def test_words_before_a_call_have_a_count_of_their_own() -> None:
     scripts: list[Script] = [[Say(f"I write to {MAIL} first."), Call("archive", {})], "Done."]
-    async with house(*scripts, tool=Archive(), privacy_answer="redact") as (app, _):
+    async with redacting_app(*scripts, tool=Archive(), privacy_answer="redact") as (app, _):
         reply = await app.ask(ANN, "Please.")
         stored = await messages(app, reply.session_id)
 
@@ -93,7 +93,7 @@ async def test_words_before_a_call_have_a_count_of_their_own() -> None:
 
 
 async def test_an_answer_that_lost_nothing_has_no_count() -> None:
-    async with house("Hello.", privacy_answer="redact") as (app, _):
+    async with redacting_app("Hello.", privacy_answer="redact") as (app, _):
         reply = await app.ask(ANN, "Hello.")
 
         assert "redacted" not in (await messages(app, reply.session_id))[-1].metadata
@@ -104,11 +104,11 @@ async def test_an_answer_that_lost_nothing_has_no_count() -> None:
 
 @pytest.mark.parametrize("mode", ["redact", "pseudonym"])
 async def test_a_prompt_that_is_cut_shows_a_model_no_half_of_a_value(mode: str) -> None:
-    async with house("Noted.", privacy_model=mode) as (app, model):
+    async with redacting_app("Noted.", privacy_model=mode) as (app, model):
         first = await app.ask(ANN, LONG)
         second = await app.ask(ANN, f"Again: {LONG}", session_id=first.session_id)
 
-        assert not shows(prompt(model, 0) + prompt(model, 1))
+        assert not shows(prompt_of(model, 0) + prompt_of(model, 1))
         for reply in (first, second):
             assert reply.manifest is not None
             assert any(entry.disposition is Disposition.CUT for entry in reply.manifest.entries)
@@ -117,7 +117,7 @@ async def test_a_prompt_that_is_cut_shows_a_model_no_half_of_a_value(mode: str) 
 async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_for() -> None:
     """A prompt is counted as it is sent to the model."""
     said = "a@b.co " * 1200
-    async with house("Noted.", privacy_model="redact") as (app, model):
+    async with redacting_app("Noted.", privacy_model="redact") as (app, model):
         reply = await app.ask(ANN, said)
         count, manifest = TokenCounter().count, reply.manifest
 
@@ -131,46 +131,46 @@ async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_f
 
 
 async def test_marks_in_a_cut_prompt_are_put_back_as_in_any_other() -> None:
-    async with house("I wrote to [EMAIL_1].", privacy_model="pseudonym") as (app, model):
+    async with redacting_app("I wrote to [EMAIL_1].", privacy_model="pseudonym") as (app, model):
         reply = await app.ask(ANN, LONG)
 
-        assert "[EMAIL_1]" in prompt(model)
+        assert "[EMAIL_1]" in prompt_of(model)
         assert reply.text == f"I wrote to {VALUE}."
 
 
 async def test_a_typed_mark_in_a_prompt_of_pseudonyms_opens_nothing() -> None:
-    async with house("Noted.", "Hm: [EMAIL_1]", privacy_model="pseudonym") as (app, model):
+    async with redacting_app("Noted.", "Hm: [EMAIL_1]", privacy_model="pseudonym") as (app, model):
         first = await app.ask(ANN, f"My mail is {MAIL}.")
         await app.ask(ANN, "Say [EMAIL_1].", session_id=first.session_id)
 
-        assert "My mail is [EMAIL_1]." in prompt(model)
-        assert "Say ［EMAIL_1］." in prompt(model)
+        assert "My mail is [EMAIL_1]." in prompt_of(model)
+        assert "Say ［EMAIL_1］." in prompt_of(model)
 
 
 @pytest.mark.parametrize(("sink", "mode"), [("model", "redact"), ("model", "pseudonym"), ("message", "redact")])
 async def test_a_tools_output_that_is_cut_shows_no_half_of_a_value(sink: str, mode: str) -> None:
     scripts: list[Script] = [Call("archive", {}), "Done."]
-    async with house(*scripts, tool=Archive(), **{f"privacy_{sink}": mode}) as (app, model):
+    async with redacting_app(*scripts, tool=Archive(), **{f"privacy_{sink}": mode}) as (app, model):
         reply = await app.ask(ANN, "Please.")
         stored = await messages(app, reply.session_id)
 
-    assert not shows(prompt(model))
+    assert not shows(prompt_of(model))
     assert not shows(stored)
     assert stored[2].metadata["redacted"] == {"EMAIL": 2000}
 
 
 async def test_by_default_a_tools_output_is_cut_as_it_is() -> None:
     scripts: list[Script] = [Call("archive", {}), "Done."]
-    async with house(*scripts, tool=Archive()) as (app, model):
+    async with redacting_app(*scripts, tool=Archive()) as (app, model):
         await app.ask(ANN, "Please.")
 
-    assert shows(prompt(model))
+    assert shows(prompt_of(model))
 
 
 @pytest.mark.parametrize("mode", ["redact", "pseudonym", "block"])
 async def test_a_long_trace_holds_no_half_of_a_value(mode: str) -> None:
     scripts: list[Script] = [Call("archive", {}), LONG]
-    async with house(*scripts, tool=Archive(), privacy_trace=mode) as (app, _):
+    async with redacting_app(*scripts, tool=Archive(), privacy_trace=mode) as (app, _):
         reply = await app.ask(ANN, LONG)
         trace = await trace_of(app, reply.session_id)
 
@@ -181,7 +181,7 @@ async def test_a_long_trace_holds_no_half_of_a_value(mode: str) -> None:
 
 
 async def test_a_long_trace_that_keeps_everything_is_only_cut() -> None:
-    async with house(LONG, privacy_trace="keep") as (app, _):
+    async with redacting_app(LONG, privacy_trace="keep") as (app, _):
         reply = await app.ask(ANN, LONG)
         trace = await trace_of(app, reply.session_id)
 
@@ -196,7 +196,7 @@ async def test_a_long_trace_that_keeps_everything_is_only_cut() -> None:
 async def test_observers_see_the_trace_as_it_was_stored() -> None:
     seen: list[Trace] = []
     scripts: list[Script] = [Call("archive", {"card": CARD}), f"I wrote to {MAIL}.", Fail()]
-    async with house(*scripts, tool=Archive(), privacy_trace="pseudonym") as (app, _):
+    async with redacting_app(*scripts, tool=Archive(), privacy_trace="pseudonym") as (app, _):
         (await app.chat()).observe(seen.append)
         reply = await app.ask(ANN, f"My mail is {MAIL}.")
         with pytest.raises(ModelFailed):
@@ -218,7 +218,7 @@ async def test_observers_of_a_turn_that_left_nothing_behind_see_nothing_private(
     """Neither if the session is deleted before its turn ends, nor for an assistant without memory."""
     seen: list[Trace] = []
     hang = Hang()
-    async with house([Say(f"It is {MAIL}. "), hang], privacy_trace="pseudonym") as (app, _):
+    async with redacting_app([Say(f"It is {MAIL}. "), hang], privacy_trace="pseudonym") as (app, _):
         chat = await app.chat()
         chat.observe(seen.append)
         session = await app.begin(ANN, "Hello.")

@@ -11,7 +11,7 @@ from tenuto.model.memory import Memory, MemoryKind, MemoryPolicy, MemoryQuery, M
 from tenuto.recall.service import Memories, next_cursor
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.remembering import memories_over
+from tests.letter_memories import memories_over
 from tests.samples import ANN
 
 HOME = "I live in Bologna with my two cats."

@@ -10,11 +10,11 @@ import pytest
 
 from tenuto.recall.embedding import CachedEmbedder
 from tests.clock import FakeClock
-from tests.remembering import Letters
+from tests.letter_memories import LetterEmbedder
 from tests.samples import ANN
 
 
-class Stepwise(Letters):
+class Stepwise(LetterEmbedder):
     """An embedder of this machine that finishes a call each time it is let to."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ async def test_a_question_waits_for_one_piece_of_bulk_work(stepwise: Stepwise, e
 
 
 async def test_a_long_text_is_embedded_in_chunks_whose_mean_is_its_vector() -> None:
-    letters = Letters(remote=False)
+    letters = LetterEmbedder(remote=False)
     embedder = CachedEmbedder(letters, clock=FakeClock(), patience=timedelta(minutes=1))
 
     [long], [short] = (

@@ -223,6 +223,7 @@ def test_a_follow_up_is_understood_by_the_conversation() -> None:
     assert found(index, "favourite tea?", talk=("How do I get to Bologna?",))[0] == "tea"
 
 
+@pytest.mark.requirement("A20")
 def test_restatements_appear_once() -> None:
     said = "We moved from Hamburg to Porto in the spring of last year"
     index = MemoryIndex(
@@ -246,8 +247,9 @@ def test_ties_go_to_the_newest_then_to_the_smallest_id() -> None:
     assert found(MemoryIndex(reversed(tied)), "apple", mmr_lambda=1) == ["c", "a", "b"]
 
 
+@pytest.mark.requirement("A20")
 def test_the_query_says_how_much_relevance_weighs_against_likeness() -> None:
-    """A20: MMR with 1 is relevance alone; with 0 the second is the least like the first."""
+    """MMR with 1 is relevance alone; with 0 the second is the least like the first."""
     index = MemoryIndex(
         [
             memory("best", "I drink green tea with jasmine every morning."),

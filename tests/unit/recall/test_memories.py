@@ -17,7 +17,7 @@ from tenuto.recall import copies, service
 from tenuto.recall.service import RecallResult
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.remembering import Letters, found, memories_over, texts
+from tests.letter_memories import LetterEmbedder, memories_over, memory_texts, search_texts
 from tests.samples import ANN, BOB
 
 HOME = "I live in Bologna with my two cats"
@@ -33,7 +33,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-class Held(Letters):
+class Held(LetterEmbedder):
     """An embedder that waits for the test."""
 
     def __init__(self, *, remote: bool = True) -> None:
@@ -70,7 +70,7 @@ async def test_a_mention_does_not_undo_what_another_process_did_meanwhile(
     await mention
 
     expected = {HOME.upper()} if forgets else {"I live in Ferrara", HOME.upper()}
-    assert await texts(other, ANN) == await texts(slow, ANN) == expected
+    assert await memory_texts(other, ANN) == await memory_texts(slow, ANN) == expected
 
 
 async def test_a_vector_does_not_outlive_its_memory(store: Store, clock: FakeClock) -> None:
@@ -81,22 +81,22 @@ async def test_a_vector_does_not_outlive_its_memory(store: Store, clock: FakeClo
     indexing = asyncio.create_task(slow.index_missing(ANN))
     await held.asked_for.wait()
     # A turn of the owner does not wait for it.
-    assert await texts(slow, ANN) == {HOME}
+    assert await memory_texts(slow, ANN) == {HOME}
     await other.forget(ANN, everything=True)
     held.go.set()
     await indexing
     await slow.drain()
 
     assert await vectors_of(store, ANN) == ()
-    assert await texts(slow, ANN) == set()
+    assert await memory_texts(slow, ANN) == set()
 
 
 async def test_an_edited_text_is_not_found_by_the_meaning_of_the_old_one(store: Store, clock: FakeClock) -> None:
-    one = await memories_over(store, clock, Letters()).add(ANN, HOME)
+    one = await memories_over(store, clock, LetterEmbedder()).add(ANN, HOME)
     await memories_over(store, clock).edit(ANN, one.id, text="zzz")
-    letters = Letters()
+    letters = LetterEmbedder()
     later = memories_over(store, clock, letters)
-    await texts(later, ANN)
+    await memory_texts(later, ANN)
     await later.drain()
 
     assert letters.asked == ["zzz"]
@@ -106,7 +106,7 @@ async def test_what_a_dead_process_stored_but_did_not_announce_is_there(store: S
     one = await memories_over(store, clock).add(ANN, HOME)
     await store.state.delete_state(ANN, MEMORY_CHANGES, MEMORY_LOG)
 
-    assert await texts(memories_over(store, clock), ANN) == {HOME}
+    assert await memory_texts(memories_over(store, clock), ANN) == {HOME}
     assert await memories_over(store, clock).forget(ANN, everything=True) == 1
     assert await store.state.read_state(ANN, MEMORIES, one.id) is None
 
@@ -122,14 +122,14 @@ async def test_facts_of_one_message_stand_beside_each_other_and_what_was_replace
 
     await memories.remember(ANN, [said("a", "Peanuts", 1, replaces=True), said("b", "Penicillin", 1, replaces=True)])
     await memories.remember(ANN, [said("c", "Pollen", 3)])
-    beside = await texts(memories, ANN)
+    beside = await memory_texts(memories, ANN)
     await memories.remember(ANN, [said("d", "Nothing at all", 5, replaces=True)])
-    replaced = await texts(memories, ANN)
+    replaced = await memory_texts(memories, ANN)
     await memories.forget(ANN, ["d"])
 
     assert beside == {"Peanuts", "Penicillin", "Pollen"}
     assert replaced == {"Nothing at all"}
-    assert await texts(memories, ANN) == beside
+    assert await memory_texts(memories, ANN) == beside
 
 
 async def test_memories_added_together_meet_as_if_one_by_one(store: Store, clock: FakeClock) -> None:
@@ -161,7 +161,7 @@ async def test_memories_added_together_meet_as_if_one_by_one(store: Store, clock
     liked = [Memory(id=f"p{n}", kind=MemoryKind.PREFERENCE, text=f"Taste {n}", said_at=clock()) for n in range(201)]
     with pytest.raises(Invalid):
         await memories.remember(ANN, liked)
-    assert await texts(memories, ANN) == {"I work at C"}
+    assert await memory_texts(memories, ANN) == {"I work at C"}
 
 
 async def test_who_owes_whom_is_not_the_same(store: Store, clock: FakeClock) -> None:
@@ -169,7 +169,7 @@ async def test_who_owes_whom_is_not_the_same(store: Store, clock: FakeClock) -> 
     for text in ("Clara owes me 20 euros", "I owe Clara 20 euros"):
         await memories.add(ANN, text)
 
-    assert len(await texts(memories, ANN)) == 2
+    assert len(await memory_texts(memories, ANN)) == 2
 
 
 async def test_a_cancelled_search_leaves_no_thread_in_the_index(
@@ -187,7 +187,7 @@ async def test_a_cancelled_search_leaves_no_thread_in_the_index(
         await asyncio.wait({search})
 
     assert len(await memories.list(ANN, limit=100)) == 40
-    assert await found(memories, ANN, "another tea 7")
+    assert await search_texts(memories, ANN, "another tea 7")
 
 
 async def test_copies_are_bounded_also_for_owners_without_memories(
@@ -200,7 +200,7 @@ async def test_copies_are_bounded_also_for_owners_without_memories(
     await memories.add(BOB, HOME)
 
     assert len(memories._copies._owners) <= 10
-    assert await texts(memories, BOB) == {HOME}
+    assert await memory_texts(memories, BOB) == {HOME}
 
 
 async def test_copies_are_bounded_also_for_owners_whose_memories_cannot_be_read(
@@ -234,7 +234,7 @@ async def test_what_is_forgotten_leaves_nothing_in_a_copy(store: Store, clock: F
 async def test_a_log_that_cannot_be_read_and_many_changes_at_once_cost_a_reload(store: Store, clock: FakeClock) -> None:
     one, other = memories_over(store, clock), memories_over(store, clock)
     await one.add(ANN, HOME)
-    await texts(other, ANN)
+    await memory_texts(other, ANN)
     many = [
         Memory(id=f"many{number}", kind=MemoryKind.FACT, text=f"Fact {number} of many", said_at=clock())
         for number in range(200)
@@ -264,20 +264,20 @@ async def test_a_copy_is_loaded_anew_after_ten_minutes_in_the_background(store: 
     one = await memories.add(ANN, HOME)
     # As a process that dies before it tells of its change.
     await store.state.delete_state(ANN, MEMORIES, one.id)
-    before = await texts(memories, ANN)
+    before = await memory_texts(memories, ANN)
     clock.advance(timedelta(minutes=11))
-    await texts(memories, ANN)
+    await memory_texts(memories, ANN)
     await memories.drain()
 
     assert before == {HOME}
-    assert await texts(memories, ANN) == set()
+    assert await memory_texts(memories, ANN) == set()
 
 
 async def test_work_that_is_ended_before_it_began_leaves_nothing_behind(store: Store, clock: FakeClock) -> None:
     """A process that closes right after a search; what was not awaited would be reported when it is collected."""
     await memories_over(store, clock).add(ANN, HOME)
-    closing = memories_over(store, clock, Letters())
-    await texts(closing, ANN)
+    closing = memories_over(store, clock, LetterEmbedder())
+    await memory_texts(closing, ANN)
     await closing.close()
     gc.collect()
 

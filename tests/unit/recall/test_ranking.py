@@ -34,6 +34,7 @@ def rank(
     return [kept[place] for place in chosen]
 
 
+@pytest.mark.requirement("A20", "A27", "T11")
 def test_near_duplicates_give_way_to_what_is_less_relevant_but_new() -> None:
     # Four restatements of one answer about Kubernetes, then two other answers.
     relevances = [0.95, 0.94, 0.93, 0.92, 0.85, 0.80]
@@ -54,15 +55,18 @@ def test_without_the_threshold_mmr_lets_a_duplicate_back_in() -> None:
     assert 1 in chosen
 
 
+@pytest.mark.requirement("A19")
 def test_mmr_prefers_what_differs_from_those_taken() -> None:
     assert rank([1.0, 0.9, 0.8], alike(3, {(0, 1): 0.8}, rest=0.1), 2, 0.7) == [0, 2]
     assert rank([1.0, 0.9, 0.8], alike(3, {(0, 1): 0.8}, rest=0.1), 2, 1) == [0, 1]
 
 
+@pytest.mark.requirement("A19")
 def test_equal_candidates_keep_their_order() -> None:
     assert rank([0.5] * 5, alike(5, {}), 4, 0.7) == [0, 1, 2, 3]
 
 
+@pytest.mark.requirement("A19")
 @given(RELEVANCES, st.integers(1, 15))
 def test_mmr_with_lambda_one_is_plain_relevance(relevances: list[float], limit: int) -> None:
     matrix = alike(len(relevances), {})

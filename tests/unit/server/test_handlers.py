@@ -16,7 +16,7 @@ from tenuto.server.sessions import created_session, list_sessions
 from tenuto.sessions import Sessions
 from tenuto.sessions.views import SessionView
 from tests.samples import ANN
-from tests.unit.sessions.announced import Room
+from tests.unit.sessions.memory_sessions import MemorySessions
 
 
 class Sum(View, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ async def forget(first: str) -> None:
 
 
 async def test_a_handler_is_called_without_a_request() -> None:
-    sessions: Sessions = Room().sessions()
+    sessions: Sessions = MemorySessions().sessions()
     session, _ = await sessions.create(ANN, None, "trip/1")
 
     listed = await list_sessions(ANN, sessions, SessionListQuery(limit=1))

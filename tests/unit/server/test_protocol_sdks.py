@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from tenuto.extras import install_line
-from tests.journeys.door import ANN, code, served
+from tests.journeys.http_service import ANN, code, http_service
+
+pytestmark = pytest.mark.requirement("A2")
+
 
 _START = """
 import asyncio, sys
@@ -39,8 +42,8 @@ async def test_a_server_without_one_says_what_to_install(
 ) -> None:
     # None stands for a module that cannot be found.
     monkeypatch.setitem(sys.modules, f"tenuto.server.{package}.service", None)
-    async with served() as door:
-        refused = await door.http.post(path, json={}, headers=ANN)
+    async with http_service() as service:
+        refused = await service.http.post(path, json={}, headers=ANN)
 
     assert code(refused) == (503, "extra_missing")
     assert install_line(package) in refused.json()["detail"]

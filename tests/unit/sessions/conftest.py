@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tenuto.sessions import Sessions
-from tests.unit.sessions.announced import Room
+from tests.unit.sessions.memory_sessions import MemorySessions
 
 
 @pytest.fixture
-def room() -> Room:
-    return Room()
+def room() -> MemorySessions:
+    return MemorySessions()
 
 
 @pytest.fixture
-def sessions(room: Room) -> Sessions:
+def sessions(room: MemorySessions) -> Sessions:
     return room.sessions()

@@ -23,7 +23,7 @@ LIMIT = 2048
 HALF = "x" * 1000
 
 
-def desk(store: MemoryStore | FlatMemoryStore, limit: int = LIMIT) -> Sessions:
+def shell(store: MemoryStore | FlatMemoryStore, limit: int = LIMIT) -> Sessions:
     policy = SessionPolicy(max_head_bytes=limit, busy_wait=timedelta(0))
     return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=FakeClock()))
 
@@ -35,7 +35,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def sessions(store: MemoryStore) -> Sessions:
-    return desk(store)
+    return shell(store)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ async def test_what_is_replaced_or_removed_makes_room(sessions: Sessions) -> Non
 
 
 async def test_a_head_of_a_more_generous_time_may_shrink_but_not_grow(store: MemoryStore) -> None:
-    session, _ = await desk(store, 10_000).create(ANN, NewSession(context={"a": HALF * 3, "b": 1}))
-    sessions = desk(store)
+    session, _ = await shell(store, 10_000).create(ANN, NewSession(context={"a": HALF * 3, "b": 1}))
+    sessions = shell(store)
 
     with pytest.raises(TooLarge):
         await sessions.patch(ANN, session.id, Changes(context={"c": 1}))
@@ -168,7 +168,7 @@ class Interrupted(FlatMemoryStore):
 async def test_two_patches_that_fit_alone_but_not_together_are_not_both_stored() -> None:
     """The size is judged on the very version that the patch applies to."""
     store = Interrupted(times=0)
-    sessions = desk(store)
+    sessions = shell(store)
     session, _ = await sessions.create(ANN, NewSession(context={"a": HALF}))
     store.times = 1
 
@@ -180,7 +180,7 @@ async def test_two_patches_that_fit_alone_but_not_together_are_not_both_stored()
 
 async def test_a_patch_without_a_version_outlasts_other_writers() -> None:
     store = Interrupted(times=0)
-    sessions = desk(store)
+    sessions = shell(store)
     session, _ = await sessions.create(ANN)
     store.times = 3
 

@@ -29,11 +29,12 @@ from tenuto.sessions import AppendRequest, EventEmitter, EventKind, SessionEvent
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, closing, says, texts
-from tests.unit.sessions.announced import Room, whole_turn, wish
+from tests.unit.sessions.memory_sessions import MemorySessions, turn_request, whole_turn
 
 
-async def test_the_oldest_sessions_make_room(room: Room) -> None:
-    """B13: above the maximum the oldest go, and it is announced."""
+@pytest.mark.requirement("B12", "B13")
+async def test_the_oldest_sessions_make_room(room: MemorySessions) -> None:
+    """Above the maximum the oldest go, and it is announced."""
     sessions = room.sessions(max_sessions=3)
     for n in range(5):
         await sessions.create(ANN, None, f"s{n}")
@@ -45,8 +46,9 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
-async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Room) -> None:
-    """B13: those of other assistants stay, one that was used since stays longer, and each removal is announced."""
+@pytest.mark.requirement("B13")
+async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: MemorySessions) -> None:
+    """Those of other assistants stay, one that was used since stays longer, and each removal is announced."""
     sessions = room.sessions()
     shop = replace(sessions.policy, max_sessions=3, on_missing=OnMissing.ADOPT)
     await sessions.create(BOB, None, "other")
@@ -54,7 +56,7 @@ async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Roo
     async def ask(number: int) -> None:
         room.clock.advance(timedelta(seconds=1))
         new = NewSession(metadata={"assistant": "goods"})
-        turn = await sessions.begin(BOB, wish("A question", f"g{number}", policy=shop, new_session=new))
+        turn = await sessions.begin(BOB, turn_request("A question", f"g{number}", policy=shop, new_session=new))
         await sessions.finish(turn, closing("An answer"))
 
     async def drain() -> None:
@@ -98,11 +100,12 @@ class Intruded(FlatMemoryStore):
         await super().delete(scope, session_id)
 
 
+@pytest.mark.requirement("B13")
 async def test_a_backlog_goes_in_portions_and_never_within_a_turn() -> None:
-    """B13: a session whose turn runs, or that changed since it was listed, stays, and its turn is not lost."""
+    """A session whose turn runs, or that changed since it was listed, stays, and its turn is not lost."""
     clock = FakeClock()
     store = Intruded(clock)
-    room = Room(store)
+    room = MemorySessions(store)
     room.clock = clock
     sessions = room.sessions(on_missing=OnMissing.ADOPT)
     shop = replace(sessions.policy, max_sessions=50)
@@ -111,17 +114,17 @@ async def test_a_backlog_goes_in_portions_and_never_within_a_turn() -> None:
     for number in range(400):
         await sessions.create(BOB, new, f"g{number}")
         if number == 0:
-            turns.append(await sessions.begin(BOB, wish("Running", "g0")))
+            turns.append(await sessions.begin(BOB, turn_request("Running", "g0")))
         clock.advance(timedelta(milliseconds=10))
-    turn = await sessions.begin(BOB, wish("A question", "new", policy=shop, new_session=new))
+    turn = await sessions.begin(BOB, turn_request("A question", "new", policy=shop, new_session=new))
     await sessions.finish(turn, closing("An answer"))
     assert store.asked == {}
 
     async def intrude(session_id: str) -> None:
         if session_id == "g1":
-            turns.append(await sessions.begin(BOB, wish("Meanwhile", "g1")))
+            turns.append(await sessions.begin(BOB, turn_request("Meanwhile", "g1")))
         if session_id == "g2":
-            await whole_turn(sessions, BOB, wish("Meanwhile", "g2"))
+            await whole_turn(sessions, BOB, turn_request("Meanwhile", "g2"))
 
     store.intrude = intrude
     portions = []
@@ -146,9 +149,9 @@ class Forgetful(FlatMemoryStore):
 
 async def test_a_turn_stands_even_if_making_room_fails(caplog: pytest.LogCaptureFixture) -> None:
     """The words are stored by then: the caller must get its turn."""
-    room = Room(Forgetful(clock=FakeClock()))
+    room = MemorySessions(Forgetful(clock=FakeClock()))
 
-    turn = await room.sessions(max_sessions=1).begin(ANN, wish("hello"))
+    turn = await room.sessions(max_sessions=1).begin(ANN, turn_request("hello"))
 
     assert turn.created
     assert "were not evicted" in caplog.text
@@ -164,20 +167,21 @@ async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() ->
             await asyncio.Event().wait()
             raise AssertionError("nobody lets it go on")
 
-    sessions = Room(Slow()).sessions(max_sessions=1, on_missing=OnMissing.ADOPT)
-    gone = asyncio.create_task(sessions.begin(ANN, wish("Hello", "s", idempotency_key="k")))
+    sessions = MemorySessions(Slow()).sessions(max_sessions=1, on_missing=OnMissing.ADOPT)
+    gone = asyncio.create_task(sessions.begin(ANN, turn_request("Hello", "s", idempotency_key="k")))
     await making_room.wait()
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
 
-    again = await sessions.begin(ANN, wish("Hello", "s", idempotency_key="k"))
+    again = await sessions.begin(ANN, turn_request("Hello", "s", idempotency_key="k"))
 
     assert (again.state, [message.text for message in again.user_messages]) == (TurnState.RESUMED, ["Hello"])
 
 
-async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFixture) -> None:
-    """B2, B15: an info line and an event for each swept session."""
+@pytest.mark.requirement("B2", "B15")
+async def test_expiry_is_announced_once(room: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
+    """An info line and an event for each swept session."""
     caplog.set_level("INFO")
     sessions = room.sessions()
     await sessions.create(ANN, None, "old")
@@ -189,18 +193,19 @@ async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFix
     assert "session old expired" in caplog.text
 
 
-async def test_expiry_found_by_a_turn_is_announced_too(room: Room) -> None:
+async def test_expiry_found_by_a_turn_is_announced_too(room: MemorySessions) -> None:
     sessions = room.sessions(on_missing=OnMissing.ADOPT)
-    await whole_turn(sessions, ANN, wish("hi", "s"))
+    await whole_turn(sessions, ANN, turn_request("hi", "s"))
     room.clock.advance(timedelta(days=31))
     room.heard.clear()
 
-    await whole_turn(sessions, ANN, wish("hi again", "s"))
+    await whole_turn(sessions, ANN, turn_request("hi again", "s"))
 
     assert room.kinds() == [EventKind.EXPIRED, EventKind.CREATED, EventKind.UPDATED]
 
 
-async def test_every_change_and_a_deletion_are_announced(room: Room, sessions: Sessions) -> None:
+@pytest.mark.requirement("B15", "B18")
+async def test_every_change_and_a_deletion_are_announced(room: MemorySessions, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
     await sessions.patch(ANN, "s", Changes(title="T"))
     await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),)))
@@ -213,7 +218,7 @@ async def test_every_change_and_a_deletion_are_announced(room: Room, sessions: S
 
 
 async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> None:
-    room = Room()
+    room = MemorySessions()
     sessions = room.sessions(max_message_bytes=1024)
     turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("secret"),)))
     session_id, message = turn.session.id, turn.user_messages[0]
@@ -228,7 +233,7 @@ async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> No
         await sessions.rewrite(BOB, session_id, Rewrite())
 
 
-async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_harms_nobody(room: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
     async def broken(event: SessionEvent) -> None:
         raise RuntimeError("listener is broken")
 

@@ -40,32 +40,34 @@ from tenuto.sessions.transfer import ExportedSession
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, EVE, closing, says, texts
-from tests.unit.sessions.announced import Room, whole_turn, wish
+from tests.unit.sessions.memory_sessions import MemorySessions, turn_request, whole_turn
 
 
-async def test_without_an_id_a_new_session_begins(room: Room) -> None:
-    turn = await whole_turn(room.sessions(), ANN, wish("hello"))
+async def test_without_an_id_a_new_session_begins(room: MemorySessions) -> None:
+    turn = await whole_turn(room.sessions(), ANN, turn_request("hello"))
 
     assert turn.created
     assert len(turn.session.id) == 36
     assert room.kinds() == [EventKind.CREATED, EventKind.UPDATED]
 
 
-async def test_on_missing_error_refuses_absent_and_foreign_alike(room: Room) -> None:
-    """A7: what a caller may not have and what never was are told in the same words."""
+@pytest.mark.requirement("A7")
+async def test_on_missing_error_refuses_absent_and_foreign_alike(room: MemorySessions) -> None:
+    """What a caller may not have and what never was are told in the same words."""
     sessions = room.sessions(on_missing=OnMissing.ERROR)
-    theirs = (await whole_turn(sessions, ANN, wish("hello"))).session.id
+    theirs = (await whole_turn(sessions, ANN, turn_request("hello"))).session.id
 
     with pytest.raises(SessionNotFound) as foreign:
-        await sessions.begin(BOB, wish("hi", theirs))
+        await sessions.begin(BOB, turn_request("hi", theirs))
     with pytest.raises(SessionNotFound) as absent:
-        await sessions.begin(BOB, wish("hi", "never was"))
+        await sessions.begin(BOB, turn_request("hi", "never was"))
 
     assert str(foreign.value) == str(absent.value)
 
 
-async def test_not_found_takes_an_even_time(room: Room) -> None:
-    """A7: it is longer than any store needs, so that it does not tell whether the session exists."""
+@pytest.mark.requirement("A7")
+async def test_not_found_takes_an_even_time(room: MemorySessions) -> None:
+    """It is longer than any store needs, so that it does not tell whether the session exists."""
     sessions, now = room.sessions(), asyncio.get_running_loop().time
     await sessions.create(ANN, None, "s")
     for session_id in ("s", "never was"):
@@ -76,14 +78,15 @@ async def test_not_found_takes_an_even_time(room: Room) -> None:
             assert now() - began >= 0.004
 
 
-async def test_on_missing_new_id_starts_elsewhere(room: Room) -> None:
-    """B6: an unknown or expired id gives a new session, new id, no history, never an error."""
+@pytest.mark.requirement("B6", "B12")
+async def test_on_missing_new_id_starts_elsewhere(room: MemorySessions) -> None:
+    """An unknown or expired id gives a new session, new id, no history, never an error."""
     sessions = room.sessions(on_missing=OnMissing.NEW_ID)
-    old = await whole_turn(sessions, ANN, wish("hello"))
+    old = await whole_turn(sessions, ANN, turn_request("hello"))
     room.clock.advance(timedelta(days=31))
 
-    unknown = await whole_turn(sessions, ANN, wish("hi", "unknown"))
-    expired = await whole_turn(sessions, ANN, wish("hi", old.session.id))
+    unknown = await whole_turn(sessions, ANN, turn_request("hi", "unknown"))
+    expired = await whole_turn(sessions, ANN, turn_request("hi", old.session.id))
 
     assert unknown.created
     assert unknown.session.id != "unknown"
@@ -92,30 +95,31 @@ async def test_on_missing_new_id_starts_elsewhere(room: Room) -> None:
     assert [message.text for message in expired.window] == ["hi"]
 
 
-async def test_on_missing_adopt_takes_the_callers_id(room: Room) -> None:
+async def test_on_missing_adopt_takes_the_callers_id(room: MemorySessions) -> None:
     sessions = room.sessions(on_missing=OnMissing.ADOPT)
 
-    turn = await whole_turn(sessions, ANN, wish("hello", "my own id"))
+    turn = await whole_turn(sessions, ANN, turn_request("hello", "my own id"))
 
     assert turn.created
     assert turn.session.id == "my own id"
 
 
+@pytest.mark.requirement("A8", "T2")
 @pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
 async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
-    room: Room, rule: OnMissing, caplog: pytest.LogCaptureFixture
+    room: MemorySessions, rule: OnMissing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A8, T2: owner and caller are in the warning; what was stored stays as it was."""
+    """Owner and caller are in the warning; what was stored stays as it was."""
     sessions = room.sessions(on_missing=rule)
-    owned = (await whole_turn(sessions, ANN, wish("secret"))).session
+    owned = (await whole_turn(sessions, ANN, turn_request("secret"))).session
     before = await room.store.sessions.messages(ANN, owned.id, Page())
 
-    turn = await whole_turn(sessions, BOB, wish("mine now", owned.id))
+    turn = await whole_turn(sessions, BOB, turn_request("mine now", owned.id))
 
     assert turn.session.id != owned.id
     assert turn.session.scope == BOB
     assert [message.text for message in turn.window] == ["mine now"]
-    again = await whole_turn(sessions, BOB, wish("and again", owned.id))
+    again = await whole_turn(sessions, BOB, turn_request("and again", owned.id))
     assert (again.session.id == turn.session.id) is (rule is OnMissing.ADOPT)
     refused = next(event for event in room.heard if event.kind is EventKind.HIJACK_REFUSED)
     assert (refused.session_id, refused.owner, refused.scope.user) == (owned.id, "user:ann", "bob")
@@ -126,8 +130,9 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     assert await room.store.sessions.messages(ANN, owned.id, Page()) == before
 
 
+@pytest.mark.requirement("A8")
 async def test_creating_with_an_id(sessions: Sessions) -> None:
-    """A8: absent is made, the caller's own comes back, another user's leads to a new id, which is one for each user."""
+    """Absent is made, the caller's own comes back, another user's leads to a new id, which is one for each user."""
     made, new = await sessions.create(ANN, NewSession(title="T"), "chosen")
     same, again = await sessions.create(ANN, None, "chosen")
     other, replaced = await sessions.create(BOB, None, "chosen")
@@ -141,7 +146,7 @@ async def test_creating_with_an_id(sessions: Sessions) -> None:
     assert (await sessions.get(ANN, "chosen")).title == "T"
 
 
-async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room, sessions: Sessions) -> None:
+async def test_the_same_id_of_another_tenant_is_no_conflict(room: MemorySessions, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "chosen")
 
     theirs, new = await sessions.create(EVE, None, "chosen")
@@ -150,11 +155,11 @@ async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room, sessions
     assert EventKind.HIJACK_REFUSED not in room.kinds()
 
 
-async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room, sessions: Sessions) -> None:
+async def test_a_retried_first_turn_finds_its_session_by_the_key(room: MemorySessions, sessions: Sessions) -> None:
     """A turn without an id, sent twice under one key, is one session with one question."""
-    first = await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
+    first = await whole_turn(sessions, ANN, turn_request("hello", idempotency_key="k"))
 
-    again = await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
+    again = await whole_turn(sessions, ANN, turn_request("hello", idempotency_key="k"))
 
     assert again.session.id == first.session.id
     assert again.state is TurnState.FINISHED
@@ -162,34 +167,38 @@ async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room, ses
     assert len((await sessions.list(ANN)).sessions) == 1
 
 
-async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: Room) -> None:
+async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: MemorySessions) -> None:
     sessions = room.sessions(on_missing=OnMissing.NEW_ID)
 
-    first = await whole_turn(sessions, ANN, wish("hello", "unknown", idempotency_key="k"))
-    again = await whole_turn(sessions, ANN, wish("hello", "unknown", idempotency_key="k"))
+    first = await whole_turn(sessions, ANN, turn_request("hello", "unknown", idempotency_key="k"))
+    again = await whole_turn(sessions, ANN, turn_request("hello", "unknown", idempotency_key="k"))
 
     assert again.session.id == first.session.id
     assert again.state is TurnState.FINISHED
 
 
 async def test_keys_of_different_callers_lead_to_different_sessions(sessions: Sessions) -> None:
-    ids = {(await sessions.begin(scope, wish("hi", idempotency_key="k"))).session.id for scope in (ANN, BOB, EVE, ACME)}
+    ids = {
+        (await sessions.begin(scope, turn_request("hi", idempotency_key="k"))).session.id
+        for scope in (ANN, BOB, EVE, ACME)
+    }
 
     assert len(ids) == 4
 
 
 async def test_a_key_with_other_words_is_refused(sessions: Sessions) -> None:
-    await whole_turn(sessions, ANN, wish("hello", idempotency_key="k"))
+    await whole_turn(sessions, ANN, turn_request("hello", idempotency_key="k"))
 
     with pytest.raises(IdempotencyKeyReused):
-        await sessions.begin(ANN, wish("something else", idempotency_key="k"))
+        await sessions.begin(ANN, turn_request("something else", idempotency_key="k"))
 
 
-async def test_a_busy_session_is_waited_for(room: Room) -> None:
+@pytest.mark.requirement("D17")
+async def test_a_busy_session_is_waited_for(room: MemorySessions) -> None:
     sessions = room.sessions(busy_wait=timedelta(seconds=20))
-    first = await sessions.begin(ANN, wish("one"))
+    first = await sessions.begin(ANN, turn_request("one"))
 
-    second = asyncio.create_task(sessions.begin(ANN, wish("two", first.session.id)))
+    second = asyncio.create_task(sessions.begin(ANN, turn_request("two", first.session.id)))
     await asyncio.sleep(0.02)
     assert not second.done()
     await sessions.finish(first, closing("answer one"))
@@ -197,12 +206,12 @@ async def test_a_busy_session_is_waited_for(room: Room) -> None:
     assert [message.text for message in (await second).window] == ["one", "answer one", "two"]
 
 
-async def test_waiting_for_a_busy_session_ends(room: Room) -> None:
+async def test_waiting_for_a_busy_session_ends(room: MemorySessions) -> None:
     sessions = room.sessions(busy_wait=timedelta(milliseconds=30))
-    first = await sessions.begin(ANN, wish("one"))
+    first = await sessions.begin(ANN, turn_request("one"))
 
     with pytest.raises(SessionBusy):
-        await sessions.begin(ANN, wish("two", first.session.id))
+        await sessions.begin(ANN, turn_request("two", first.session.id))
 
 
 class Damaged(FlatMemoryStore):
@@ -222,15 +231,16 @@ class Damaged(FlatMemoryStore):
             raise SessionCorrupt(session_id)
 
 
+@pytest.mark.requirement("X6", "E8", "B12")
 @pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
 async def test_a_damaged_session_is_announced_and_starts_afresh(
     rule: OnMissing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """X6, E8, B12: the words are stored once, in a fresh session."""
+    """The words are stored once, in a fresh session."""
     clock = FakeClock()
-    room = Room(Damaged(clock))
+    room = MemorySessions(Damaged(clock))
 
-    turn = await whole_turn(room.sessions(on_missing=rule), ANN, wish("hello", "s"))
+    turn = await whole_turn(room.sessions(on_missing=rule), ANN, turn_request("hello", "s"))
 
     assert turn.created
     assert room.kinds() == [EventKind.QUARANTINED, EventKind.CREATED, EventKind.UPDATED]
@@ -238,8 +248,9 @@ async def test_a_damaged_session_is_announced_and_starts_afresh(
     assert await texts(room.store, ANN, turn.session.id) == ["hello", "answer"]
 
 
+@pytest.mark.requirement("B14")
 async def test_attributes_of_an_absent_session_are_nothing(sessions: Sessions) -> None:
-    """B14: setting does nothing, getting gives nothing."""
+    """Setting does nothing, getting gives nothing."""
     await sessions.create(ANN, None, "s")
 
     assert await sessions.set_attribute(ANN, "s", "colour", "red")
@@ -278,11 +289,11 @@ Bad = Callable[[Sessions], Awaitable[object]]
 @pytest.mark.parametrize(
     ("error", "act"),
     [
-        (TooLarge, lambda sessions: sessions.begin(ANN, wish("x" * 2_000_000))),
-        (InvalidText, lambda sessions: sessions.begin(ANN, wish("a\0b"))),
-        (InvalidText, lambda sessions: sessions.begin(ANN, wish("\ud800", idempotency_key="k"))),
-        (Invalid, lambda sessions: sessions.begin(ANN, wish("x", session_id=""))),
-        (Invalid, lambda sessions: sessions.begin(ANN, wish("x", window=-1))),
+        (TooLarge, lambda sessions: sessions.begin(ANN, turn_request("x" * 2_000_000))),
+        (InvalidText, lambda sessions: sessions.begin(ANN, turn_request("a\0b"))),
+        (InvalidText, lambda sessions: sessions.begin(ANN, turn_request("\ud800", idempotency_key="k"))),
+        (Invalid, lambda sessions: sessions.begin(ANN, turn_request("x", session_id=""))),
+        (Invalid, lambda sessions: sessions.begin(ANN, turn_request("x", window=-1))),
         (Invalid, lambda sessions: sessions.create(ANN, None, "x" * 20_000)),
         (Invalid, lambda sessions: sessions.append(ANN, "s", sent(nested(80)))),
         (Invalid, lambda sessions: sessions.append(ANN, "s", sent(says("x", tokens=-1)))),
@@ -322,6 +333,7 @@ async def test_an_append_is_stored_once_under_its_key(sessions: Sessions) -> Non
         await sessions.append(ANN, "s", AppendRequest(messages=(says("y"),), idempotency_key="k"))
 
 
+@pytest.mark.requirement("A23")
 def test_fresh_ids_sort_by_time_and_are_version_7() -> None:
     ids = [fresh_id() for _ in range(1000)]
 
@@ -330,26 +342,28 @@ def test_fresh_ids_sort_by_time_and_are_version_7() -> None:
     assert [item[:13] for item in ids] == sorted(item[:13] for item in ids)
 
 
+@pytest.mark.requirement("D6")
 def test_derived_ids_are_stable_and_keep_facts_apart() -> None:
-    """D6: 12 bytes of a hash over tenant, app and chat."""
+    """12 bytes of a hash over tenant, app and chat."""
     assert derived_id("lark-", "t", "app", "chat") == derived_id("lark-", "t", "app", "chat")
     assert derived_id("lark-", "t", "app", "chat") != derived_id("lark-", "t", "appchat", "")
     assert len(derived_id("lark-", "t")) == len("lark-") + 24
 
 
-async def test_a_preset_brings_its_own_rules_to_a_turn(room: Room) -> None:
-    """T20: per-request overrides change behaviour."""
+@pytest.mark.requirement("T20")
+async def test_a_preset_brings_its_own_rules_to_a_turn(room: MemorySessions) -> None:
+    """Per-request overrides change behaviour."""
     sessions = room.sessions(on_missing=OnMissing.ERROR)
     npc = preset("npc").sessions
 
-    turn = await whole_turn(sessions, ANN, wish("hello", "visitor-1", policy=npc))
+    turn = await whole_turn(sessions, ANN, turn_request("hello", "visitor-1", policy=npc))
 
     assert turn.session.id == "visitor-1"
     assert turn.session.expires_at == room.clock() + timedelta(hours=24)
     assert turn.session.retention.max_messages == 50
 
 
-async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room, sessions: Sessions) -> None:
+async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: MemorySessions, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
 
     with pytest.raises(Invalid):
@@ -363,9 +377,10 @@ def test_a_batch_cannot_be_guarded_twice() -> None:
         AppendBatch(id="b", idempotency_key=IdempotencyKey(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))
 
 
+@pytest.mark.requirement("E25")
 async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next_turn() -> None:
-    """E25: by rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
-    room = Room()
+    """By rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
+    room = MemorySessions()
     sessions = room.sessions(inactive_after=timedelta(minutes=30))
     ids = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(3)]
     await sessions.patch(ANN, ids[2], Changes(status=Status.ARCHIVED))

@@ -1,4 +1,4 @@
-"""Budgets: checked before a model is asked, added to after a turn is stored (A6)."""
+"""Budgets: checked before a model is asked, added to after a turn is stored."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tenuto.sessions.spending import Spending
 from tenuto.sessions.usage import UsageLedger
 from tenuto.settings import Settings
 from tests.clock import FakeClock
+from tests.cut_wires import Wire
 from tests.doubles import MemoryStore
-from tests.outages import Wire
 from tests.samples import ANN, BOB, EVE
+
+pytestmark = pytest.mark.requirement("A6")
 
 
 async def _no_session() -> Session | None:
@@ -87,8 +89,9 @@ async def test_without_a_tenant_budget_a_turn_waits_for_no_store() -> None:
     assert (await ledger.spent_today(ANN)).tokens == 10
 
 
+@pytest.mark.requirement("T20")
 def test_budgets_come_from_the_settings_and_0_is_off() -> None:
-    """T20: stated settings change behaviour, contradictory ones are refused."""
+    """Stated settings change behaviour, contradictory ones are refused."""
     assert Settings(session_budget_usd=0.5, tenant_daily_tokens=7).budgets() == Budgets(
         session_cost_nanos=500_000_000, tenant_tokens_per_day=7
     )

@@ -1,4 +1,4 @@
-"""Titles: the fallback, the rules for a model's title, and who may change which title (A15-A18, A24, A29, T13, U3)."""
+"""Titles: the fallback, the rules for a model's title, and who may change which title."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ from tenuto.sessions.titles import (
 from tests.clock import START
 from tests.samples import HEAD as SAMPLE
 
+pytestmark = pytest.mark.requirement("A15", "A16", "A17", "A18", "A24", "A29", "T13", "U3")
+
+
 EN, ZH = Language.ENGLISH, Language.CHINESE
 FALLBACK, MODEL = TitleSource.FALLBACK, TitleSource.MODEL
 FAMILY = "👨‍👩‍👧"
 claim_title = partial(titles.claim_title, limit=40)
 
 
+@pytest.mark.requirement("A17")
 @pytest.mark.parametrize(
     ("question", "title"),
     [
@@ -49,12 +53,12 @@ claim_title = partial(titles.claim_title, limit=40)
     ],
 )
 def test_the_fallback_is_the_first_line_cut_at_forty_characters(question: str, title: str) -> None:
-    """A17; a character is a grapheme, so that no family is torn apart."""
+    """A character is a grapheme, so that no family is torn apart."""
     assert fallback_title(question, EN, 40) == title
 
 
+@pytest.mark.requirement("A18", "A24")
 def test_a_title_of_more_than_sixty_characters_keeps_fifty_seven() -> None:
-    """A18, and A24 with another limit."""
     assert clip_title("x" * 60, 60) == "x" * 60
     assert clip_title("x" * 61, 60) == "x" * 57 + "..."
     assert clip_title("家" * 61, 60) == "家" * 57 + "..."
@@ -85,6 +89,7 @@ ENGLISH, CHINESE, RUSSIAN = "How do I cook rice?", "怎么煮米饭？", "Как
 JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", "밥은 어떻게 짓나요?", "หุงข้าวอย่างไร"
 
 
+@pytest.mark.requirement("A15", "A18")
 @pytest.mark.parametrize(
     ("completion", "title", "question"),
     [
@@ -155,7 +160,7 @@ JAPANESE, KOREAN, THAI = "東京での旅行計画を手伝ってください", 
     ],
 )
 def test_a_models_title_keeps_the_rules_or_is_refused(completion: str, title: str | None, question: str) -> None:
-    """A15, A18: the script of the question, Title Case, 3 to 5 words or 5 to 15 characters, nothing around them."""
+    """The script of the question, Title Case, 3 to 5 words or 5 to 15 characters, nothing around them."""
     assert clean_title(completion, question) == title
 
 
@@ -186,8 +191,9 @@ def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue:
         assert all(not word[0].islower() or word in SMALL_WORDS or word != word.lower() for word in words)
 
 
+@pytest.mark.requirement("A15")
 def test_the_model_is_asked_for_the_shape_of_the_questions_script() -> None:
-    """A15: no question is asked for a title in another language."""
+    """No question is asked for a title in another language."""
     assert all("3 to 5 words" in title_request(question, "Hello")[0] for question in (ENGLISH, RUSSIAN))
     counted = (CHINESE, JAPANESE, KOREAN, THAI)
     assert all("5 to 15 characters" in title_request(question, "Hello")[0] for question in counted)
@@ -238,8 +244,9 @@ def session(title: str, by: str | None = None, tried_at: timedelta | None = None
     return replace(HEAD, title=title, metadata=metadata)
 
 
+@pytest.mark.requirement("T13")
 def test_the_first_turn_claims_the_title_and_the_next_does_not() -> None:
-    """T13: one call, however many requests: those within a minute find it claimed. A claim writes no title."""
+    """One call, however many requests: those within a minute find it claimed. A claim writes no title."""
     changes = claim_title(HEAD, "How do I cook rice?", EN, START)
     assert changes is not None
     claimed = replace(HEAD, metadata=changes.metadata)
@@ -258,6 +265,7 @@ def test_a_session_is_created_with_its_fallback_unless_it_has_a_name() -> None:
     assert with_fallback_title(NewSession(title="Mine"), "How?", EN, 40) == NewSession(title="Mine")
 
 
+@pytest.mark.requirement("A16", "A29", "U3")
 @pytest.mark.parametrize(
     ("head", "without", "with_model"),
     [
@@ -275,7 +283,7 @@ def test_a_session_is_created_with_its_fallback_unless_it_has_a_name() -> None:
 def test_a_title_is_claimed_while_a_fallback_never_after_a_rename(
     head: Session, without: bool, with_model: bool
 ) -> None:
-    """A16, A29, U3. Without a model there is nothing to try again."""
+    """Without a model there is nothing to try again."""
     claims = [claim_title(head, "How?", EN, START, model=model) is not None for model in (False, True)]
 
     assert claims == [without, with_model]

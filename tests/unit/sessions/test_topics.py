@@ -1,4 +1,4 @@
-"""Hot topics: words people can read, raised by several users, of nobody's private data (C14)."""
+"""Hot topics: words people can read, raised by several users, of nobody's private data."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tenuto.sessions.usage import UsageLedger
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, HEAD, begin
+
+pytestmark = pytest.mark.requirement("C14")
 
 
 def titled(*titles: str, users: Iterable[str | None] = ("ann", "bob", "cai")) -> list[Session]:
@@ -107,8 +109,9 @@ async def _store_with(titles: Iterable[tuple[str, Scope]], clock: FakeClock) -> 
 USERS = [Scope(tenant="acme", user=f"user {number}") for number in range(4)]
 
 
+@pytest.mark.requirement("C14")
 def test_a_topic_is_counted_by_the_day_of_each_sessions_last_change() -> None:
-    """C14: topics over time."""
+    """Topics over time."""
     words = titled("Refund 退款") + [
         replace(session, updated_at=HEAD.updated_at + timedelta(days=2)) for session in titled("refund", "退款")
     ]

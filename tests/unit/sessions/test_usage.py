@@ -1,4 +1,4 @@
-"""Usage: counted without waiting, and stored once whatever the store does meanwhile (C14)."""
+"""Usage: counted without waiting, and stored once whatever the store does meanwhile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.sessions.usage import UsageLedger
 from tests.clock import FakeClock
+from tests.cut_wires import Fate, Wire
 from tests.doubles import MemoryStore
-from tests.outages import Fate, Wire
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, EVE
+
+pytestmark = pytest.mark.requirement("C14")
+
 
 ONE = UsageCounts(turns=1, input_tokens=10, output_tokens=2, cost_nanos=5)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from tenuto.stores.breaker import Breaker, BreakerPolicy, BreakerState
 from tests.clock import Ticks
 
@@ -32,8 +34,8 @@ def _opened() -> tuple[Breaker, Ticks]:
     return breaker, ticks
 
 
+@pytest.mark.requirement("A21", "A28")
 def test_five_failures_in_a_row_open_it_for_thirty_seconds() -> None:
-    """A21, A28."""
     breaker, _ = _breaker()
 
     _fail(breaker, 4)
@@ -45,8 +47,9 @@ def test_five_failures_in_a_row_open_it_for_thirty_seconds() -> None:
     assert breaker.refused == 1
 
 
+@pytest.mark.requirement("T8", "S5")
 def test_failures_that_are_not_in_a_row_never_open_it() -> None:
-    """T8, S5: an answer zeroes the count."""
+    """An answer zeroes the count."""
     breaker, _ = _breaker()
 
     for _ in range(10):
@@ -56,8 +59,9 @@ def test_failures_that_are_not_in_a_row_never_open_it() -> None:
     assert breaker.state is CLOSED
 
 
+@pytest.mark.requirement("A21", "S5", "T8")
 def test_one_call_at_a_time_is_the_probe() -> None:
-    """T8, S5: everybody else is turned away for as long as it takes."""
+    """Everybody else is turned away for as long as it takes."""
     breaker, ticks = _opened()
     ticks.now += 29.9
     assert breaker.admit() is None
@@ -71,8 +75,8 @@ def test_one_call_at_a_time_is_the_probe() -> None:
     assert (breaker.state, breaker.rest) == (HALF_OPEN, timedelta(0))
 
 
+@pytest.mark.requirement("A21")
 def test_a_probe_that_is_answered_closes_it_and_zeroes_the_count() -> None:
-    """A21."""
     breaker, ticks = _opened()
     ticks.now += 30
 
@@ -82,8 +86,8 @@ def test_a_probe_that_is_answered_closes_it_and_zeroes_the_count() -> None:
     assert breaker.state is CLOSED
 
 
+@pytest.mark.requirement("T8", "S5")
 def test_a_failed_probe_waits_a_full_period_again() -> None:
-    """T8, S5."""
     breaker, ticks = _opened()
     ticks.now += 100
 
@@ -105,8 +109,9 @@ def test_a_probe_that_was_given_up_leaves_its_place_to_the_next_call() -> None:
     assert breaker.admit() is None
 
 
+@pytest.mark.requirement("T8")
 def test_calls_of_an_earlier_generation_say_nothing() -> None:
-    """T8: neither their failures nor their answers, however late they come."""
+    """Neither their failures nor their answers, however late they come."""
     breaker, ticks = _breaker()
     late = [_admitted(breaker) for _ in range(20)]
     _fail(breaker, 5)
@@ -140,8 +145,8 @@ def test_what_ends_untold_while_closed_counts_for_nothing() -> None:
     assert breaker.state is OPEN
 
 
+@pytest.mark.requirement("X8")
 def test_threshold_and_period_are_the_policys() -> None:
-    """X8."""
     ticks = Ticks()
     breaker = Breaker(BreakerPolicy(failures=3, reset=timedelta(seconds=15)), now=ticks)
 

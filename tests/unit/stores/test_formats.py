@@ -19,9 +19,10 @@ from tests.samples import ANN, batch, begin, once, texts
 FILES = {path.stem: path.read_text() for path in sorted((Path(__file__).parents[2] / "data" / "stores").glob("*-*"))}
 
 
+@pytest.mark.requirement("T19")
 @pytest.mark.parametrize("statements", FILES.values(), ids=FILES)
 async def test_a_store_of_each_format_goes_on(statements: str, tmp_path: Path) -> None:
-    """What it holds is read, retries find their turns, and values keep their versions (T19)."""
+    """What it holds is read, retries find their turns, and values keep their versions."""
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
         db.executescript(statements)
     # The lease of the unfinished turn is over.

@@ -38,7 +38,7 @@ def plan_of(*steps: dict[str, Any]) -> Plan:
     return parse_plan({"steps": list(steps)})
 
 
-class Desk:
+class Shell:
     """An open installation that runs steps one by one, without an engine."""
 
     def __init__(self, app: Tenuto, agents: Mapping[str, Any]) -> None:
@@ -94,19 +94,20 @@ def typed_agent(seen: list[Any]) -> Agent[AgentContext, Finding]:
     return agent
 
 
+@pytest.mark.requirement("E4", "E11", "E12")
 async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
-    """E4, E11, E12: it gets prompt, conversation and goal; its typed output, usage, calls and messages are kept."""
+    """It gets prompt, conversation and goal; its typed output, usage, calls and messages are kept."""
     seen: list[Any] = []
     plan = plan_of({"id": "read", "agent": "reader"})
     async with tenuto.open("memory://") as app:
         turn = await app.begin(ANN, "How long is my notice period?")
         await app.finish(turn, "I will ask.")
-        desk = Desk(app, {"reader": typed_agent(seen)})
-        task_id = await desk.open(plan, session_id=turn.session.id)
+        shell = Shell(app, {"reader": typed_agent(seen)})
+        task_id = await shell.open(plan, session_id=turn.session.id)
         await app.tasks.board(ANN, task_id).write("route", "labour law", agent="router")
 
-        results = await desk.run(task_id, plan)
-        (own,), (shown,) = await desk.runs(task_id, "reader"), await desk.runs(task_id)
+        results = await shell.run(task_id, plan)
+        (own,), (shown,) = await shell.runs(task_id, "reader"), await shell.runs(task_id)
         progress = await app.tasks.progress(ANN, task_id)
 
     assert results == [StepResult(StepStatus.COMPLETED)]
@@ -131,16 +132,17 @@ async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
     assert shown == msgspec.structs.replace(own, tool_calls=tuple(hidden), messages=(), output=None)
 
 
+@pytest.mark.requirement("E4")
 async def test_an_assistant_works_on_a_step_and_no_session_is_stored() -> None:
-    """E4: it answers the goal, and its run has what it used."""
+    """It answers the goal, and its run has what it used."""
     steps = [{"id": name, "agent": f"assistant:{name}", "required": False} for name in ("npc", "absent")]
     plan = plan_of(*steps)
     async with tenuto.open("memory://") as app:
-        desk = Desk(app, {})
-        task_id = await desk.open(plan, goal="Who was Xuanzang?")
+        shell = Shell(app, {})
+        task_id = await shell.open(plan, goal="Who was Xuanzang?")
 
-        results = await desk.run(task_id, plan)
-        runs, progress = await desk.runs(task_id, "assistant:npc"), await app.tasks.progress(ANN, task_id)
+        results = await shell.run(task_id, plan)
+        runs, progress = await shell.runs(task_id, "assistant:npc"), await app.tasks.progress(ANN, task_id)
 
         assert (await app.sessions.list(ANN)).sessions == ()
     assert [result.status for result in results] == [StepStatus.COMPLETED, StepStatus.FAILED]
@@ -169,8 +171,9 @@ def test_agents_of_pydantic_ai_are_named_in_a_program_and_in_a_folder(tmp_path: 
         tenuto.agent("assistant:mine")(found["reader"])
 
 
+@pytest.mark.requirement("E4", "E21")
 async def test_runs_add_up_over_attempts_and_their_private_parts_go_with_the_task() -> None:
-    """E4, E21: what failed attempts used counts too; messages and arguments are the agent's, as long as it works."""
+    """What failed attempts used counts too; messages and arguments are the agent's, as long as it works."""
 
     async def work(ctx: AgentContext) -> str:
         ctx.run.add_usage(input_tokens=100, output_tokens=10, cost_nanos=13_800_138_000)
@@ -187,14 +190,14 @@ async def test_runs_add_up_over_attempts_and_their_private_parts_go_with_the_tas
         {"id": "a", "agent": "worker", "retries": 1, "backoff": 0}, {"id": "b", "agent": "idler", "after": ["a"]}
     )
     async with tenuto.open("memory://") as app:
-        desk = Desk(app, {"worker": work, "idler": idle})
-        task_id = await desk.open(plan)
-        assert await desk.runs(task_id) == ()
-        assert [result.status for result in await desk.run(task_id, plan)] == [StepStatus.COMPLETED] * 2
+        shell = Shell(app, {"worker": work, "idler": idle})
+        task_id = await shell.open(plan)
+        assert await shell.runs(task_id) == ()
+        assert [result.status for result in await shell.run(task_id, plan)] == [StepStatus.COMPLETED] * 2
 
-        own, other = await desk.runs(task_id, "worker"), await desk.runs(task_id, "idler")
-        assert await desk.runner.finish(ANN, task_id) == "completed"
-        after = await desk.runs(task_id, "worker")
+        own, other = await shell.runs(task_id, "worker"), await shell.runs(task_id, "idler")
+        assert await shell.runner.finish(ANN, task_id) == "completed"
+        after = await shell.runs(task_id, "worker")
         stored = [
             (await app.stores.trusted.state.read_state(ANN, where.namespace, where.key))
             for where in await app.stores.trusted.state.list_state_locations(ANN)
@@ -228,10 +231,10 @@ async def test_private_parts_of_a_run_stay_within_the_size_of_a_value() -> None:
 
     plan = plan_of({"id": "a", "agent": "worker"})
     async with tenuto.open("memory://") as app:
-        desk = Desk(app, {"worker": work})
-        task_id = await desk.open(plan)
-        await desk.run(task_id, plan)
-        (run,) = await desk.runs(task_id, "worker")
+        shell = Shell(app, {"worker": work})
+        task_id = await shell.open(plan)
+        await shell.run(task_id, plan)
+        (run,) = await shell.runs(task_id, "worker")
 
     assert run.messages[-1].text.startswith("199 ")
     assert len(msgspec.json.encode(run.messages)) < app.tasks.policy.max_board_value_bytes
@@ -239,8 +242,9 @@ async def test_private_parts_of_a_run_stay_within_the_size_of_a_value() -> None:
     assert run.tool_calls[0] == RunToolCall(name="search", arguments=100)
 
 
+@pytest.mark.requirement("T16")
 async def test_a_worker_that_lost_its_step_records_nothing() -> None:
-    """T16: the run of a worker that was taken for dead is not written over that of its successor."""
+    """The run of a worker that was taken for dead is not written over that of its successor."""
     plan = plan_of({"id": "a", "agent": "worker"})
 
     async def work(ctx: AgentContext) -> None:
@@ -248,20 +252,21 @@ async def test_a_worker_that_lost_its_step_records_nothing() -> None:
         await app.tasks.steps(ANN, ctx.task_id).begin(plan.steps[0], take_over=True)
 
     async with tenuto.open("memory://") as app:
-        desk = Desk(app, {"worker": work})
-        task_id = await desk.open(plan)
+        shell = Shell(app, {"worker": work})
+        task_id = await shell.open(plan)
 
         async def lost() -> bool:
             return False
 
-        assert await desk.runner.run_step(ANN, task_id, plan.steps[0], lost) == StepResult(None)
-        (run,) = await desk.runs(task_id, "worker")
+        assert await shell.runner.run_step(ANN, task_id, plan.steps[0], lost) == StepResult(None)
+        (run,) = await shell.runs(task_id, "worker")
 
     assert run.messages == ()
 
 
+@pytest.mark.requirement("E11", "E12", "E24")
 async def test_an_agents_prompt_and_profile_are_those_of_its_user() -> None:
-    """E11, E12, E24: others' values without its own, and the style of a profile that no session holds."""
+    """Others' values without its own, and the style of a profile that no session holds."""
     prompts: list[str] = []
 
     async def work(ctx: AgentContext) -> str:
@@ -272,10 +277,10 @@ async def test_an_agents_prompt_and_profile_are_those_of_its_user() -> None:
     plan = plan_of({"id": "a", "agent": "lawyer"})
     async with tenuto.open("memory://") as app:
         await Profiles(app.store.state).update(ANN, {"city": "Wuxi", "response_style": "brief"})
-        desk = Desk(app, {"lawyer": work})
-        task_id = await desk.open(plan)
+        shell = Shell(app, {"lawyer": work})
+        task_id = await shell.open(plan)
         await app.tasks.board(ANN, task_id).write("clause", {"months": 6}, agent="reader")
-        await desk.run(task_id, plan)
+        await shell.run(task_id, plan)
         progress = await app.tasks.progress(ANN, task_id)
 
     assert progress.steps[0].output == "Wuxi"
@@ -286,8 +291,9 @@ async def test_an_agents_prompt_and_profile_are_those_of_its_user() -> None:
     ]
 
 
+@pytest.mark.requirement("E18")
 async def test_log_lines_of_a_step_name_it_and_later_ones_do_not(caplog: pytest.LogCaptureFixture) -> None:
-    """E18: tenant, conversation, task, step and agent, of the agent's own lines and of ours."""
+    """Tenant, conversation, task, step and agent, of the agent's own lines and of ours."""
     lines: list[dict[str, str]] = []
 
     class Collector(logging.Handler):
@@ -306,9 +312,9 @@ async def test_log_lines_of_a_step_name_it_and_later_ones_do_not(caplog: pytest.
     try:
         async with tenuto.open("memory://") as app:
             turn = await app.begin(ANN, "hello")
-            desk = Desk(app, {"worker": work})
-            task_id = await desk.open(plan, session_id=turn.session.id)
-            await desk.run(task_id, plan)
+            shell = Shell(app, {"worker": work})
+            task_id = await shell.open(plan, session_id=turn.session.id)
+            await shell.run(task_id, plan)
             logging.getLogger("agents").warning("afterwards")
     finally:
         logging.getLogger().removeHandler(collector)

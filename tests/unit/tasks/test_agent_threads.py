@@ -24,9 +24,9 @@ from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepResult, StepRunner
 from tenuto.wiring.agents import agent_contexts
 from tests.doubles import MemoryStore
-from tests.patience import LONG, until
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
+from tests.timeouts import LONG, wait_until
 
 
 class Office:
@@ -111,8 +111,9 @@ def context(agent: str) -> AgentContext:
     return cast("AgentContext", SimpleNamespace(agent=agent, step="a"))
 
 
+@pytest.mark.requirement("E15", "E18", "E24")
 async def test_an_agent_that_blocks_fails_alone_and_other_tasks_go_on(office: Office) -> None:
-    """E15, E18, E24: its limit of time holds, and an agent that was running beside it is called again."""
+    """Its limit of time holds, and an agent that was running beside it is called again."""
     store = MemoryStore(clock=utc_now)
     tasks = tasks_over(store, utc_now)
     loaded = {"blocker": office.block, "dozer": office.doze, "reader": office.read}
@@ -125,9 +126,9 @@ async def test_an_agent_that_blocks_fails_alone_and_other_tasks_go_on(office: Of
         return asyncio.create_task(runner.run_step(ANN, opens[name], step, owns=_always))
 
     dozing = run("dozer")
-    await until(lambda: "doze" in office.calls)
+    await wait_until(lambda: "doze" in office.calls)
     blocking = run("blocker")
-    await until(lambda: "block" in office.calls)
+    await wait_until(lambda: "block" in office.calls)
     ended = {"reader": await run("reader"), "blocker": await blocking, "dozer": await dozing}
     shown = {name: await tasks.steps(ANN, opens[name]).list(Plan(steps=(Step(id="a", agent=name),))) for name in loaded}
     office.release.set()
@@ -153,9 +154,9 @@ async def test_a_blocked_thread_is_replaced_and_ended_when_the_time_of_its_agent
 ) -> None:
     threads = AgentThreads(patience=0.1)
     dozing = asyncio.create_task(threads.call(office.doze, context("dozer")))
-    await until(lambda: "doze" in office.calls)
+    await wait_until(lambda: "doze" in office.calls)
     blocking = asyncio.create_task(threads.call(office.spin, context("blocker")))
-    await until(lambda: "spin" in office.calls)
+    await wait_until(lambda: "spin" in office.calls)
 
     with caplog.at_level(logging.WARNING):
         assert await threads.call(office.doze, context("dozer")) == "awake"
@@ -170,7 +171,7 @@ async def test_a_blocked_thread_is_replaced_and_ended_when_the_time_of_its_agent
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(blocking, LONG)
     await threads.close()
-    await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tenuto-agents"])
+    await wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tenuto-agents"])
 
 
 async def test_the_end_does_not_wait_for_an_agent_that_ignores_its_cancellation(
@@ -179,9 +180,9 @@ async def test_the_end_does_not_wait_for_an_agent_that_ignores_its_cancellation(
     threads = AgentThreads(patience=0.1, end=0.1)
     dozing = asyncio.create_task(threads.call(office.doze, context("dozer")))
     call = asyncio.create_task(threads.call(office.ignore, context("stubborn")))
-    await until(lambda: "ignore" in office.calls)
+    await wait_until(lambda: "ignore" in office.calls)
     call.cancel()
-    await until(lambda: "cancelled" in office.calls)
+    await wait_until(lambda: "cancelled" in office.calls)
     _, waiting = await asyncio.wait({dozing}, timeout=0.3)
     assert waiting, "a thread that is not blocked is not lost"
     dozing.cancel()

@@ -60,8 +60,9 @@ def test_a_file_that_does_not_fit_is_named_with_the_reason(tmp_path: Path, text:
     assert said in str(unfit.value)
 
 
+@pytest.mark.requirement("T20")
 async def test_a_folder_that_is_not_there_stops_the_start() -> None:
-    """T20: a server would serve without its agents."""
+    """A server would serve without its agents."""
     with pytest.raises(InvalidSetting, match="agents: there is no folder /does/not/exist"):
         async with tenuto.open("memory://", agents="/does/not/exist"):
             pass

@@ -41,6 +41,7 @@ async def board(tasks: Tasks) -> Board:
     return board
 
 
+@pytest.mark.requirement("E16", "T17")
 @pytest.mark.parametrize(
     ("change", "refusal"),
     [
@@ -63,7 +64,6 @@ async def board(tasks: Tasks) -> Board:
 async def test_what_does_not_fit_is_refused_and_changes_nothing(
     board: Board, change: Callable[[Board], Awaitable[object]], refusal: type[Exception]
 ) -> None:
-    """E16, T17."""
     before = await board.view()
 
     with pytest.raises(refusal):

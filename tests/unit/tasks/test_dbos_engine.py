@@ -23,23 +23,24 @@ from tenuto.model.plan import StepStatus
 from tenuto.model.task import NewTask, TaskStatus
 from tenuto.task_errors import AgentNotFound, KeyProtected, PlanInvalid, TaskNotFound
 from tenuto.tasks.agents import AgentContext
-from tests.patience import LONG, until
 from tests.samples import ANN, begin
 from tests.servers import PostgresDatabase
+from tests.timeouts import LONG, wait_until
 
 pytest.importorskip("dbos")
 
 from tenuto.tasks.engines._database import make_database
 from tests.engines import QUICK, engine_over, plan_of, wait_for_end, wait_for_step
-from tests.unit.tasks.house import COMPLETED, FAILED, SKIPPED, TASK, House, ends, step
+from tests.unit.tasks.engine_workbench import COMPLETED, FAILED, SKIPPED, TASK, EngineWorkbench, step, step_statuses
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def house(tmp_path: Path) -> EngineWorkbench:
+    return EngineWorkbench(tmp_path)
 
 
-async def test_steps_run_in_order_and_side_by_side_and_share_the_board(house: House) -> None:
+@pytest.mark.requirement("E14")
+async def test_steps_run_in_order_and_side_by_side_and_share_the_board(house: EngineWorkbench) -> None:
     plan = plan_of(step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c", output_key="answer"))
 
     async with house.engine() as engine:
@@ -57,7 +58,7 @@ async def test_steps_run_in_order_and_side_by_side_and_share_the_board(house: Ho
     ]
 
 
-async def test_parallel_steps_are_open_at_the_same_time(house: House) -> None:
+async def test_parallel_steps_are_open_at_the_same_time(house: EngineWorkbench) -> None:
     house.office.gates = {"b": asyncio.Event(), "c": asyncio.Event()}
     plan = plan_of(step("a"), step("b", "a"), step("c", "a"), step("after-c", "c"))
 
@@ -68,7 +69,7 @@ async def test_parallel_steps_are_open_at_the_same_time(house: House) -> None:
         house.office.gates["c"].set()
         # A step begins when those before it have ended, whatever runs beside them.
         progress = await wait_for_step(house.tasks, ANN, task.id, "after-c", "completed")
-        assert ends(progress)["b"] is StepStatus.RUNNING
+        assert step_statuses(progress)["b"] is StepStatus.RUNNING
         house.office.gates["b"].set()
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
@@ -76,7 +77,7 @@ async def test_parallel_steps_are_open_at_the_same_time(house: House) -> None:
     assert house.office.most_at_once == 2
 
 
-async def test_an_agent_sees_the_goal_the_conversation_and_its_own_memory(house: House) -> None:
+async def test_an_agent_sees_the_goal_the_conversation_and_its_own_memory(house: EngineWorkbench) -> None:
     turn = await begin(house.store, ANN, "s", "How long is my notice period?")
     new = NewTask(type="review", goal="g", session_id=turn.session.id)
 
@@ -89,24 +90,25 @@ async def test_an_agent_sees_the_goal_the_conversation_and_its_own_memory(house:
     assert [message.text for message in context.history] == ["How long is my notice period?"]
 
 
-async def test_a_failed_optional_step_lets_the_task_go_on_and_a_required_one_ends_it(house: House) -> None:
+@pytest.mark.requirement("E15")
+async def test_a_failed_optional_step_lets_the_task_go_on_and_a_required_one_ends_it(house: EngineWorkbench) -> None:
     house.office.failures = {"b": 1, "c": 1}
     plan = plan_of(step("a"), step("b", "a", required=False), step("c", "b"), step("d", "c"))
 
     async with house.engine() as engine:
         progress = await house.run(engine, plan)
 
-    assert ends(progress) == {"a": COMPLETED, "b": FAILED, "c": FAILED, "d": StepStatus.PENDING}
+    assert step_statuses(progress) == {"a": COMPLETED, "b": FAILED, "c": FAILED, "d": StepStatus.PENDING}
     assert progress.task.status is TaskStatus.FAILED
     assert progress.task.error is not None
     assert (progress.task.error.code, progress.task.error.step) == ("agent_failed", "c")
     assert re.fullmatch(
-        r"ValueError: the secret of a user \(house\.py:\d+ in work < \d+ frames of tenuto\)",
+        r"ValueError: the secret of a user \(engine_workbench\.py:\d+ in work < \d+ frames of tenuto\)",
         progress.task.error.message,
     )
 
 
-async def test_a_failed_step_is_repeated_after_pauses(house: House) -> None:
+async def test_a_failed_step_is_repeated_after_pauses(house: EngineWorkbench) -> None:
     house.office.failures = {"a": 2}
 
     async with house.engine() as engine:
@@ -116,7 +118,8 @@ async def test_a_failed_step_is_repeated_after_pauses(house: House) -> None:
     assert (progress.steps[0].attempts, progress.steps[0].error) == (3, None)
 
 
-async def test_limits_of_time_hold_also_for_agents_that_ignore_them(house: House) -> None:
+@pytest.mark.requirement("E24")
+async def test_limits_of_time_hold_also_for_agents_that_ignore_them(house: EngineWorkbench) -> None:
     plan = plan_of(step("a", agent="stubborn", timeout=0.05, required=False), step("b", "a"))
     late = plan_of(step("c", agent="stubborn", required=False), timeout=0.05)
 
@@ -131,7 +134,7 @@ async def test_limits_of_time_hold_also_for_agents_that_ignore_them(house: House
     assert by_task.task.error.code == "task_timeout"
 
 
-async def test_a_step_whose_condition_does_not_hold_is_skipped(house: House) -> None:
+async def test_a_step_whose_condition_does_not_hold_is_skipped(house: EngineWorkbench) -> None:
     branches = [
         step(name, "route", output_key="opinion", when={"key": "route", "value": name})
         for name in ("labour", "contract")
@@ -141,11 +144,11 @@ async def test_a_step_whose_condition_does_not_hold_is_skipped(house: House) -> 
     async with house.engine() as engine:
         progress = await house.run(engine, plan)
 
-    assert ends(progress) == {"route": COMPLETED, "labour": COMPLETED, "contract": SKIPPED, "write": COMPLETED}
+    assert step_statuses(progress) == {"route": COMPLETED, "labour": COMPLETED, "contract": SKIPPED, "write": COMPLETED}
     assert house.office.calls == ["route", "labour", "write"]
 
 
-async def test_outputs_above_the_limit_and_protected_keys_fail_the_step(house: House) -> None:
+async def test_outputs_above_the_limit_and_protected_keys_fail_the_step(house: EngineWorkbench) -> None:
     async with house.engine() as engine:
         large = await house.run(engine, plan_of(step("a", agent="chatty", retries=3)))
         meddled = await house.run(engine, plan_of(step("a", agent="meddler")))
@@ -156,7 +159,7 @@ async def test_outputs_above_the_limit_and_protected_keys_fail_the_step(house: H
     assert meddled.task.error.code == KeyProtected.code
 
 
-async def test_a_question_without_an_answer_fails_when_its_time_is_over(house: House) -> None:
+async def test_a_question_without_an_answer_fails_when_its_time_is_over(house: EngineWorkbench) -> None:
     async with house.engine() as engine:
         progress = await house.run(engine, plan_of(step("ask", human_input="Well?", timeout=0.3)))
 
@@ -164,7 +167,7 @@ async def test_a_question_without_an_answer_fails_when_its_time_is_over(house: H
     assert progress.task.error.code == "input_timeout"
 
 
-async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> None:
+async def test_an_answer_is_seen_while_agents_work_beside_it(house: EngineWorkbench) -> None:
     house.office.gates = {"slow": asyncio.Event()}
     async with house.engine() as engine:
         plan = plan_of(step("slow"), step("ask", human_input="Well?"), step("then", "ask"))
@@ -173,16 +176,17 @@ async def test_an_answer_is_seen_while_agents_work_beside_it(house: House) -> No
         await engine.answer(ANN, task.id, "ask", "well")
 
         progress = await wait_for_step(house.tasks, ANN, task.id, "then", "completed")
-        assert ends(progress)["slow"] is StepStatus.RUNNING
+        assert step_statuses(progress)["slow"] is StepStatus.RUNNING
         house.office.gates["slow"].set()
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
     assert progress.task.status is TaskStatus.COMPLETED
 
 
+@pytest.mark.requirement("E23")
 @pytest.mark.parametrize("retries", [1, 2])
-async def test_the_last_failure_of_a_remote_step_wakes_its_run(house: House, retries: int) -> None:
-    """E23: the run that each failure has woken sleeps again when the next one is reported."""
+async def test_the_last_failure_of_a_remote_step_wakes_its_run(house: EngineWorkbench, retries: int) -> None:
+    """The run that each failure has woken sleeps again when the next one is reported."""
 
     def rounds() -> int:
         with closing(sqlite3.connect(house.url.removeprefix("sqlite:///"))) as runs:
@@ -192,7 +196,7 @@ async def test_the_last_failure_of_a_remote_step_wakes_its_run(house: House, ret
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("far", remote=True, retries=retries)))
         for failures in range(retries + 1):
-            await until(lambda failures=failures: rounds() > failures)  # type: ignore[misc]
+            await wait_until(lambda failures=failures: rounds() > failures)  # type: ignore[misc]
             await engine.fail_step(ANN, task.id, "far", agent="worker", code="no_paper")
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
@@ -201,7 +205,7 @@ async def test_the_last_failure_of_a_remote_step_wakes_its_run(house: House, ret
 
 
 async def test_an_answer_wakes_a_run_on_postgres_that_does_nothing_but_wait(
-    house: House, database: PostgresDatabase
+    house: EngineWorkbench, database: PostgresDatabase
 ) -> None:
     house.url = database.app_url
     async with house.engine() as engine:
@@ -215,15 +219,18 @@ async def test_an_answer_wakes_a_run_on_postgres_that_does_nothing_but_wait(
     assert progress.task.status is TaskStatus.COMPLETED
 
 
-async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person_do_not_count(house: House) -> None:
-    """E14, E24: what it leaves in the queue is for others, and its time does not run."""
+@pytest.mark.requirement("E14", "E24")
+async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person_do_not_count(
+    house: EngineWorkbench,
+) -> None:
+    """What it leaves in the queue is for others, and its time does not run."""
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine(replace(QUICK, agents_at_once=4)) as engine:
         waiting = [await engine.submit(ANN, TASK, plan_of(step("ask", human_input="Well?"))) for _ in range(3)]
         for task in waiting:
             await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
         busy = [await engine.submit(ANN, TASK, plan_of(step("a"))) for _ in range(6)]
-        await until(lambda: house.office.at_once >= 2)
+        await wait_until(lambda: house.office.at_once >= 2)
         queued = [await house.tasks.get(ANN, task.id) for task in busy]
         house.office.gates["a"].set()
         ended = [await wait_for_end(house.tasks, ANN, task.id) for task in busy]
@@ -234,8 +241,9 @@ async def test_a_worker_takes_few_tasks_at_once_and_those_that_wait_for_a_person
     assert house.office.most_at_once <= 4
 
 
-async def test_an_assistant_that_waits_for_a_task_of_its_own_needs_no_second_slot(house: House) -> None:
-    """E14: as `assistant:legal` does; all slots are taken by such steps."""
+@pytest.mark.requirement("E14")
+async def test_an_assistant_that_waits_for_a_task_of_its_own_needs_no_second_slot(house: EngineWorkbench) -> None:
+    """As `assistant:legal` does; all slots are taken by such steps."""
 
     async def consult(_: Any, ctx: AgentContext) -> Any:
         inner = await engine.submit(ANN, TASK, plan_of(step("inner")))
@@ -250,7 +258,7 @@ async def test_an_assistant_that_waits_for_a_task_of_its_own_needs_no_second_slo
     assert [progress.task.result for progress in ended] == [{"a": {"inner": {"by": "inner", "seen": []}}}] * 2
 
 
-async def test_an_agent_must_be_known_here_or_to_a_running_worker(house: House) -> None:
+async def test_an_agent_must_be_known_here_or_to_a_running_worker(house: EngineWorkbench) -> None:
     async with engine_over(house.store, house.tasks, house.url, {}, worker=False) as elsewhere:
         with pytest.raises(AgentNotFound):
             await elsewhere.submit(ANN, TASK, plan_of(step("a")))
@@ -261,7 +269,7 @@ async def test_an_agent_must_be_known_here_or_to_a_running_worker(house: House) 
     assert progress.task.status is TaskStatus.COMPLETED
 
 
-async def test_a_lock_on_an_outputs_key_lasts_no_longer_than_the_task(house: House) -> None:
+async def test_a_lock_on_an_outputs_key_lasts_no_longer_than_the_task(house: EngineWorkbench) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), timeout=1))
@@ -274,7 +282,7 @@ async def test_a_lock_on_an_outputs_key_lasts_no_longer_than_the_task(house: Hou
     assert (progress.task.status, error and error.code) == (TaskStatus.FAILED, "task_timeout")
 
 
-async def test_an_agent_that_exits_ends_its_step_alone(house: House, tmp_path: Path) -> None:
+async def test_an_agent_that_exits_ends_its_step_alone(house: EngineWorkbench, tmp_path: Path) -> None:
     async def leave(ctx: AgentContext) -> None:
         sys.exit(3)
 
@@ -286,7 +294,7 @@ async def test_an_agent_that_exits_ends_its_step_alone(house: House, tmp_path: P
     assert (tmp_path / "tasks.db").stat().st_mode & 0o777 == 0o600
 
 
-async def test_what_cannot_run_is_refused_and_a_repeated_key_opens_one_task(house: House) -> None:
+async def test_what_cannot_run_is_refused_and_a_repeated_key_opens_one_task(house: EngineWorkbench) -> None:
     plan = plan_of(step("a"))
     async with house.engine() as engine:
         with pytest.raises(AgentNotFound):
@@ -308,7 +316,7 @@ async def test_what_cannot_run_is_refused_and_a_repeated_key_opens_one_task(hous
     assert house.office.calls.count("a") == 2
 
 
-async def test_the_database_of_the_engine_holds_no_user_text(house: House, tmp_path: Path) -> None:
+async def test_the_database_of_the_engine_holds_no_user_text(house: EngineWorkbench, tmp_path: Path) -> None:
     async with house.engine() as engine:
         plan = plan_of(step("a"), step("ask", "a", human_input="the question"))
         task = await engine.submit(ANN, NewTask(type="review", goal="the goal"), plan)
@@ -326,7 +334,7 @@ def _bytes_in(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.glob("tasks.db*"))
 
 
-async def test_no_agent_reads_the_notes_of_another(house: House) -> None:
+async def test_no_agent_reads_the_notes_of_another(house: EngineWorkbench) -> None:
     found: list[Any] = []
 
     async def keep(ctx: AgentContext) -> None:
@@ -345,7 +353,7 @@ async def test_no_agent_reads_the_notes_of_another(house: House) -> None:
     assert await house.tasks.notes(ANN, progress.task.id, "one").list() == ()
 
 
-async def test_what_the_engine_knows_of_ended_runs_is_removed(house: House) -> None:
+async def test_what_the_engine_knows_of_ended_runs_is_removed(house: EngineWorkbench) -> None:
     async with house.engine(replace(QUICK, run_retention=timedelta(0))) as engine:
         await house.run(engine, plan_of(step("a")))
         # A run ends a moment after its task, and the worker's heartbeat may be the first to sweep it.
@@ -357,7 +365,7 @@ async def test_what_the_engine_knows_of_ended_runs_is_removed(house: House) -> N
         assert await engine.erase(ANN) == 0
 
 
-async def test_a_process_has_one_worker(house: House) -> None:
+async def test_a_process_has_one_worker(house: EngineWorkbench) -> None:
     async with house.engine() as engine:
         with pytest.raises(Invalid, match="a worker already"):
             async with house.engine():
@@ -396,7 +404,7 @@ print([name for name in ("dbos", "sqlalchemy", "psycopg") if name in sys.modules
 
 
 async def test_an_idle_engine_looks_at_its_queues_in_one_thread_and_is_woken_by_what_happens_here(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: EngineWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Looking would be too late for this test: only being woken makes it end.
     monkeypatch.setattr("tenuto.tasks.engines._queues._IDLE", 10 * LONG)

@@ -11,24 +11,24 @@ from tenuto.model.plan import StepStatus
 from tenuto.model.task import TaskStatus
 from tenuto.ports import utc_now
 from tenuto.task_errors import StepNotFound, StepNotWaiting, TaskFinished, TaskRunning
-from tests.copies import copy_store
-from tests.patience import LONG, until
 from tests.samples import ANN
+from tests.store_copies import copy_store
+from tests.timeouts import LONG, wait_until
 
 pytest.importorskip("dbos")
 
 from tenuto.tasks.engines._database import make_database
 from tenuto.tasks.engines._workers import Workers
 from tests.engines import plan_of, wait_for_end, wait_for_step
-from tests.unit.tasks.house import COMPLETED, FAILED, TASK, House, ends, step
+from tests.unit.tasks.engine_workbench import COMPLETED, FAILED, TASK, EngineWorkbench, step, step_statuses
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def house(tmp_path: Path) -> EngineWorkbench:
+    return EngineWorkbench(tmp_path)
 
 
-async def test_a_person_answers_after_a_restart(house: House) -> None:
+async def test_a_person_answers_after_a_restart(house: EngineWorkbench) -> None:
     plan = plan_of(step("a"), step("ask", "a", human_input="Shall I send it?"), step("b", "ask"), step("c", "a"))
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan)
@@ -52,7 +52,8 @@ async def test_a_person_answers_after_a_restart(house: House) -> None:
     assert (entry.value, entry.writer, entry.version) == ("yes", "human", 1)
 
 
-async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay(house: House) -> None:
+@pytest.mark.requirement("E22")
+async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay(house: EngineWorkbench) -> None:
     house.office.gates = {"b": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a"), step("c", "b")))
@@ -67,8 +68,11 @@ async def test_a_stopped_worker_leaves_its_task_to_the_next_and_ended_steps_stay
     assert [run.attempts for run in progress.steps] == [1, 2, 1]
 
 
-async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_living_ones(house: House) -> None:
-    """E17, T16: a worker that beats is alive, however long its step takes."""
+@pytest.mark.requirement("E17", "T16")
+async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_living_ones(
+    house: EngineWorkbench,
+) -> None:
+    """A worker that beats is alive, however long its step takes."""
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine(worker=False) as one, house.engine(worker=False) as other:
         async with house.engine() as engine:
@@ -86,8 +90,9 @@ async def test_two_recoverers_give_a_dead_workers_task_away_once_and_leave_a_liv
     assert (progress.task.status, progress.steps[0].attempts) == (TaskStatus.COMPLETED, 2)
 
 
-async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(house: House) -> None:
-    """E17: none pending means completed, and no agent is called again."""
+@pytest.mark.requirement("E17")
+async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(house: EngineWorkbench) -> None:
+    """None pending means completed, and no agent is called again."""
     house.office.gates = {"b": asyncio.Event()}
     plan = plan_of(step("a"), step("b", "a"))
     async with house.engine() as engine:
@@ -107,7 +112,7 @@ async def test_a_task_whose_steps_have_all_ended_is_completed_by_its_recovery(ho
     assert [(entry.key, entry.version) for entry in entries] == [("a", 1), ("b", 1)]
 
 
-async def test_a_step_that_has_begun_ends_though_its_condition_holds_no_longer(house: House) -> None:
+async def test_a_step_that_has_begun_ends_though_its_condition_holds_no_longer(house: EngineWorkbench) -> None:
     house.office.gates = {"labour": asyncio.Event()}
     branch = step("labour", "route", when={"key": "route", "value": "labour"})
     async with house.engine() as engine:
@@ -119,10 +124,10 @@ async def test_a_step_that_has_begun_ends_though_its_condition_holds_no_longer(h
     async with house.engine():
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
-    assert ends(progress) == {"route": COMPLETED, "labour": COMPLETED}
+    assert step_statuses(progress) == {"route": COMPLETED, "labour": COMPLETED}
 
 
-async def test_steps_beside_a_failed_one_come_to_their_end_also_after_a_restart(house: House) -> None:
+async def test_steps_beside_a_failed_one_come_to_their_end_also_after_a_restart(house: EngineWorkbench) -> None:
     house.office.gates, house.office.failures = {"slow": asyncio.Event()}, {"bad": 1}
     plan = plan_of(step("bad"), step("slow"), step("ask", human_input="Well?"), step("never", "ask"))
     async with house.engine() as engine:
@@ -137,13 +142,13 @@ async def test_steps_beside_a_failed_one_come_to_their_end_also_after_a_restart(
         progress = await wait_for_end(house.tasks, ANN, task.id)
 
     assert not before.task.is_finished
-    assert ends(progress) == {"bad": FAILED, "slow": COMPLETED, "ask": COMPLETED, "never": StepStatus.PENDING}
+    assert step_statuses(progress) == {"bad": FAILED, "slow": COMPLETED, "ask": COMPLETED, "never": StepStatus.PENDING}
     assert progress.task.error is not None
     assert progress.task.error.step == "bad"
     assert sorted(house.office.calls) == ["bad", "slow", "slow"]
 
 
-async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: House) -> None:
+async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: EngineWorkbench) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
@@ -151,13 +156,13 @@ async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: 
 
         cancelled = await engine.cancel(ANN, task.id)
         assert await engine.cancel(ANN, task.id) == cancelled
-        await until(lambda: not house.office.at_once)
+        await wait_until(lambda: not house.office.at_once)
 
         progress = await engine.status(ANN, task.id)
         assert cancelled.status is TaskStatus.FAILED
         assert progress.task.error is not None
         assert progress.task.error.code == "task_cancelled"
-        assert ends(progress) == {"a": FAILED, "b": StepStatus.PENDING}
+        assert step_statuses(progress) == {"a": FAILED, "b": StepStatus.PENDING}
 
         house.office.gates["a"].set()
         await engine.resume(ANN, task.id)
@@ -166,7 +171,7 @@ async def test_a_cancelled_task_fails_at_once_and_its_agent_is_cancelled(house: 
     assert (progress.task.status, progress.task.runs) == (TaskStatus.COMPLETED, 2)
 
 
-async def test_a_task_that_was_cancelled_before_it_began_can_be_resumed(house: House) -> None:
+async def test_a_task_that_was_cancelled_before_it_began_can_be_resumed(house: EngineWorkbench) -> None:
     async with house.engine(worker=False) as elsewhere:
         task = await elsewhere.submit(ANN, TASK, plan_of(step("a")))
         await elsewhere.cancel(ANN, task.id)
@@ -179,7 +184,9 @@ async def test_a_task_that_was_cancelled_before_it_began_can_be_resumed(house: H
     assert house.office.calls == ["a"]
 
 
-async def test_a_run_that_is_resumed_before_the_cancelled_one_has_stopped_keeps_its_steps(house: House) -> None:
+async def test_a_run_that_is_resumed_before_the_cancelled_one_has_stopped_keeps_its_steps(
+    house: EngineWorkbench,
+) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a"), step("c", "b")))
@@ -194,7 +201,7 @@ async def test_a_run_that_is_resumed_before_the_cancelled_one_has_stopped_keeps_
     assert [run.attempts for run in progress.steps] == [1, 1, 1]
 
 
-async def test_a_task_that_no_run_goes_on_with_is_resumed(house: House) -> None:
+async def test_a_task_that_no_run_goes_on_with_is_resumed(house: EngineWorkbench) -> None:
     """One that was never queued, and one whose run is gone though the task has not ended; a living one is refused."""
     plan = plan_of(step("ask", human_input="Well?"), step("b", "ask"))
     async with house.engine() as engine:
@@ -214,14 +221,15 @@ async def test_a_task_that_no_run_goes_on_with_is_resumed(house: House) -> None:
         assert (await wait_for_end(house.tasks, ANN, left.id)).task.status is TaskStatus.COMPLETED
 
 
-async def test_a_copied_task_goes_on_at_its_new_store(house: House, tmp_path: Path) -> None:
-    """The engine there knows no run of it: resumed, it does not repeat the steps that have ended (T16)."""
+@pytest.mark.requirement("T16")
+async def test_a_copied_task_goes_on_at_its_new_store(house: EngineWorkbench, tmp_path: Path) -> None:
+    """The engine there knows no run of it: resumed, it does not repeat the steps that have ended."""
     plan = plan_of(step("a"), step("ask", "a", human_input="Well?"), step("b", "ask"))
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan)
         await wait_for_step(house.tasks, ANN, task.id, "ask", "waiting")
     (tmp_path / "there").mkdir()
-    there = House(tmp_path / "there")
+    there = EngineWorkbench(tmp_path / "there")
     report = await copy_store(house.store, there.store, utc_now)
     async with there.engine() as engine:
         await engine.resume(ANN, task.id)
@@ -233,7 +241,7 @@ async def test_a_copied_task_goes_on_at_its_new_store(house: House, tmp_path: Pa
     assert (house.office.calls, there.office.calls) == (["a"], ["b"])
 
 
-async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: House) -> None:
+async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: EngineWorkbench) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
@@ -247,7 +255,7 @@ async def test_a_task_whose_records_are_damaged_ends_and_says_so(house: House) -
     assert (ended.status, ended.error and ended.error.code) == (TaskStatus.FAILED, "state_corrupt")
 
 
-async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(house: House) -> None:
+async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(house: EngineWorkbench) -> None:
     house.office.failures = {"b": 1}
     plan = plan_of(step("a"), step("b", "a"), step("c", "b"), step("d", "a"))
     async with house.engine() as engine:
@@ -277,14 +285,14 @@ async def test_a_failed_task_is_resumed_where_it_failed_and_any_from_a_step_on(h
     assert entry.version == 2
 
 
-async def test_the_agents_of_a_deleted_task_are_cancelled(house: House) -> None:
+async def test_the_agents_of_a_deleted_task_are_cancelled(house: EngineWorkbench) -> None:
     house.office.gates = {"a": asyncio.Event()}
     async with house.engine() as engine:
         task = await engine.submit(ANN, TASK, plan_of(step("a"), step("b", "a")))
         await wait_for_step(house.tasks, ANN, task.id, "a", "running")
         await house.tasks.delete(ANN, task.id)
         await engine.stop(ANN, task.id)
-        await until(lambda: not house.office.at_once)
+        await wait_until(lambda: not house.office.at_once)
         other = await house.run(engine, plan_of(step("c")))
 
         assert other.task.status is TaskStatus.COMPLETED

@@ -22,8 +22,8 @@ from tenuto.tasks.engines._capacity import RunningTasks
 from tenuto.tasks.engines._queues import QueueReader
 from tests.doubles import MemoryStore
 from tests.engines import engine_over
-from tests.patience import until
 from tests.tasks import tasks_over
+from tests.timeouts import wait_until
 
 
 async def test_the_library_of_the_engine_has_no_log_of_its_own(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_server_that_tries_to_open_the_engine_again_says_once_why_it_can
     async with open_app(Settings(store="memory://")) as app:
         monkeypatch.setattr(app.tasks, "has_runs", away)
         async with TaskWorker(app).running():
-            await until(lambda: tries > 2)
+            await wait_until(lambda: tries > 2)
 
     assert [record.getMessage() for record in caplog.records].count(
         "this server does not work on tasks: the session store does not answer"

@@ -25,9 +25,9 @@ from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepRunner
 from tenuto.wiring.agents import agent_contexts
 from tests.clock import FakeClock
+from tests.cut_wires import Wire
 from tests.doubles import FlatMemoryStore, MemoryStore
-from tests.holding import Holding
-from tests.outages import Wire
+from tests.held_calls import HeldCall
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -85,11 +85,12 @@ async def test_a_worker_that_lost_its_step_stores_nothing(tasks: Tasks) -> None:
     assert (await steps.begin(READ))[0].output == 2
 
 
+@pytest.mark.requirement("T16", "T17")
 @pytest.mark.parametrize("held", ["task-board:", "task-notes:"])
 async def test_a_write_that_was_under_way_when_its_step_was_lost_is_undone(held: str) -> None:
-    """T16, T17: the worker froze between the check of its token and the write."""
+    """The worker froze between the check of its token and the write."""
     store, clock = MemoryStore(clock=FakeClock()), FakeClock()
-    holding = Holding(store, "write_state", held)
+    holding = HeldCall(store, "write_state", held)
     tasks, slow = tasks_over(store, clock), tasks_over(holding.store, clock)
     task = await opened(tasks, ANN)
     board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "reader")
@@ -204,7 +205,7 @@ async def test_what_a_deleted_task_knew_of_its_steps_is_gone(tasks: Tasks) -> No
 async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> None:
     """The runner checks the task once, with the output."""
     store, clock = MemoryStore(clock=FakeClock()), FakeClock()
-    holding = Holding(store, "write_state", "task-steps:")
+    holding = HeldCall(store, "write_state", "task-steps:")
     tasks = tasks_over(holding.store, clock)
     task = await opened(tasks, ANN)
 
@@ -238,8 +239,9 @@ class Freezing(FlatMemoryStore):
         return written
 
 
+@pytest.mark.requirement("E17")
 async def test_an_output_that_another_worker_found_and_went_on_from_stays() -> None:
-    """E17: the worker that wrote it thaws when the task has ended."""
+    """The worker that wrote it thaws when the task has ended."""
     clock, store = FakeClock(), Freezing()
     tasks = tasks_over(cast("Store", store), clock)
     task = await opened(tasks, ANN)
@@ -260,8 +262,9 @@ async def test_an_output_that_another_worker_found_and_went_on_from_stays() -> N
     assert (entry.value, entry.version) == (6, 1)
 
 
+@pytest.mark.requirement("E14", "E17")
 async def test_only_the_agents_own_failures_count_as_attempts_and_takeovers_have_a_bound() -> None:
-    """E14, E17: neither a worker that died nor a store that was away uses up a retry."""
+    """Neither a worker that died nor a store that was away uses up a retry."""
     clock = FakeClock()
     wire = Wire(MemoryStore(clock=clock))
     tasks = tasks_over(cast("Store", wire), clock)

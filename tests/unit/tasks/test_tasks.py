@@ -38,8 +38,8 @@ from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore, MemoryStore
+from tests.redactors import redactor_over
 from tests.samples import ANN, BOB, EVE
-from tests.screens import screen_over
 from tests.tasks import opened, tasks_over
 
 DAY = timedelta(days=1)
@@ -135,8 +135,9 @@ async def upkeep_of(store: FlatMemoryStore, tasks: Tasks, clock: FakeClock, roun
         await running
 
 
+@pytest.mark.requirement("E21")
 async def test_upkeep_sweeps_tasks_beside_sessions() -> None:
-    """E21: also in a round after one that met a store which was away."""
+    """Also in a round after one that met a store which was away."""
     clock, store, tasks = faulty()
     task = await opened(tasks, ANN)
     await tasks.board(ANN, task.id).write("a", 1, agent="x")
@@ -171,11 +172,12 @@ async def test_a_task_that_waits_for_its_key_is_put_off_and_keeps_no_other() -> 
         await tasks.get(ANN, fine.id)
 
 
+@pytest.mark.requirement("E8")
 @pytest.mark.parametrize(
     "fault", [StateCorrupt("state value", "cannot be decoded"), DecryptionFailed("was changed")], ids=str
 )
 async def test_a_damaged_deadline_stops_neither_upkeep_nor_erasure(fault: Exception) -> None:
-    """E8: those of all other tenants are found, and the damaged one is dropped."""
+    """Those of all other tenants are found, and the damaged one is dropped."""
     clock, store, tasks = faulty()
     await tasks.open(ANN, NewTask(type="review"))
     await tasks.open(BOB, NewTask(type="review"))
@@ -204,8 +206,9 @@ async def test_damaged_deadlines_do_not_end_the_round() -> None:
     assert [(step.tasks, step.more) for step in steps] == [(0, True), (1, False)]
 
 
+@pytest.mark.requirement("E8")
 async def test_damaged_tasks_and_entries_are_stepped_over() -> None:
-    """E8: in lists; asked for alone, a task is absent."""
+    """In lists; asked for alone, a task is absent."""
     _, store, tasks = faulty()
     damaged, fine = await opened(tasks, ANN), await opened(tasks, ANN)
     board, notes = tasks.board(ANN, fine.id), tasks.notes(ANN, fine.id, "x")
@@ -223,8 +226,9 @@ async def test_damaged_tasks_and_entries_are_stepped_over() -> None:
         await tasks.begin(ANN, damaged.id)
 
 
+@pytest.mark.requirement("E21")
 async def test_what_is_damaged_is_removed_unopened() -> None:
-    """E21: with the end of the task, with its deletion, and by upkeep."""
+    """With the end of the task, with its deletion, and by upkeep."""
     clock, store, tasks = faulty()
     ended, deleted, expired = [await opened(tasks, ANN) for _ in range(3)]
     for task in (ended, deleted, expired):
@@ -262,8 +266,9 @@ async def test_who_loses_a_new_key_takes_no_room() -> None:
         await board.write("one more", 1, agent="x")
 
 
+@pytest.mark.requirement("S8")
 async def test_new_keys_do_not_wait_for_each_other() -> None:
-    """S8: what a write asks of the store does not grow with those beside it."""
+    """What a write asks of the store does not grow with those beside it."""
     calls = []
     for many in (5, 50):
         clock = FakeClock()
@@ -277,11 +282,12 @@ async def test_new_keys_do_not_wait_for_each_other() -> None:
     assert calls[0] == calls[1]
 
 
+@pytest.mark.requirement("E16")
 async def test_a_type_that_looks_private_still_names_its_owner() -> None:
-    """E16: the policy takes it out of what is stored, and only its owner may decide."""
+    """The policy takes it out of what is stored, and only its owner may decide."""
     clock = FakeClock()
     plain = MemoryStore(clock=clock)
-    store = RedactingStore(store=plain, screen=screen_over(plain, PrivacyPolicy(board=Mode.REDACT)))
+    store = RedactingStore(store=plain, screen=redactor_over(plain, PrivacyPolicy(board=Mode.REDACT)))
     tasks = tasks_over(store, clock, owners={"ann.lee@example.com": "approver"})
     task = await opened(tasks, ANN, type="ann.lee@example.com")
     board = tasks.board(ANN, task.id)
@@ -376,8 +382,9 @@ async def test_a_store_that_is_away_ends_the_sweep_and_forgets_nothing() -> None
     assert await store.list_state_locations(ANN) == ()
 
 
+@pytest.mark.requirement("A11")
 async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
-    """A11: stored when the policy was another; locks and versions hold on afterwards."""
+    """Stored when the policy was another; locks and versions hold on afterwards."""
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     tasks = tasks_over(store, clock)
@@ -387,7 +394,7 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     lock = await board.lock("mail", agent="ann.lee@example.com")
     await notes.write("mail", {"deep": ["ann.lee@example.com"]})
 
-    screen = screen_over(store, PrivacyPolicy(board=Mode.REDACT))
+    screen = redactor_over(store, PrivacyPolicy(board=Mode.REDACT))
     office = PrivacyService(store=store, screen=screen, erase=store.upkeep.erase, clock=clock)
     *_, report = [report async for report in office.scan(ANN, fix=True, by="otto")]
 
@@ -401,8 +408,9 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     assert written.previous_writer is None
 
 
+@pytest.mark.requirement("T17")
 async def test_the_state_of_an_application_changes_no_protected_key() -> None:
-    """T17: a scan does, since it applies the privacy policy."""
+    """A scan does, since it applies the privacy policy."""
     async with tenuto.open("memory://", privacy_board="redact") as app:
         plain = tasks_over(app.stores.unredacted, utc_now)
         task = await opened(plain, ANN)
@@ -441,6 +449,7 @@ async def test_a_lease_that_is_none_is_refused(lease: Any) -> None:
         await tasks.board(ANN, task.id).lock("a", agent="x", lease=lease)
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize(
     ("setting", "given"),
     [
@@ -455,13 +464,13 @@ async def test_a_lease_that_is_none_is_refused(lease: Any) -> None:
     ids=count(),
 )
 def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str, object]) -> None:
-    """T20."""
     with pytest.raises(InvalidSetting) as refused:
         TaskPolicy(**given)  # type: ignore[arg-type]
 
     assert refused.value.setting == setting
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize(
     ("given", "blamed"),
     [
@@ -472,29 +481,29 @@ def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str
     ids=count(),
 )
 def test_a_life_that_cannot_be_is_told_by_the_setting_that_was_set(given: dict[str, str], blamed: str) -> None:
-    """T20."""
     with pytest.raises(InvalidSetting) as refused:
         read_settings(given)
 
     assert refused.value.setting == blamed
 
 
+@pytest.mark.requirement("E6")
 def test_the_life_of_tasks_is_shortened_by_one_setting() -> None:
-    """E6: notes, and locks of which nothing else is said, live no longer than their task."""
+    """Notes, and locks of which nothing else is said, live no longer than their task."""
     policy = read_settings({"TENUTO_TASK_RETENTION": "30s"}).policies().tasks
 
     assert {policy.task_retention, policy.agent_retention, policy.lock_lease} == {timedelta(seconds=30)}
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize("owners", ["refund", "=x", "refund=", "a=b,a=c", "a=b,,c"])
 def test_owners_that_cannot_be_read_stop_the_start(owners: str) -> None:
-    """T20."""
     with pytest.raises(InvalidSetting, match="task_owners"):
         Settings(task_owners=owners)
 
 
+@pytest.mark.requirement("T20")
 def test_tasks_follow_their_settings() -> None:
-    """T20."""
     policy = read_settings(
         {
             "TENUTO_TASK_RETENTION": "12h",

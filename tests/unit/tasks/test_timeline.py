@@ -1,4 +1,4 @@
-"""A task's timeline is what its records say, and a watcher gets each event once (E3, E14, E22)."""
+"""A task's timeline is what its records say, and a watcher gets each event once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tenuto.task_errors import TaskNotFound
 from tenuto.tasks import Tasks, timeline
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
-from tests.patience import LONG
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
+from tests.timeouts import LONG
+
+pytestmark = pytest.mark.requirement("E3", "E14", "E22")
+
 
 READ = Step(id="read", agent="reader")
 ASK = Step(id="ask", human_input="Is it so?", after=("read",))

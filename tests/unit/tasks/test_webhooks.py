@@ -22,7 +22,7 @@ from tenuto.model.task import NewTask
 from tenuto.settings import Settings
 from tenuto.tasks.agents import AgentContext
 from tests.engines import plan_of, wait_for_end, wait_for_step
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 SECRET = "whsec_" + b64encode(b"0123456789abcdef01234567").decode()
 PLAN = plan_of({"id": "ask", "human_input": "Which one?"}, {"id": "write", "agent": "writer", "after": ["ask"]})

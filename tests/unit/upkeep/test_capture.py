@@ -1,4 +1,4 @@
-"""Capture: what is remembered after a turn, once, of the user's own words; and of a stale session (D9 to D13, T15)."""
+"""Capture: what is remembered after a turn, once, of the user's own words; and of a stale session."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tenuto.recall.service import Memories
 from tenuto.upkeep.capture import Capturer, junk_reason, parse_notes, quotable_sentences
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
+
+pytestmark = pytest.mark.requirement("D9", "D10", "D11", "D12", "D13", "T15")
+
 
 BOLOGNA = "I live in Bologna with my two cats."
 GARDEN = "I also have a small garden."
@@ -162,6 +165,7 @@ def test_a_note_says_whose_it_is_whatever_the_model_errs(
     assert [(note.kind, note.text, note.subject) for note in notes] == ([kept] if kept else [])
 
 
+@pytest.mark.requirement("A11")
 async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> None:
     async with opened() as (app, _):
         reply = await app.ask(ANN, f"{BOLOGNA} My address is {MAIL}, write to me.")
@@ -175,6 +179,7 @@ async def test_a_turn_is_remembered_with_its_place_and_through_the_policy() -> N
     assert nobody == []
 
 
+@pytest.mark.requirement("A27")
 async def test_an_answer_is_not_captured_and_a_repeated_statement_counts() -> None:
     """What was recalled comes back in answers; only the user's own words are remembered."""
     async with opened() as (app, _):
@@ -244,8 +249,9 @@ async def test_what_a_dead_process_left_is_captured_and_what_was_forgotten_is_no
     assert {one.mentions for one in found} == {1}
 
 
+@pytest.mark.requirement("D13")
 async def test_what_is_captured_again_later_is_the_same_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D13: a process died before it noted how far it had read; the session has changed since then."""
+    """A process died before it noted how far it had read; the session has changed since then."""
     store = f"sqlite:///{tmp_path}/chat.db"
     found = list[Memory]()
     for number, text in enumerate((BOLOGNA, GARDEN)):
@@ -348,10 +354,11 @@ async def test_a_stale_session_is_captured_once_by_concurrent_requests() -> None
     assert episode.expires_at is not None
 
 
+@pytest.mark.requirement("D10")
 async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """D10: whatever the session's version is by then."""
+    """Whatever the session's version is by then."""
     once = Capturer.capture_stale
 
     async def twice(capturer: Capturer, ended: TurnEnded) -> None:
@@ -367,6 +374,7 @@ async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
     assert [one.mentions for one in found] == [1]
 
 
+@pytest.mark.requirement("D19")
 async def test_a_failed_capture_still_clears_the_context() -> None:
     async with gone_stale() as app:
         memories = await app.memories()
@@ -382,6 +390,7 @@ async def test_a_failed_capture_still_clears_the_context() -> None:
     assert "3 March" not in again.text
 
 
+@pytest.mark.requirement("D14")
 async def test_staleness_of_zero_is_off() -> None:
     async with gone_stale(stale_after=timedelta(0)) as app:
         reply = await app.ask(ANN, "When does the roofer come?", session_id="s")

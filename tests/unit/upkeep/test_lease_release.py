@@ -16,11 +16,11 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep import Upkeep
+from tests.chats import Talk, ask, helper, hurried, talk
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, begin
-from tests.talking import Talk, ask, helper, hurried, talk
-from tests.unit.logbook import log_of
+from tests.unit.stored_talks import stored_messages
 
 HOUR = timedelta(hours=1)
 
@@ -57,8 +57,9 @@ def _followed(*scripts: str, **policy: Any) -> tuple[Talk, Filling, Upkeep]:
     return t, store, made[0]
 
 
+@pytest.mark.requirement("C13")
 async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
-    """C13: no call waits for the lease of a turn that is known to have ended."""
+    """No call waits for the lease of a turn that is known to have ended."""
     t, store, upkeep = _followed("Lost.", "Here.")
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))
@@ -69,7 +70,7 @@ async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
     await asyncio.wait_for(store.given_up.wait(), 60)
 
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s", idempotency_key="k"))).text == "Here."
-    assert await log_of(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
+    assert await stored_messages(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
     await upkeep.drain()
 
 
@@ -86,8 +87,8 @@ async def test_a_store_without_room_for_a_trace_is_given_the_bare_lease_back() -
     await upkeep.drain()
 
 
+@pytest.mark.requirement("X5")
 async def test_an_answer_given_without_its_store_does_not_hold_the_session() -> None:
-    """X5."""
     t, store, upkeep = _followed("Once.", "Twice.", on_store_down=OnStoreDown.STATELESS)
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s"))).degraded == ("store",)
 

@@ -1,4 +1,4 @@
-"""The privacy scan on a schedule: due once per interval and installation, counted without user text (A14)."""
+"""The privacy scan on a schedule: due once per interval and installation, counted without user text."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tenuto.privacy.rules.folding import Work
 from tenuto.server.metrics import Metrics
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
+
+pytestmark = pytest.mark.requirement("A14")
+
 
 ANN = Scope(tenant="acme", user="ann")
 WEEK = timedelta(days=7)

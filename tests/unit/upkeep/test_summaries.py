@@ -27,16 +27,22 @@ from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.upkeep.compressor import Compressor
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says, stored
-from tests.unit.chat.house import RETOLD, Asking, Discreet, House, Model
+from tests.unit.upkeep.app_with_upkeep import (
+    SUMMARY,
+    MarkingRedaction,
+    PlaceRedaction,
+    ScriptedSummarizer,
+    SessionsWithUpkeep,
+)
 
 
-async def talked(model: Model | None = None, **given: Any) -> tuple[House, Session]:
+async def talked(model: ScriptedSummarizer | None = None, **given: Any) -> tuple[SessionsWithUpkeep, Session]:
     """A house, and a session in it of two messages more than are left uncompressed."""
-    house = House(model, **given)
+    house = SessionsWithUpkeep(model, **given)
     return house, await house.talk(16)
 
 
-async def compress(house: House, session: Session, **rest: Any) -> Summary:
+async def compress(house: SessionsWithUpkeep, session: Session, **rest: Any) -> Summary:
     """Follow a turn, and read the summary that came of it."""
     await follow(house, session, **rest)
     summary = await house.summary(session)
@@ -44,13 +50,13 @@ async def compress(house: House, session: Session, **rest: Any) -> Summary:
     return summary
 
 
-async def follow(house: House, session: Session, **rest: Any) -> None:
+async def follow(house: SessionsWithUpkeep, session: Session, **rest: Any) -> None:
     house.upkeep.after_turn.follow(house.ended(session, **rest))
     await house.upkeep.drain()
 
 
+@pytest.mark.requirement("A1", "E13", "E20", "X7")
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
-    """E13, X7."""
     house, session = await talked()
 
     summary = await compress(house, session)
@@ -60,9 +66,10 @@ async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -
     assert len(await house.log(session)) == 33
 
 
+@pytest.mark.requirement("T12")
 async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_again() -> None:
-    """T12: incremental; the model sees the previous summary and the new messages alone, each that it covers."""
-    house, session = await talked(model := Model(RETOLD))
+    """Incremental; the model sees the previous summary and the new messages alone, each that it covers."""
+    house, session = await talked(model := ScriptedSummarizer(SUMMARY))
     first = await compress(house, session)
     await house.talk(8, session.id)
 
@@ -73,16 +80,17 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
         model.asked, (0, first.through), (first.through, summary.through), strict=True
     ):
         assert [one.seq for one in talk if one.text in text] == [one.seq for one in talk if after < one.seq <= through]
-    assert RETOLD in model.asked[1][1]
+    assert SUMMARY in model.asked[1][1]
     assert (summary.through, summary.made_by) == (28, "model")
     assert len(await house.entries(session)) == 2
 
 
+@pytest.mark.requirement("T12")
 @pytest.mark.parametrize("asked", [0, 3])
 async def test_each_covered_message_is_read_by_the_model_or_extracted(
     asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T12: of a long talk the model reads the last portions; what precedes them, or all without it, is extracted."""
+    """Of a long talk the model reads the last portions; what precedes them, or all without it, is extracted."""
     extracted = list[str]()
 
     def spy(messages: Sequence[Message], *rest: Any, **named: Any) -> str:
@@ -91,7 +99,7 @@ async def test_each_covered_message_is_read_by_the_model_or_extracted(
 
     monkeypatch.setattr("tenuto.upkeep.compressor.summarise", spy)
     monkeypatch.setattr("tenuto.context.summary_request._PORTION", 40)
-    model = Model(RETOLD)
+    model = ScriptedSummarizer(SUMMARY)
     house, session = await talked(model if asked else None)
     summary = await compress(house, session)
 
@@ -114,7 +122,7 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
         await gate.wait()
 
     monkeypatch.setattr(Compressor, "compress", compress)
-    house = House()
+    house = SessionsWithUpkeep()
     session = await house.talk(16)
     for persona in (None, None, "elder", None, "elder"):
         house.upkeep.after_turn.follow(replace(house.ended(session), persona=persona))
@@ -128,6 +136,7 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     assert len(runs) == 3
 
 
+@pytest.mark.requirement("D15", "E13")
 @pytest.mark.parametrize(
     ("turn", "wanted"),
     [
@@ -136,8 +145,7 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     ],
 )
 async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, str], wanted: tuple[str, ...]) -> None:
-    """D15, E13."""
-    house = House(model := Model(RETOLD))
+    house = SessionsWithUpkeep(model := ScriptedSummarizer(SUMMARY))
     session = await house.turn(None, *turn, follow=False)
     for _ in range(15):
         session = await house.turn(session.id, *turn, follow=False)
@@ -148,6 +156,7 @@ async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, 
     assert [words for words in wanted if words not in system] == []
 
 
+@pytest.mark.requirement("T12")
 @pytest.mark.parametrize(
     "said",
     [
@@ -163,8 +172,8 @@ async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, 
     ],
 )
 async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
-    """T12: a failing summariser loses nothing."""
-    house, session = await talked(Model(said))
+    """A failing summariser loses nothing."""
+    house, session = await talked(ScriptedSummarizer(said))
 
     summary = await compress(house, session)
 
@@ -175,6 +184,7 @@ ENGLISH = ("Which hotel near the station do you recommend?", "The Grand is close
 CHINESE = ("车站附近哪家酒店比较好？", "我们推荐安静的大饭店。")
 
 
+@pytest.mark.requirement("E13")
 @pytest.mark.parametrize(
     ("turns", "last", "heading"),
     [
@@ -189,9 +199,9 @@ CHINESE = ("车站附近哪家酒店比较好？", "我们推荐安静的大饭�
 async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
     turns: list[tuple[str, str]], last: Language, heading: str
 ) -> None:
-    """E13: whatever the last question was asked in."""
-    model = Model(ModelFailed("small"))
-    for house in (House(), House(model)):
+    """Whatever the last question was asked in."""
+    model = ScriptedSummarizer(ModelFailed("small"))
+    for house in (SessionsWithUpkeep(), SessionsWithUpkeep(model)):
         session = await house.turn(None, *turns[0], follow=False)
         for asked, answered in turns[1:]:
             session = await house.turn(session.id, asked, answered, follow=False)
@@ -204,7 +214,7 @@ async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
 
 
 async def test_a_few_words_in_another_language_turn_no_summary_around() -> None:
-    house = House()
+    house = SessionsWithUpkeep()
     session = await house.turn(None, *CHINESE, follow=False)
     for asked, answered in [*[CHINESE] * 15, *[ENGLISH] * 2, *[CHINESE] * 8]:
         session = await house.turn(session.id, asked, answered, follow=False)
@@ -216,7 +226,7 @@ async def test_a_few_words_in_another_language_turn_no_summary_around() -> None:
 
 
 async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
-    house, session = await talked(Model((RETOLD + " ") * 30), summary_characters=200)
+    house, session = await talked(ScriptedSummarizer((SUMMARY + " ") * 30), summary_characters=200)
 
     summary = await compress(house, session)
 
@@ -225,9 +235,9 @@ async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
     assert summary.text.endswith(".")
 
 
+@pytest.mark.requirement("T12")
 async def test_nothing_is_made_anew_while_nothing_changes() -> None:
-    """T12."""
-    house, session = await talked(model := Model(RETOLD))
+    house, session = await talked(model := ScriptedSummarizer(SUMMARY))
 
     for _ in range(3):
         await follow(house, session)
@@ -237,7 +247,7 @@ async def test_nothing_is_made_anew_while_nothing_changes() -> None:
 
 
 async def test_two_processes_that_compress_the_same_range_store_one_entry() -> None:
-    house, session = await talked(Model(RETOLD))
+    house, session = await talked(ScriptedSummarizer(SUMMARY))
     both = [house.another(), house.another()]
 
     for upkeep in both:
@@ -250,7 +260,7 @@ async def test_two_processes_that_compress_the_same_range_store_one_entry() -> N
 
 @pytest.mark.parametrize("what", ["truncate", "reset", "delete", "begin anew"])
 async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: str) -> None:
-    house, session = await talked(model := Model(RETOLD))
+    house, session = await talked(model := ScriptedSummarizer(SUMMARY))
 
     async def take_back() -> None:
         match what:
@@ -300,7 +310,7 @@ async def test_a_summary_of_words_taken_back_in_the_last_moment_is_never_read() 
 
 async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_numbers() -> None:
     """Numbers jump over entries and words taken back; the count goes on from summary to summary."""
-    house = House()
+    house = SessionsWithUpkeep()
     session = await house.talk(4)
     await house.sessions.truncate(ANN, session.id, Truncation(after=4))
     await house.talk(14, session.id)
@@ -327,7 +337,7 @@ async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> Non
 
 
 async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
-    model = Model(RETOLD)
+    model = ScriptedSummarizer(SUMMARY)
     never = asyncio.Event()
     model.meanwhile = never.wait
     house, session = await talked(model)
@@ -346,7 +356,7 @@ async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
 async def test_a_long_log_that_was_never_compressed_is_worked_off_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.upkeep.compressor._STEP", 120)
     monkeypatch.setattr("tenuto.upkeep.compressor._PAGE", 40)
-    house = House(cap=None)
+    house = SessionsWithUpkeep(cap=None)
     session = await house.talk(200)
 
     summary = await compress(house, session)
@@ -356,7 +366,7 @@ async def test_a_long_log_that_was_never_compressed_is_worked_off_in_steps(monke
 
 
 async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() -> None:
-    house = House()
+    house = SessionsWithUpkeep()
     session = await house.talk(5)
     loaded = await house.log(session)
     await house.sessions.delete(ANN, session.id)
@@ -368,8 +378,8 @@ async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() 
 
 async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> None:
     """Never lossy: the answer is stored after what it pushes out was covered, by extraction, without the model."""
-    model = Model(RETOLD)
-    house = House(model, cap=20)
+    model = ScriptedSummarizer(SUMMARY)
+    house = SessionsWithUpkeep(model, cap=20)
     session = await house.talk(9)
     begun = await house.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
@@ -399,7 +409,7 @@ class Away(FlatMemoryStore):
 
 async def test_far_from_the_cap_securing_asks_nothing_of_the_store(caplog: pytest.LogCaptureFixture) -> None:
     store = Away()
-    house = House(store=store, cap=40)
+    house = SessionsWithUpkeep(store=store, cap=40)
     session = await house.talk(3)
     store.away = True
 
@@ -411,7 +421,7 @@ async def test_far_from_the_cap_securing_asks_nothing_of_the_store(caplog: pytes
 
 async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytest.LogCaptureFixture) -> None:
     store = Away()
-    house = House(store=store, cap=40)
+    house = SessionsWithUpkeep(store=store, cap=40)
     session = await house.talk(18)
     store.away = True
 
@@ -423,10 +433,11 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
     assert "Japan" not in caplog.text
 
 
+@pytest.mark.requirement("A11")
 async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    model = Model("Garbage about Japan in prose that nobody asked for whatsoever")
-    house = House(model)
-    house.upkeep = house.another(redaction=Discreet(Japan="[PLACE]"))
+    model = ScriptedSummarizer("Garbage about Japan in prose that nobody asked for whatsoever")
+    house = SessionsWithUpkeep(model)
+    house.upkeep = house.another(redaction=MarkingRedaction(Japan="[PLACE]"))
     session = await house.talk(16)
 
     with caplog.at_level(logging.DEBUG):
@@ -437,8 +448,9 @@ async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCa
     assert "Japan" not in caplog.text
 
 
+@pytest.mark.requirement("S9")
 def test_a_request_for_a_summary_holds_no_text_that_was_not_redacted() -> None:
-    """S9: words of both, and outputs of tools, whatever the policy for models keeps."""
+    """Words of both, and outputs of tools, whatever the policy for models keeps."""
     talk = [
         stored(1, "We go to Japan"),
         stored(2, role=Role.ASSISTANT, parts=(text_part("Japan, then"), tool_result("c", {"place": "Japan"}))),
@@ -469,8 +481,8 @@ class BySink(UpkeepRedaction):
 
 
 async def test_the_policies_for_summaries_and_models_hold_for_the_request_and_its_answer() -> None:
-    model = Model("The user plans a trip to Japan and has a rail pass. Hotel 1 is open.")
-    house = House(model)
+    model = ScriptedSummarizer("The user plans a trip to Japan and has a rail pass. Hotel 1 is open.")
+    house = SessionsWithUpkeep(model)
     house.upkeep = house.another(redaction=BySink(NO_REDACTION))
     summary = await compress(house, await house.talk(16))
 
@@ -480,9 +492,9 @@ async def test_the_policies_for_summaries_and_models_hold_for_the_request_and_it
 
 
 async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_whole() -> None:
-    model = Model(RETOLD)
-    house = House(model)
-    house.upkeep = house.another(redaction=Asking(NO_REDACTION))
+    model = ScriptedSummarizer(SUMMARY)
+    house = SessionsWithUpkeep(model)
+    house.upkeep = house.another(redaction=PlaceRedaction(NO_REDACTION))
     session = await house.talk(16)
 
     await follow(house, session)
@@ -492,8 +504,8 @@ async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_who
 
 
 async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -> None:
-    house = House()
-    house.upkeep = house.another(redaction=Discreet(Japan="[PLACE]"))
+    house = SessionsWithUpkeep()
+    house.upkeep = house.another(redaction=MarkingRedaction(Japan="[PLACE]"))
     session = await house.talk(16)
 
     summary = await compress(house, session)
@@ -517,7 +529,7 @@ async def test_a_forked_session_keeps_its_summary() -> None:
 
 
 async def test_a_small_message_limit_holds_for_summaries_too() -> None:
-    house = House()
+    house = SessionsWithUpkeep()
     house.policies = replace(house.policies, sessions=SessionPolicy(max_message_bytes=1024))
     house.sessions = Sessions(
         store=house.store.sessions,

@@ -14,19 +14,27 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.unit.chat.house import ANSWER, QUESTION, Asking, Discreet, House, Model
+from tests.unit.upkeep.app_with_upkeep import (
+    ANSWER,
+    QUESTION,
+    MarkingRedaction,
+    PlaceRedaction,
+    ScriptedSummarizer,
+    SessionsWithUpkeep,
+)
 
 
-async def follow(house: House, session: Session) -> str:
+async def follow(house: SessionsWithUpkeep, session: Session) -> str:
     """Follow a turn that claimed the title, and read the title that came of it."""
     house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, claims_title=True))
     await house.upkeep.drain()
     return (await house.title(session))[0]
 
 
+@pytest.mark.requirement("A15")
 async def test_a_model_gives_the_title() -> None:
-    """A15: and the rules are enforced on what it says."""
-    house = House(Model('"Two-Week Trip to Japan!" 🗾'))
+    """And the rules are enforced on what it says."""
+    house = SessionsWithUpkeep(ScriptedSummarizer('"Two-Week Trip to Japan!" 🗾'))
 
     session = await house.turn()
     await house.upkeep.drain()
@@ -34,6 +42,7 @@ async def test_a_model_gives_the_title() -> None:
     assert await house.title(session) == ("Two-Week Trip to Japan", "model")
 
 
+@pytest.mark.requirement("A15", "A18")
 @pytest.mark.parametrize(
     ("answers", "title", "calls"),
     [
@@ -49,10 +58,10 @@ async def test_a_model_gives_the_title() -> None:
 async def test_a_title_against_the_rules_is_asked_for_once_more_then_cut(
     answers: tuple[str | Exception, ...], title: str, calls: int
 ) -> None:
-    """A15, A18; what is private is taken out before the cut, which would leave a part of it."""
-    model = Model(*answers)
-    house = House(model)
-    house.upkeep = house.another(redaction=Discreet(**{"4111 1111 1111 1111": "[REDACTED_CC]"}))
+    """What is private is taken out before the cut, which would leave a part of it."""
+    model = ScriptedSummarizer(*answers)
+    house = SessionsWithUpkeep(model)
+    house.upkeep = house.another(redaction=MarkingRedaction(**{"4111 1111 1111 1111": "[REDACTED_CC]"}))
 
     session = await house.turn()
     await house.upkeep.drain()
@@ -61,13 +70,13 @@ async def test_a_title_against_the_rules_is_asked_for_once_more_then_cut(
     assert len(model.asked) == calls
 
 
+@pytest.mark.requirement("A17")
 async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None:
-    """A17."""
-    house = House()
+    house = SessionsWithUpkeep()
     session = await house.turn()
     await house.upkeep.drain()
     without = await house.title(session)
-    house.model = Model("Spring Trip to Japan")
+    house.model = ScriptedSummarizer("Spring Trip to Japan")
     house.upkeep = house.another()
     house.clock.advance(timedelta(minutes=2))
 
@@ -78,13 +87,13 @@ async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None
     assert await house.title(session) == ("Spring Trip to Japan", "model")
 
 
+@pytest.mark.requirement("A17", "U3")
 @pytest.mark.parametrize(
     "said", [ModelFailed("small"), "Trip", "  "], ids=["fails", "breaks the rules", "says nothing"]
 )
 async def test_the_fallback_stays_when_the_model_fails_and_is_tried_again_after_a_minute(said: str | Exception) -> None:
-    """A17, U3."""
-    model = Model(said, "Two-Week Trip to Japan")
-    house = House(model)
+    model = ScriptedSummarizer(said, "Two-Week Trip to Japan")
+    house = SessionsWithUpkeep(model)
     session = await house.turn()
     await house.upkeep.drain()
     first = await house.title(session)
@@ -101,10 +110,10 @@ async def test_the_fallback_stays_when_the_model_fails_and_is_tried_again_after_
     assert await house.title(session) == ("Two-Week Trip to Japan", "model")
 
 
+@pytest.mark.requirement("A16", "A29")
 async def test_a_title_that_is_there_costs_no_call() -> None:
-    """A16, A29."""
-    model = Model("Two-Week Trip to Japan")
-    house = House(model)
+    model = ScriptedSummarizer("Two-Week Trip to Japan")
+    house = SessionsWithUpkeep(model)
     session = await house.turn()
     await house.upkeep.drain()
     house.clock.advance(timedelta(days=1))
@@ -115,10 +124,10 @@ async def test_a_title_that_is_there_costs_no_call() -> None:
     assert len(model.asked) == 1
 
 
+@pytest.mark.requirement("A29", "T13")
 async def test_a_hundred_first_requests_cost_one_call() -> None:
-    """T13."""
-    model = Model("Two-Week Trip to Japan")
-    house = House(model)
+    model = ScriptedSummarizer("Two-Week Trip to Japan")
+    house = SessionsWithUpkeep(model)
     made, _ = await house.sessions.create(ANN)
 
     await asyncio.gather(*(house.turn(made.id, f"{QUESTION} {number}") for number in range(100)))
@@ -128,15 +137,15 @@ async def test_a_hundred_first_requests_cost_one_call() -> None:
     assert (await house.title(made))[0] == "Two-Week Trip to Japan"
 
 
+@pytest.mark.requirement("T13", "U3")
 @pytest.mark.parametrize(
     ("meanwhile", "title"),
     [(Changes(title="Our holiday"), "Our holiday"), (Changes(context={"colour": "blue"}), "Two-Week Trip to Japan")],
     ids=["a rename", "another change"],
 )
 async def test_a_rename_while_the_model_thinks_wins_and_other_changes_do_not(meanwhile: Changes, title: str) -> None:
-    """T13, U3."""
-    model = Model("Two-Week Trip to Japan")
-    house = House(model)
+    model = ScriptedSummarizer("Two-Week Trip to Japan")
+    house = SessionsWithUpkeep(model)
     session = await house.turn(follow=False)
     model.meanwhile = lambda: house.sessions.patch(ANN, session.id, meanwhile)
 
@@ -157,7 +166,7 @@ class Renaming(FlatMemoryStore):
 
 async def test_a_rename_in_the_very_moment_of_writing_wins() -> None:
     store = Renaming()
-    house = House(Model("Two-Week Trip to Japan"), store=store)
+    house = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"), store=store)
     session = await house.turn(follow=False)
     store.renamed = "Our holiday"
 
@@ -165,7 +174,7 @@ async def test_a_rename_in_the_very_moment_of_writing_wins() -> None:
 
 
 async def test_a_session_that_is_gone_needs_no_title() -> None:
-    house = House(Model("Two-Week Trip to Japan"))
+    house = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"))
     session = await house.turn(follow=False)
     assert house.model is not None
     house.model.meanwhile = lambda: house.sessions.delete(ANN, session.id)
@@ -180,14 +189,14 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
 @pytest.mark.parametrize(
     ("redaction", "title"),
     [
-        (Discreet(Japan="[PLACE]", Ann="[NAME]"), "Calling [NAME] About [PLACE]"),
-        (Asking(NO_REDACTION), "Calling Ann About Japan"),
+        (MarkingRedaction(Japan="[PLACE]", Ann="[NAME]"), "Calling [NAME] About [PLACE]"),
+        (PlaceRedaction(NO_REDACTION), "Calling Ann About Japan"),
     ],
     ids=["word by word", "the whole request"],
 )
 async def test_titles_and_what_their_model_is_asked_are_redacted(redaction: UpkeepRedaction, title: str) -> None:
-    model = Model("Calling Ann About Japan")
-    house = House(model)
+    model = ScriptedSummarizer("Calling Ann About Japan")
+    house = SessionsWithUpkeep(model)
     house.upkeep = house.another(redaction=redaction)
 
     session = await house.turn()
@@ -226,7 +235,7 @@ async def test_a_name_that_somebody_gave_outlives_an_edit() -> None:
 
 
 async def test_a_title_on_its_way_is_dropped_when_its_words_are_taken_back() -> None:
-    house = House(Model("Two-Week Trip to Japan"))
+    house = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"))
     session = await house.turn(follow=False)
     assert house.model is not None
     late = datetime(2026, 2, 1, tzinfo=UTC).isoformat()

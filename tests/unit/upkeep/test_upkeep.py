@@ -114,8 +114,9 @@ def house(fake_clock: FakeClock) -> House:
     return House(fake_clock)
 
 
+@pytest.mark.requirement("B2")
 async def test_each_round_sweeps_and_then_rests_as_long_as_the_setting_says(house: House) -> None:
-    """B2: swept every five minutes, in the first round as in the later ones."""
+    """Swept every five minutes, in the first round as in the later ones."""
     first = await house.talk()
     house.clock.advance(RETENTION)
 

@@ -36,8 +36,9 @@ long_connection = true
 """
 
 
+@pytest.mark.requirement("D7", "D16", "D22", "D26")
 async def test_apps_come_from_settings_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D7, D16, D22, D26: each app has a policy of its own; no secret is shown among the settings."""
+    """Each app has a policy of its own; no secret is shown among the settings."""
     monkeypatch.setenv("SECOND_SECRET", "s-2")
     file = tmp_path / "channels.toml"
     file.write_text(FILE)
@@ -66,6 +67,7 @@ async def test_apps_come_from_settings_and_file(tmp_path: Path, monkeypatch: pyt
     await channel.close()
 
 
+@pytest.mark.requirement("D22")
 @pytest.mark.parametrize(
     ("environ", "setting"),
     [
@@ -77,13 +79,14 @@ async def test_apps_come_from_settings_and_file(tmp_path: Path, monkeypatch: pyt
     ],
 )
 def test_half_a_configuration_stops_the_start(environ: dict[str, str], setting: str) -> None:
-    """D22: the sentence names the setting that is missing or wrong."""
+    """The sentence names the setting that is missing or wrong."""
     with pytest.raises(InvalidSetting) as refused:
         read_settings(environ)
 
     assert refused.value.setting == setting
 
 
+@pytest.mark.requirement("D22")
 @pytest.mark.parametrize(
     ("table", "why"),
     [
@@ -100,7 +103,7 @@ def test_half_a_configuration_stops_the_start(environ: dict[str, str], setting: 
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, table: str, why: str) -> None:
-    """D22: with a sentence, and without the secrets in it."""
+    """With a sentence, and without the secrets in it."""
     file = tmp_path / "channels.toml"
     file.write_text(f"[[lark]]\n{table}\n")
 

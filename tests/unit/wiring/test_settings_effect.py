@@ -20,7 +20,7 @@ from tenuto.server import run
 from tenuto.sessions import EventKind, SessionEvent
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
-from tests.journeys.door import BASE
+from tests.journeys.http_service import BASE
 from tests.samples import fresh
 from tests.servers import RedisServer, start_redis
 
@@ -35,8 +35,9 @@ class _Watched(Settings, frozen=True, kw_only=True):
         return super().__getattribute__(name)
 
 
+@pytest.mark.requirement("T20")
 def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T20: a setting that is checked and passed on to nothing would be missing."""
+    """A setting that is checked and passed on to nothing would be missing."""
 
     async def answer_once(config: uvicorn.Config) -> None:
         app: Any = config.app
@@ -111,8 +112,8 @@ async def test_upkeep_sweeps_at_the_interval_of_its_setting(fake_clock: FakeCloc
             await expired.wait()
 
 
+@pytest.mark.requirement("X8")
 async def test_titles_are_as_long_as_their_settings() -> None:
-    """X8."""
     question, title = "Where does the river begin and how long is it?", "The Long River and Its Source in the Hills"
     settings = Settings(
         store="memory://", title_characters=26, fallback_title_characters=20, model="a", summarizer_model="b"
@@ -126,8 +127,8 @@ async def test_titles_are_as_long_as_their_settings() -> None:
                 assert (await app.sessions.get(app.scope(user="ann"), reply.session_id)).title == expected
 
 
+@pytest.mark.requirement("X8")
 def test_compression_follows_its_settings() -> None:
-    """X8."""
     given = {
         "compress_at": 0.5,
         "compress_over": 12,
@@ -147,8 +148,9 @@ def test_compression_follows_its_settings() -> None:
             read_settings({f"TENUTO_{name.upper()}": "-1"})
 
 
+@pytest.mark.requirement("C12")
 def test_make_serve_leaves_the_store_to_the_settings() -> None:
-    """C12: a store named by the Makefile would hide REDIS_URL."""
+    """A store named by the Makefile would hide REDIS_URL."""
     command = ["make", "--dry-run", "serve"]
     env = {"PATH": os.environ["PATH"], "REDIS_URL": "redis://127.0.0.1:1"}
     done = subprocess.run(command, cwd=Path(__file__).parents[3], env=env, capture_output=True, text=True, check=True)

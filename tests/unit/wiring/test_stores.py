@@ -35,8 +35,9 @@ def _settings(server: RedisServer, folder: Path, **given: Any) -> Settings:
     return read_settings({}, store=store, journal=str(folder), **given)
 
 
+@pytest.mark.requirement("A2", "A22")
 async def test_a_server_is_behind_breaker_engine_and_privacy_policy(valkey: RedisServer, tmp_path: Path) -> None:
-    """A2, A22: in this order, so that cache and journal see what passed the policy, the breaker what is sealed."""
+    """In this order, so that cache and journal see what passed the policy, the breaker what is sealed."""
     settings = _settings(valkey, tmp_path, encryption=True, privacy_key=KEY)
     async with open_app(settings, run_upkeep=False) as app:
         stores = app.stores
@@ -133,8 +134,8 @@ def test_the_journal_lies_in_the_users_folder_unless_it_is_set(tmp_path: Path, m
     assert Settings(journal="/var/lib/tenuto").journals() == Path("/var/lib/tenuto")
 
 
+@pytest.mark.requirement("X8")
 def test_the_breakers_settings() -> None:
-    """X8."""
     given = read_settings({"TENUTO_BREAKER_FAILURES": "3", "TENUTO_BREAKER_RESET": "15s"})
 
     assert (given.breaker_failures, given.breaker_reset) == (3, timedelta(seconds=15))

@@ -23,8 +23,10 @@ export function keyed(parent, make) {
 }
 
 function order(parent, nodes) {
+  const focused = document.activeElement;
   nodes.forEach((node, place) => {
-    // Moved only where it must be: moving an element takes the focus from it.
     if (parent.children[place] !== node) parent.insertBefore(node, parent.children[place] ?? null);
   });
+  // Moving an element takes the focus from it.
+  if (focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
 }

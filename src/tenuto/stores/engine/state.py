@@ -205,12 +205,13 @@ class EngineState:
 
         Those that are `replaced` whatever they are need not open, unless their key or a newer release may come back.
         """
+        drawer = state_key(scope, namespace).hex()
         codec = await self._codec(scope, namespace)
         try:
-            return [_decode(one, scope, namespace, key, codec) for key, one in stored]
+            return [_decode(one, drawer, key, codec) for key, one in stored]
         except (DecryptionFailed, StateCorrupt):
             codec = await self._codec(scope, namespace, refresh=True)
-            return [_decode(one, scope, namespace, key, codec, is_replaced=key in replaced) for key, one in stored]
+            return [_decode(one, drawer, key, codec, is_replaced=key in replaced) for key, one in stored]
 
     async def _codec(self, scope: Scope, namespace: str, *, writing: bool = False, refresh: bool = False) -> Codec:
         if is_always_plain(scope, namespace):
@@ -225,13 +226,11 @@ def record_key(scope: Scope, namespace: str, key: str) -> bytes:
     return drawer[:KEY_GROUP] + blake2b(named, digest_size=KEY_BYTES - KEY_GROUP, person=b"tenuto value").digest()
 
 
-def _decode(
-    stored: StoredRecord | None, scope: Scope, namespace: str, key: str, codec: Codec, *, is_replaced: bool = False
-) -> _Held:
+def _decode(stored: StoredRecord | None, drawer: str, key: str, codec: Codec, *, is_replaced: bool = False) -> _Held:
     if stored is None:
         return _NOTHING
     try:
-        version, value = codec.decode_value(stored.head, (state_key(scope, namespace).hex(), key))
+        version, value = codec.decode_value(stored.head, (drawer, key))
     except (Undecodable, ValueError, TypeError, msgspec.MsgspecError) as exc:
         if not is_replaced or isinstance(exc, UnknownFormat):
             raise StateCorrupt("state value", "cannot be decoded") from exc

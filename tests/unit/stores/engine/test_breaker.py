@@ -77,6 +77,7 @@ async def _fail(records: BreakerRecords, times: int, key: bytes = b"a") -> None:
             await records.load(key, 1)
 
 
+@pytest.mark.requirement("A28")
 @pytest.mark.parametrize("is_record_call", [True, False], ids=["load", "list"])
 async def test_failures_in_a_row_open_it_and_one_probe_closes_it(is_record_call: bool) -> None:
     ticks, inner = Ticks(), MoodyRecords()

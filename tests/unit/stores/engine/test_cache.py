@@ -69,6 +69,7 @@ CHANGES: list[Callable[[Engine], Awaitable[object]]] = [
 ]
 
 
+@pytest.mark.requirement("A2")
 async def test_what_was_read_or_written_is_answered_without_the_store(house: House) -> None:
     """Whatever the process did itself; and it is what another one reads."""
     here, there = await house.start("here"), await house.start("there")
@@ -87,8 +88,9 @@ async def test_what_was_read_or_written_is_answered_without_the_store(house: Hou
         )
 
 
+@pytest.mark.requirement("A2", "T6")
 async def test_the_least_recently_used_goes_first(house: House) -> None:
-    """T6: exactly the least recently used one, and never the newest."""
+    """Exactly the least recently used one, and never the newest."""
     here = await house.start("here", max_sessions=100)
     for number in range(100):
         await here.sessions.append(ANN, f"s{number}", batch())
@@ -145,8 +147,9 @@ async def test_many_askers_share_loads_and_one_who_gives_up_takes_no_answer_alon
     assert len(house.calls) <= 2
 
 
+@pytest.mark.requirement("T1")
 async def test_a_refusal_asks_the_store_whatever_is_cached(house: House) -> None:
-    """T1: the scope is checked on a hit, and a stranger's question takes the same road as any miss."""
+    """The scope is checked on a hit, and a stranger's question takes the same road as any miss."""
     here = await house.start("here")
     await talk(here, ANN, "s", "q", "a")
     roads = []
@@ -160,9 +163,10 @@ async def test_a_refusal_asks_the_store_whatever_is_cached(house: House) -> None
     assert set(roads) == {("load",)}
 
 
+@pytest.mark.requirement("T4")
 @pytest.mark.parametrize("how", ["changed", "deleted", "feed lost", "feed away"])
 async def test_what_others_did_shows_at_the_next_question(house: House, how: str) -> None:
-    """T4: before anything is answered from here; and while the feed is in doubt, nothing is."""
+    """Before anything is answered from here; and while the feed is in doubt, nothing is."""
     here, there = await house.start("here"), await house.start("there")
     await talk(here, ANN, "s", "q", "a")
     feed = house.server.clients[0].feed
@@ -182,8 +186,8 @@ async def test_what_others_did_shows_at_the_next_question(house: House, how: str
         assert await texts(here, ANN, "s") == ["q", "a", "elsewhere"]
 
 
+@pytest.mark.requirement("T5")
 async def test_what_is_read_from_here_lives_on_where_reads_touch_and_expires_elsewhere(house: House) -> None:
-    """T5."""
     here = await house.start("here")
     kept = NewSession(retention=Retention(idle=timedelta(minutes=30), touch=Touch.READ))
     await here.sessions.append(ANN, "read", batch("q", create=kept))

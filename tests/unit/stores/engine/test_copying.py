@@ -16,9 +16,9 @@ from tenuto.stores.copy_reports import CopyReport
 from tenuto.stores.engine import Engine
 from tests.backends import RING, SQLITE, Place
 from tests.clock import FakeClock
-from tests.copies import compare_stores, copy_store
 from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, BOB, batch, listed, talk, value_of
+from tests.store_copies import compare_stores, copy_store
 
 
 @pytest.fixture
@@ -31,8 +31,9 @@ def target(clock: FakeClock) -> Engine:
     return MemoryStore(clock=clock)
 
 
+@pytest.mark.requirement("T19")
 async def test_a_second_run_copies_what_has_changed_since(source: Engine, target: Engine, clock: FakeClock) -> None:
-    """It resumes a copy that was interrupted as well, and leaves out expired sessions (T19)."""
+    """It resumes a copy that was interrupted as well, and leaves out expired sessions."""
     for name in ("a", "b"):
         await talk(source, ANN, name, "q", "a")
     await talk(source, ANN, "over", "q", "a", create=NewSession(retention=Retention(idle=timedelta(seconds=1))))
@@ -58,8 +59,9 @@ async def test_a_second_run_copies_what_has_changed_since(source: Engine, target
     assert (await compare_stores(source, target, clock)).different == 0
 
 
+@pytest.mark.requirement("T19")
 async def test_other_data_of_a_target_is_safe(source: Engine, target: Engine, clock: FakeClock) -> None:
-    """It is refused unless asked for, never deleted, and what a server has gone on with is not overwritten (T19)."""
+    """It is refused unless asked for, never deleted, and what a server has gone on with is not overwritten."""
     await talk(source, ANN, "both", "q", "a")
     await source.state.write_state(ACME, "prefs", "tone", "kind")
     await target.state.write_state(BOB, "prefs", "tone", "his")
@@ -84,11 +86,12 @@ async def test_other_data_of_a_target_is_safe(source: Engine, target: Engine, cl
     assert await value_of(target, BOB, "prefs", "tone") == "his"
 
 
+@pytest.mark.requirement("T19")
 async def test_a_rerun_leaves_what_the_new_servers_have_changed(
     source: Engine, target: Engine, clock: FakeClock
 ) -> None:
     """However far the source went on: revoked keys, messages, deletions and new sessions of the target stay; what it
-    did not touch is taken over (T19)."""
+    did not touch is taken over."""
     for name in ("both", "erased", "here"):
         await talk(source, ANN, name, "q", "a")
     await source.state.write_state(SYSTEM, "keys", "k", {"revoked": False})
@@ -111,9 +114,10 @@ async def test_a_rerun_leaves_what_the_new_servers_have_changed(
     assert (await compare_stores(source, target, clock)).different == 0
 
 
+@pytest.mark.requirement("T19")
 async def test_a_merge_never_takes_keys_away(source: Engine, target: Engine, clock: FakeClock) -> None:
     """Differing data keys of a tenant refuse it before anything is written, other values of the target stay; keys that
-    were copied follow those of the source (T19)."""
+    were copied follow those of the source."""
     ciphers = [TenantCiphers(store=store.state, ring=RING, clock=clock) for store in (source, target)]
     for number, own in enumerate(ciphers):
         await own.cipher_for_sealing(ACME)
@@ -134,8 +138,9 @@ async def test_a_merge_never_takes_keys_away(source: Engine, target: Engine, clo
     assert await value_of(target, SYSTEM, "privacy.signing", "key") == 1
 
 
+@pytest.mark.requirement("T19")
 async def test_a_source_that_was_emptied_takes_nothing_along(source: Engine, target: Engine, clock: FakeClock) -> None:
-    """`--delete` is refused when most records are gone, also after a run without it, unless that is meant (T19)."""
+    """`--delete` is refused when most records are gone, also after a run without it, unless that is meant."""
     for name in "abcde":
         await talk(source, ANN, name, "q", "a")
     await copy_store(source, target, clock)
@@ -150,8 +155,9 @@ async def test_a_source_that_was_emptied_takes_nothing_along(source: Engine, tar
     assert (len(kept), (await copy_store(source, target, clock, delete=True, shrunk=True)).deleted) == (5, 5)
 
 
+@pytest.mark.requirement("T19")
 async def test_damaged_records_stay_behind_and_are_counted(target: Engine, clock: FakeClock, tmp_path: Path) -> None:
-    """The others are copied, and nothing is removed from the target on that ground (T19)."""
+    """The others are copied, and nothing is removed from the target on that ground."""
     assert SQLITE.damage is not None
     async with SQLITE.open(Place(clock=clock, folder=tmp_path, server=str)) as source:
         assert isinstance(source, Engine)

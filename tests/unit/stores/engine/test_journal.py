@@ -34,10 +34,10 @@ from tenuto.stores.engine.journal_replay import Replay
 from tenuto.stores.engine.journal_rows import Row, replay_row
 from tenuto.stores.memory import InMemoryRecords
 from tests.clock import FakeClock
-from tests.machines import Machine, be_quick
-from tests.patience import LONG, until
+from tests.machine import Machine, be_quick
 from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts, trace_of
 from tests.simulation.hosts import CheckingSealer
+from tests.timeouts import LONG, wait_until
 
 CHAT = Scope(tenant="acme", channel="lark", chat="room", user="ann")
 KEY = IdempotencyKey(key="k1", fingerprint="f")
@@ -51,6 +51,7 @@ async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     await machine.close()
 
 
+@pytest.mark.requirement("A22")
 async def test_any_process_goes_on_in_an_outage_and_the_store_has_it_once(machine: Machine) -> None:
     first, second = await machine.start("a"), await machine.start("b")
     await talk(first, ANN, "s", "one", "1", journaled=True)
@@ -62,7 +63,7 @@ async def test_any_process_goes_on_in_an_outage_and_the_store_has_it_once(machin
     shown = await texts(second, ANN, "s")
     await machine.stop(first)
     status = second.sessions.journal.status  # type: ignore[union-attr]
-    await until(lambda: second.sessions.journal.status.waiting == 1)  # type: ignore[union-attr]
+    await wait_until(lambda: second.sessions.journal.status.waiting == 1)  # type: ignore[union-attr]
     await machine.until_stored(second)
     after = await talk(second, ANN, "s", "three", "3", journaled=True)
 
@@ -98,7 +99,7 @@ async def test_a_breaker_rests_no_longer_than_the_other_processes_need_to_find_t
     machine.cut = ""
 
     assert isinstance(resting.records, BreakerRecords)
-    await until(lambda: not resting.records.is_resting)  # type: ignore[attr-defined]  # it is one
+    await wait_until(lambda: not resting.records.is_resting)  # type: ignore[attr-defined]  # it is one
     assert await texts(resting, ANN, "s") == ["one", "1", "two", "2"]
 
 
@@ -418,14 +419,14 @@ async def test_rows_wait_for_a_key_that_may_come_back(
 
     monkeypatch.setattr(CheckingSealer, "open", open_some)
     machine.is_away = False
-    await until(lambda: "quarantined" in caplog.text or "wait on: decryption_failed" in caplog.text)
-    await until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
+    await wait_until(lambda: "quarantined" in caplog.text or "wait on: decryption_failed" in caplog.text)
+    await wait_until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
 
     def left() -> tuple[int, int]:
         counted = count_journal(machine.path)
         return counted.waiting, counted.quarantined
 
-    await until(lambda: left() == counts)  # A turn has two rows.
+    await wait_until(lambda: left() == counts)  # A turn has two rows.
 
 
 async def test_a_row_in_the_place_of_a_torn_one_is_seen_by_all(machine: Machine) -> None:
@@ -453,7 +454,7 @@ async def test_rows_of_a_newer_release_wait(machine: Machine, caplog: pytest.Log
     await folder._thread.run(lambda db: db.execute("UPDATE row SET body = x'7fff'").rowcount)
 
     machine.is_away = False
-    await until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
+    await wait_until(lambda: not engine.sessions.journal.status.away)  # type: ignore[union-attr]
     with pytest.raises(Unavailable, match="newer release"):
         await begin(engine, ANN, "s", "three", journaled=True)
 

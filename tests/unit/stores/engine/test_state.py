@@ -15,9 +15,9 @@ from tenuto.model import StateChange
 from tenuto.stores.engine import Engine
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
-from tests.patience import LONG
 from tests.samples import ACME, ANN, value_of
 from tests.simulation.store import Fate, SimClient, SimServer
+from tests.timeouts import LONG
 
 
 @pytest.mark.parametrize("damage", ["x'7b'", "x'ff'", "x''"])

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tenuto.stores.postgres import PostgresRecords, _feed
-from tests.patience import LONG
 from tests.servers import PostgresDatabase
+from tests.timeouts import LONG
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from tenuto.model import Scope
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._batches import MOST, MOST_BYTES, Batches
 from tenuto.stores.postgres._errors import STORE, InDoubt, Unsent, fault, telling
-from tests.contract.test_records import A, change, columns, messages
-from tests.patience import LONG
+from tests.record_changes import A, index_columns, message_entries, record_change
 from tests.servers import PostgresDatabase
+from tests.timeouts import LONG
 
 Pair = tuple[PostgresRecords, PostgresRecords]
 
@@ -133,13 +133,16 @@ async def test_calls_of_many_sites_at_once_come_out_each_for_itself(records: Pos
     count = MOST + 20
     keys = [bytes([255 - n]) * 16 for n in range(count)]
     scopes = [Scope(tenant=f"t{n % 5}", user="ann") for n in range(count)]
-    made = [records.commit([change(key, 0, 1, index=columns(scope))]) for key, scope in zip(keys, scopes, strict=True)]
+    made = [
+        records.commit([record_change(key, 0, 1, index=index_columns(scope))])
+        for key, scope in zip(keys, scopes, strict=True)
+    ]
     assert await asyncio.gather(*made) == [None] * count
 
     # Every third is late, some have no record, and one is out of every column's range.
-    late = [records.commit([change(key, 9 if n % 3 == 0 else 1, 2)]) for n, key in enumerate(keys)]
-    absent = records.commit([change(b"absent" + bytes(10), 4, 5)])
-    absurd = records.commit([change(b"absurd" + bytes(10), 4, 2**63)])
+    late = [records.commit([record_change(key, 9 if n % 3 == 0 else 1, 2)]) for n, key in enumerate(keys)]
+    absent = records.commit([record_change(b"absent" + bytes(10), 4, 5)])
+    absurd = records.commit([record_change(b"absurd" + bytes(10), 4, 2**63)])
     refused = await asyncio.gather(*late)
 
     with pytest.raises(StoreRejected):
@@ -155,7 +158,7 @@ async def test_calls_of_many_sites_at_once_come_out_each_for_itself(records: Pos
 async def test_commits_that_make_the_same_records_in_other_orders_do_not_block_each_other(pair: Pair) -> None:
     """One of two is made; a deadlock would take a second to be found."""
     for number in range(8):
-        made = [change(bytes([number, n]) * 8, 0, 1) for n in range(12)]
+        made = [record_change(bytes([number, n]) * 8, 0, 1) for n in range(12)]
         refused = await asyncio.gather(pair[0].commit(made), pair[1].commit(made[::-1]))
         assert [one is None for one in refused].count(True) == 1
 
@@ -167,14 +170,14 @@ async def test_a_batch_is_one_transaction_that_finds_its_rows_by_index_alone(dat
     """Also where the server takes the tables for small; and a head is replaced in its page, without an index."""
     records = await PostgresRecords.open(database.app_url, connections=1)
     keys = [bytes([n]) * 16 for n in range(64)]
-    await records.commit([change(A, 0, 1)])
+    await records.commit([record_change(A, 0, 1)])
     await records.link.work("VACUUM ANALYZE records, entries")
-    made = [records.commit([change(key, 0, 1, puts=messages(*range(1, 101)))]) for key in keys]
+    made = [records.commit([record_change(key, 0, 1, puts=message_entries(*range(1, 101)))]) for key in keys]
     assert await asyncio.gather(*made) == [None] * 64
     before = await _counters(records)
 
     await asyncio.gather(*(records.load(key, 20) for key in keys))
-    await asyncio.gather(*(records.commit([change(key, 1, 2, puts=messages(101))]) for key in keys))
+    await asyncio.gather(*(records.commit([record_change(key, 1, 2, puts=message_entries(101))]) for key in keys))
 
     after = await _counters(records)
     transactions, scanned, fetched, changed, in_place = (new - old for new, old in zip(after, before, strict=True))

@@ -12,10 +12,10 @@ from tenuto.model.stored import Action, Drop, Part, RecordChange
 from tenuto.stores.postgres import PostgresRecords, _feed
 from tenuto.stores.postgres._feed import PostgresFeed, parse_notification
 from tests.backends import engine_over
-from tests.contract.test_records import A, B, change, columns, messages
-from tests.patience import until
-from tests.peek import ping_postgres
+from tests.internals import ping_postgres
+from tests.record_changes import A, B, index_columns, message_entries, record_change
 from tests.samples import ANN, batch
+from tests.timeouts import wait_until
 
 Pair = tuple[PostgresRecords, PostgresRecords]
 
@@ -37,13 +37,15 @@ async def test_a_feed_reports_changes_and_removals_before_they_are_acknowledged(
     async with other.feed.watch(reports):
         assert other.feed.caught_up()
         assert reports.changes == [(None, 0)]
-        await records.commit([change(A, 0, 5, puts=messages(1, 2, 3)), change(B, 0, 6)])
-        await records.commit([change(A, 5, 6)])
-        rewritten = replace(change(A, 6, 7, puts=messages(2)), known=replace(change(A, 0, 1).known, message=3))
+        await records.commit([record_change(A, 0, 5, puts=message_entries(1, 2, 3)), record_change(B, 0, 6)])
+        await records.commit([record_change(A, 5, 6)])
+        rewritten = replace(
+            record_change(A, 6, 7, puts=message_entries(2)), known=replace(record_change(A, 0, 1).known, message=3)
+        )
         for strict in (
             rewritten,
-            change(A, 7, 8, drops=(Drop(part=Part.MESSAGES, first=2),)),
-            change(A, 8, 9, replaces=True, index=columns()),
+            record_change(A, 7, 8, drops=(Drop(part=Part.MESSAGES, first=2),)),
+            record_change(A, 8, 9, replaces=True, index=index_columns()),
             RecordChange(key=A, if_revision=9, action=Action.REMOVE),
         ):
             assert await records.commit([strict]) is None
@@ -58,11 +60,11 @@ async def test_several_may_watch_and_the_last_one_ends_it(records: PostgresRecor
     one, two = Reports(), Reports()
     async with records.feed.watch(one):
         async with records.feed.watch(two):
-            await records.commit([change(A, 0, 1)])
-            await until(lambda: (A, 1) in one.changes and (A, 1) in two.changes)
+            await records.commit([record_change(A, 0, 1)])
+            await wait_until(lambda: (A, 1) in one.changes and (A, 1) in two.changes)
         assert records.feed.caught_up()
-        await records.commit([change(A, 1, 2)])
-        await until(lambda: (A, 2) in one.changes)
+        await records.commit([record_change(A, 1, 2)])
+        await wait_until(lambda: (A, 2) in one.changes)
     assert not records.feed.caught_up()
     assert (A, 2) not in two.changes
 
@@ -73,7 +75,7 @@ async def test_many_changes_of_one_commit_are_all_reported(pair: Pair) -> None:
     keys = [n.to_bytes(16, "big") for n in range(500)]
     reports = Reports()
     async with other.feed.watch(reports):
-        assert await records.commit([change(key, 0, n + 1) for n, key in enumerate(keys)]) is None
+        assert await records.commit([record_change(key, 0, n + 1) for n, key in enumerate(keys)]) is None
         assert await records.commit([RecordChange(key=keys[0], if_revision=1, action=Action.REMOVE)]) is None
 
     assert dict(reports.changes) == {None: 0, keys[0]: 0} | {key: n + 1 for n, key in enumerate(keys) if n}
@@ -92,11 +94,11 @@ async def test_what_may_have_been_missed_is_reported_and_the_feed_goes_on(pair: 
     reports = Reports()
     async with other.feed.watch(reports):
         await records.link.fetch(statement)
-        await until(lambda: reports.changes.count((None, 0)) > 1)
+        await wait_until(lambda: reports.changes.count((None, 0)) > 1)
 
-        await until(other.feed.caught_up)
-        await records.commit([change(A, 0, 1)])
-        await until(lambda: (A, 1) in reports.changes)
+        await wait_until(other.feed.caught_up)
+        await records.commit([record_change(A, 0, 1)])
+        await wait_until(lambda: (A, 1) in reports.changes)
 
 
 async def test_a_deleted_session_is_not_shown_by_a_warm_cache_elsewhere(pair: Pair) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._schema import migrations
-from tests.contract.test_records import A, change
-from tests.peek import postgres_rows
+from tests.internals import postgres_rows
+from tests.record_changes import A, record_change
 from tests.servers import PostgresDatabase, PostgresServer
 from tests.servers.postgres import APP_ROLE
 
@@ -23,7 +23,7 @@ def test_migrations_are_numbered_without_gaps() -> None:
 async def test_many_processes_that_start_at_once_migrate_once(database: PostgresDatabase) -> None:
     stores = await asyncio.gather(*(PostgresRecords.open(database.app_url) for _ in range(6)))
 
-    await stores[0].commit([change(A, 0, 1)])
+    await stores[0].commit([record_change(A, 0, 1)])
     loaded = [await store.load(A, 0) for store in stores]
     for store in stores:
         await store.close()
@@ -71,7 +71,7 @@ async def test_two_schemas_of_a_database_do_not_meet(database: PostgresDatabase)
     other = await PostgresRecords.open(database.app_url, schema='the "other"')
 
     for store, head in ((one, b"one"), (other, b"other")):
-        assert await store.commit([change(A, 0, 1, head=head)]) is None
+        assert await store.commit([record_change(A, 0, 1, head=head)]) is None
 
     loaded = [await store.load(A, 0) for store in (one, other)]
     assert [record and record.head for record in loaded] == [b"one", b"other"]

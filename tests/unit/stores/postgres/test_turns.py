@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.stores.postgres import PostgresRecords, _turns
-from tests.contract.test_records import A, change, messages
-from tests.patience import LONG
+from tests.record_changes import A, message_entries, record_change
+from tests.timeouts import LONG
 
 Pair = tuple[PostgresRecords, PostgresRecords]
 
@@ -20,7 +20,7 @@ async def _count_up(records: PostgresRecords, times: int) -> None:
     for _ in range(times):
         while True:
             at = record.revision if record else 0
-            refused = await records.commit([change(A, at, at + 1, puts=messages(at + 1))])
+            refused = await records.commit([record_change(A, at, at + 1, puts=message_entries(at + 1))])
             if refused is None:
                 record = replace(record, revision=at + 1) if record else None
                 break
@@ -28,7 +28,7 @@ async def _count_up(records: PostgresRecords, times: int) -> None:
 
 
 async def test_no_commit_of_contending_processes_is_lost(pair: Pair) -> None:
-    await pair[0].commit([change(A, 0, 1)])
+    await pair[0].commit([record_change(A, 0, 1)])
 
     await asyncio.gather(*(_count_up(records, 10) for records in pair for _ in range(4)))
 
@@ -42,13 +42,13 @@ async def test_a_process_that_was_refused_goes_first(pair: Pair, monkeypatch: py
     monkeypatch.setattr(_turns, "_CONTENDED", LONG)
     monkeypatch.setattr(_turns, "_AWAITED", LONG)
     monkeypatch.setattr(_turns, "_IN_A_ROW", 1)
-    await pair[0].commit([change(A, 0, 1)])
+    await pair[0].commit([record_change(A, 0, 1)])
     for records in pair:
-        assert await records.commit([change(A, 7, 8)]) is not None  # Both learn that others change it, too.
+        assert await records.commit([record_change(A, 7, 8)]) is not None  # Both learn that others change it, too.
 
-    assert await pair[0].commit([change(A, 7, 8)]) is not None
-    other = pair[1].commit([change(A, 1, 2, head=b"other")])
-    assert await pair[0].commit([change(A, 1, 2, head=b"first")]) is None
+    assert await pair[0].commit([record_change(A, 7, 8)]) is not None
+    other = pair[1].commit([record_change(A, 1, 2, head=b"other")])
+    assert await pair[0].commit([record_change(A, 1, 2, head=b"first")]) is None
 
     refused = await other
     assert refused is not None
@@ -60,19 +60,19 @@ async def test_a_lock_that_is_kept_too_long_is_not_waited_for(pair: Pair, monkey
     """As by a process that stands still: it delays others, and stops none."""
     monkeypatch.setattr(_turns, "_CONTENDED", LONG)
     monkeypatch.setattr(_turns, "_AWAITED", LONG)
-    await pair[0].commit([change(A, 0, 1)])
+    await pair[0].commit([record_change(A, 0, 1)])
     for records in (pair[1], pair[0], pair[0]):
-        assert await records.commit([change(A, 7, 8)]) is not None
+        assert await records.commit([record_change(A, 7, 8)]) is not None
 
-    assert await pair[1].commit([change(A, 1, 2)]) is None
+    assert await pair[1].commit([record_change(A, 1, 2)]) is None
 
 
 async def test_a_lock_that_is_not_used_is_given_up(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_turns, "_CONTENDED", LONG)
     monkeypatch.setattr(_turns, "_AWAITED", 0.01)
-    await pair[0].commit([change(A, 0, 1)])
+    await pair[0].commit([record_change(A, 0, 1)])
     for _ in range(2):
-        assert await pair[0].commit([change(A, 7, 8)]) is not None
+        assert await pair[0].commit([record_change(A, 7, 8)]) is not None
 
     async with asyncio.timeout(LONG):
         while await pair[1].link.fetch("SELECT FROM pg_locks WHERE locktype = 'advisory'"):  # noqa: ASYNC110

@@ -10,7 +10,7 @@ from tenuto.model import CompactionResult, Scope
 from tenuto.model.scope import owner_key
 from tenuto.stores.postgres import PostgresRecords
 from tests.backends import postgres_engine
-from tests.peek import postgres_rows
+from tests.internals import postgres_rows
 from tests.samples import ACME, ANN, BOB, EVE, talk
 from tests.servers import PostgresDatabase, PostgresServer
 

@@ -12,7 +12,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import IndexOrder, IndexQuery
 from tenuto.stores.postgres import PostgresRecords
-from tests.contract.test_records import A, B, C, change, columns, messages
+from tests.record_changes import A, B, C, index_columns, message_entries, record_change
 from tests.samples import ANN, ANN_ELSEWHERE, EVE
 from tests.servers import PostgresDatabase
 
@@ -23,7 +23,10 @@ TABLES = ("records", "entries")
 async def connection(records: PostgresRecords, database: PostgresDatabase) -> AsyncIterator[asyncpg.Connection[Any]]:
     """The application's role in a transaction, for statements by hand, and a record of each of two tenants."""
     for key, scope in ((A, ANN), (B, EVE)):
-        assert await records.commit([change(key, 0, 1, index=columns(scope), puts=messages(1))]) is None
+        assert (
+            await records.commit([record_change(key, 0, 1, index=index_columns(scope), puts=message_entries(1))])
+            is None
+        )
     connected: asyncpg.Connection[Any] = await asyncpg.connect(
         database.app_url, server_settings={"search_path": "tenuto"}
     )
@@ -114,7 +117,7 @@ async def test_our_connections_see_nothing_between_calls(
     await records.load(A, 9)
     await records.scan(b"", 9)
     await records.list(IndexQuery(order=IndexOrder.NEWEST, owner=owner_key(EVE)))
-    await records.commit([change(A, 1, 2)])
+    await records.commit([record_change(A, 1, 2)])
     await records.sites(b"", 9)
 
     assert [await records.link.fetch(f"SELECT * FROM {table}") for table in TABLES] == [[], []]

@@ -14,8 +14,9 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._scripts import Script
 from tests.samples import ANN
-from tests.servers import RedisCluster, RedisServer, start_cluster
-from tests.unit.stores.redis.test_link import run
+from tests.servers import RedisCluster, start_cluster
+from tests.servers.slot_moves import begin_move, end_move, move_keys
+from tests.unit.stores.redis.links import run_script
 
 COUNT = Script("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])")
 
@@ -35,36 +36,6 @@ async def link(cluster: RedisCluster) -> AsyncIterator[Link]:
     await opened.aclose()
 
 
-def node_id(server: RedisServer) -> str:
-    return str(server.call("CLUSTER", "MYID"))
-
-
-def holder_of(cluster: RedisCluster, slot: int) -> RedisServer:
-    """Who holds a slot now: tests may have moved it before."""
-    for first, last, (_, port, *_), *_ in cluster.nodes[0].call("CLUSTER", "SLOTS"):
-        if first <= slot <= last:
-            return next(node for node in cluster.nodes if node.port == port)
-    raise AssertionError(f"nobody holds slot {slot}")
-
-
-def begin_move(cluster: RedisCluster, slot: int) -> tuple[RedisServer, RedisServer]:
-    source = holder_of(cluster, slot)
-    target = next(node for node in cluster.nodes if node is not source)
-    target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", node_id(source))
-    source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", node_id(target))
-    return source, target
-
-
-def move_keys(source: RedisServer, target: RedisServer, slot: int, count: int) -> None:
-    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, count)
-    source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
-
-
-def end_move(cluster: RedisCluster, slot: int, target: RedisServer) -> None:
-    for node in (target, *(node for node in cluster.nodes if node is not target)):
-        node.call("CLUSTER", "SETSLOT", slot, "NODE", node_id(target))
-
-
 async def test_every_key_reaches_its_server(link: Link) -> None:
     keys = [b"key:%d" % number for number in range(300)]
     await asyncio.gather(*(link.call("SET", key, key, key=key) for key in keys))
@@ -80,12 +51,12 @@ async def test_a_call_without_a_key_is_answered_by_somebody(link: Link) -> None:
 async def test_a_moved_slot_is_followed(cluster: RedisCluster, link: Link) -> None:
     key = b"{moved}:count"
     slot = key_slot(key)
-    await run(link, COUNT, [key, b"{moved}:other"], [])
+    await run_script(link, COUNT, [key, b"{moved}:other"], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 10)
     end_move(cluster, slot, target)
 
-    counts = await asyncio.gather(*(run(link, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
+    counts = await asyncio.gather(*(run_script(link, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
 
     assert sorted(counts) == list(range(2, 22))
     assert source is not target
@@ -100,7 +71,7 @@ async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluste
 
     # `new` is not at the source, so the importing server takes it; it does not know the script yet
     target.call("SCRIPT", "FLUSH")
-    assert await run(link, COUNT, [new, new], []) == 2
+    assert await run_script(link, COUNT, [new, new], []) == 2
     assert await link.call("GET", old, key=old) == b"1"
 
     move_keys(source, target, slot, 10)
@@ -113,11 +84,11 @@ async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluste
     """TRYAGAIN: a script on two keys, one of which has moved already."""
     first, second = b"{torn}:1", b"{torn}:2"
     slot = key_slot(first)
-    await run(link, COUNT, [first, second], [])
+    await run_script(link, COUNT, [first, second], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 1)
 
-    waiting = asyncio.ensure_future(run(link, COUNT, [first, second], []))
+    waiting = asyncio.ensure_future(run_script(link, COUNT, [first, second], []))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     move_keys(source, target, slot, 1)

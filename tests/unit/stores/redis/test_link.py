@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tenuto.stores.redis import ConnectionPolicy
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._resp import CallFailed, Part, Reply, ResponseError, pack
+from tenuto.stores.redis._resp import CallFailed, ResponseError
 from tenuto.stores.redis._scripts import Script
-from tests.patience import LONG
 from tests.servers import RedisServer, start_redis
+from tests.timeouts import LONG
+from tests.unit.stores.redis.links import open_link, run_script
+from tests.unit.stores.redis.tls_proxy import certificate, tls_proxy
 
 ECHO = Script("return {KEYS[1], ARGV[1]}")
 
 
-@asynccontextmanager
-async def linked(url: str, policy: ConnectionPolicy | None = None) -> AsyncIterator[Link]:
-    link = Link(url, policy)
-    try:
-        yield link
-    finally:
-        await link.aclose()
-
-
-def run(link: Link, script: Script, keys: Sequence[bytes], words: Sequence[Part]) -> asyncio.Future[Reply]:
-    """What a script answers."""
-    answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-    packed = pack(("EVALSHA", script.sha, len(keys), *keys, *words))
-    link.submit(packed, keys[0], answer.set_result, answer.set_exception, script=script)
-    return answer
-
-
 @pytest.fixture
 async def link(redis_server: RedisServer) -> AsyncIterator[Link]:
-    async with linked(redis_server.url) as opened:
+    async with open_link(redis_server.url) as opened:
         yield opened
 
 
@@ -54,7 +31,7 @@ async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
         for number in range(32):
             word = f"{task}:{number}"
             assert await link.call("ECHO", word) == word.encode()
-            assert await run(link, ECHO, [b"k"], [word]) == [b"k", word.encode()]
+            assert await run_script(link, ECHO, [b"k"], [word]) == [b"k", word.encode()]
 
     async with asyncio.TaskGroup() as tasks:
         for task in range(32):
@@ -62,7 +39,7 @@ async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
 
 
 async def test_all_tasks_share_a_connection(redis_server: RedisServer) -> None:
-    async with linked(redis_server.url, ConnectionPolicy(client_name="shared")) as link:
+    async with open_link(redis_server.url, ConnectionPolicy(client_name="shared")) as link:
         await asyncio.gather(*(link.call("PING") for _ in range(50)))
 
         assert (await link.call("CLIENT", "LIST")).decode().count("name=shared") == 1
@@ -90,16 +67,18 @@ async def test_a_script_unknown_to_the_server_is_loaded_and_run(link: Link) -> N
     await link.call("DEL", "noscript-count")
     await link.call("SCRIPT", "FLUSH")
 
-    replies = await asyncio.gather(*(run(link, count, [b"noscript-count"], []) for _ in range(50)))
+    replies = await asyncio.gather(*(run_script(link, count, [b"noscript-count"], []) for _ in range(50)))
 
     assert sorted(replies) == list(range(1, 51))
     await link.call("SCRIPT", "FLUSH")
-    assert await run(link, count, [b"noscript-count"], []) == 51
+    assert await run_script(link, count, [b"noscript-count"], []) == 51
 
 
 async def test_a_big_value_goes_through(link: Link) -> None:
     big = b"x" * (8 * 1024 * 1024)
-    first, second = await asyncio.gather(run(link, ECHO, [b"k"], [big]), run(link, ECHO, [b"k"], [b"small"]))
+    first, second = await asyncio.gather(
+        run_script(link, ECHO, [b"k"], [big]), run_script(link, ECHO, [b"k"], [b"small"])
+    )
 
     assert (first, second) == ([b"k", big], [b"k", b"small"])
 
@@ -122,7 +101,7 @@ async def test_an_error_reply_is_refused_without_the_arguments(link: Link) -> No
 
 async def test_nobody_listening_is_told_soon() -> None:
     async with (
-        linked("redis://127.0.0.1:1", ConnectionPolicy(connect_timeout=10 * LONG, call_timeout=10 * LONG)) as link,
+        open_link("redis://127.0.0.1:1", ConnectionPolicy(connect_timeout=10 * LONG, call_timeout=10 * LONG)) as link,
         asyncio.timeout(LONG),
     ):
         with pytest.raises(CallFailed):
@@ -139,7 +118,7 @@ async def test_a_peer_that_accepts_and_closes_is_asked_no_more_often_than_a_refu
 
     async with await asyncio.start_server(close_at_once, "127.0.0.1", 0) as peer:
         address = f"redis://127.0.0.1:{peer.sockets[0].getsockname()[1]}"
-        async with linked(address, ConnectionPolicy(connect_timeout=LONG, call_timeout=0.2)) as link:
+        async with open_link(address, ConnectionPolicy(connect_timeout=LONG, call_timeout=0.2)) as link:
             for _ in range(20):
                 with pytest.raises(CallFailed):
                     await link.call("PING")
@@ -150,82 +129,26 @@ async def test_a_peer_that_accepts_and_closes_is_asked_no_more_often_than_a_refu
 async def test_password_user_and_database_are_used(redis_server: RedisServer) -> None:
     with start_redis(redis_server.flavour) as server:
         server.call("CONFIG", "SET", "requirepass", "p@ss word")
-        async with linked(f"redis://:p%40ss%20word@127.0.0.1:{server.port}/2") as link:
+        async with open_link(f"redis://:p%40ss%20word@127.0.0.1:{server.port}/2") as link:
             await link.call("SET", "where", "two")
             await link.call("ACL", "SETUSER", "ann", "on", ">secret", "~*", "+@all")
-        async with linked(f"redis://ann:secret@127.0.0.1:{server.port}/2") as link:
+        async with open_link(f"redis://ann:secret@127.0.0.1:{server.port}/2") as link:
             assert await link.call("GET", "where") == b"two"
             assert await link.call("ACL", "WHOAMI") == b"ann"
-        async with linked(f"redis://:wrong@127.0.0.1:{server.port}") as link:
+        async with open_link(f"redis://:wrong@127.0.0.1:{server.port}") as link:
             with pytest.raises(ResponseError, match="WRONGPASS"):
                 await link.call("PING")
 
 
 async def test_tls_is_spoken_and_verified(redis_server: RedisServer, tmp_path: Path) -> None:
     ca, server_side = certificate(tmp_path)
-    async with tls_front(redis_server.port, server_side) as port:
-        async with linked(f"rediss://localhost:{port}?ca={ca}") as link:
+    async with tls_proxy(redis_server.port, server_side) as port:
+        async with open_link(f"rediss://localhost:{port}?ca={ca}") as link:
             assert await asyncio.gather(*(link.call("ECHO", str(n)) for n in range(20))) == [
                 str(n).encode() for n in range(20)
             ]
-        async with linked(f"rediss://localhost:{port}") as link:
+        async with open_link(f"rediss://localhost:{port}") as link:
             with pytest.raises(CallFailed):
                 await link.call("PING")
-        async with linked(f"rediss://localhost:{port}?verify=no") as link:
+        async with open_link(f"rediss://localhost:{port}?verify=no") as link:
             assert await link.call("PING") == b"PONG"
-
-
-def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """A certificate for localhost that is its own authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]), False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    ca, pair = folder / "ca.pem", folder / "pair.pem"
-    ca.write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    pair.write_bytes(secret + ca.read_bytes())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair)
-    return ca, context
-
-
-@asynccontextmanager
-async def tls_front(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """A TLS door before a server that speaks plainly: the wheel's server is built without TLS."""
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass  # either side may hang up at any time
-        finally:
-            writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(carry(reader, inner_writer), carry(inner_reader, writer))
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        await asyncio.sleep(0.05)

@@ -33,10 +33,10 @@ from tenuto.stores.redis._resp import CallFailed, ConnectionLost, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
-from tests.contract.test_records import A, B, change, columns, messages
-from tests.patience import until
+from tests.record_changes import A, B, index_columns, message_entries, record_change
 from tests.samples import ANN, BOB, fresh, talk
 from tests.servers import RedisCluster, RedisServer
+from tests.timeouts import wait_until
 
 NEWEST = IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN))
 
@@ -85,7 +85,7 @@ def test_a_prefix_that_could_reach_elsewhere_is_refused(prefix: str) -> None:
 
 
 async def test_two_prefixes_are_two_installations(valkey: RedisServer, records: RedisRecords) -> None:
-    await records.commit([change(A, 0, 1)])
+    await records.commit([record_change(A, 0, 1)])
     other = await RedisRecords.open(f"{valkey.url}?prefix={fresh('unit')}")
 
     assert await other.load(A, 0) is None
@@ -114,14 +114,14 @@ async def test_own_commits_are_heard_with_their_revision_and_others_without(
 ) -> None:
     heard = list[tuple[bytes | None, int]]()
     async with records.feed.watch(lambda key, revision: heard.append((key, revision))):
-        await until(records.feed.caught_up)
+        await wait_until(records.feed.caught_up)
         heard.clear()
 
-        await records.commit([change(A, 0, 5)])
-        await records.commit([change(A, 5, 6), change(B, 0, 9)])
+        await records.commit([record_change(A, 0, 5)])
+        await records.commit([record_change(A, 5, 6), record_change(B, 0, 9)])
         assert heard == [(A, 5), (A, 6), (B, 9)]
         heard.clear()
-        await other.commit([change(A, 6, 7)])
+        await other.commit([record_change(A, 6, 7)])
         assert records.feed.caught_up()
         assert heard == [(A, UNKNOWN_REVISION)]
         heard.clear()
@@ -132,17 +132,17 @@ async def test_own_commits_are_heard_with_their_revision_and_others_without(
 async def test_a_change_that_comes_before_a_refused_commit_is_not_taken_for_it(
     records: RedisRecords, other: RedisRecords
 ) -> None:
-    await records.commit([change(A, 0, 5)])
+    await records.commit([record_change(A, 0, 5)])
     heard = list[int]()
     async with records.feed.watch(lambda _, revision: heard.append(revision)):
-        await until(records.feed.caught_up)
+        await wait_until(records.feed.caught_up)
         heard.clear()
-        foreign, own = other.commit([change(A, 5, 6)]), records.commit([change(A, 4, 5)])
+        foreign, own = other.commit([record_change(A, 5, 6)]), records.commit([record_change(A, 4, 5)])
 
         assert await foreign is None
         assert await own is not None
         # What another connection was told may be on its way yet.
-        await until(lambda: records.feed.caught_up() and UNKNOWN_REVISION in heard)
+        await wait_until(lambda: records.feed.caught_up() and UNKNOWN_REVISION in heard)
 
 
 # Turns
@@ -151,36 +151,36 @@ async def test_a_change_that_comes_before_a_refused_commit_is_not_taken_for_it(
 async def test_processes_that_change_one_record_take_turns(records: RedisRecords, other: RedisRecords) -> None:
     """One that was refused twice has the next commit for itself; another one waits, and learns what stands then."""
     async with records.feed.watch(lambda *_: None):
-        await until(records.feed.caught_up)
+        await wait_until(records.feed.caught_up)
         await check_turns(records, other)
 
 
 async def check_turns(records: RedisRecords, other: RedisRecords) -> None:
-    await records.commit([change(A, 0, 1)])
-    refusals = [await other.commit([change(A, 7, 8)]) for _ in range(2)]
+    await records.commit([record_change(A, 0, 1)])
+    refusals = [await other.commit([record_change(A, 7, 8)]) for _ in range(2)]
     assert [refused and refused.has_turn for refused in refusals] == [False, True]
 
-    waiting = records.commit([change(A, 1, 2, head=b"too early")])
-    await until(lambda: A in records._commits._queued)
-    assert await other.commit([change(A, 1, 2)]) is None
+    waiting = records.commit([record_change(A, 1, 2, head=b"too early")])
+    await wait_until(lambda: A in records._commits._queued)
+    assert await other.commit([record_change(A, 1, 2)]) is None
 
     refused = await waiting
     assert refused is not None
     assert refused.has_turn
     assert refused.standing[0] is not None
     assert (refused.standing[0].revision, refused.standing[0].head) == (2, b"head 2")
-    assert await records.commit([change(A, 2, 3)]) is None
+    assert await records.commit([record_change(A, 2, 3)]) is None
     assert await records.link.call("HEXISTS", records.keys.record(A), "q", key=records.keys.record(A)) == 0
 
 
 async def test_a_process_that_lets_its_turn_pass_stops_nobody(records: RedisRecords, other: RedisRecords) -> None:
     """Without a feed nothing is heard of turns: it is asked again."""
-    await records.commit([change(A, 0, 1)])
+    await records.commit([record_change(A, 0, 1)])
     for _ in range(2):
-        await other.commit([change(A, 7, 8)])
+        await other.commit([record_change(A, 7, 8)])
 
-    assert await records.commit([change(A, 1, 2)]) is None
-    assert await other.commit([change(A, 2, 3)]) is None
+    assert await records.commit([record_change(A, 1, 2)]) is None
+    assert await other.commit([record_change(A, 2, 3)]) is None
 
 
 # The places in the indexes
@@ -191,7 +191,9 @@ async def names(records: RedisRecords, query: IndexQuery) -> list[str]:
     return [one.index.name for one in found]
 
 
-@pytest.mark.parametrize("index", [columns(), columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"])
+@pytest.mark.parametrize(
+    "index", [index_columns(), index_columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"]
+)
 async def test_places_without_a_record_are_skipped_and_removed(records: RedisRecords, index: IndexColumns) -> None:
     """A writer died between the places and the record, or between the record's removal and theirs."""
     queries = [IndexQuery(order=IndexOrder.DEADLINE, kind=index.kind, due=9)]
@@ -205,7 +207,7 @@ async def test_places_without_a_record_are_skipped_and_removed(records: RedisRec
     async def found() -> list[int]:
         return [len(await records.list(query)) for query in queries]
 
-    await records.commit([change(A, 0, 1, index=index, deadline=9)])
+    await records.commit([record_change(A, 0, 1, index=index, deadline=9)])
     assert await found() == [1, 1, 1]
     await records.link.call("DEL", records.keys.record(A), key=records.keys.record(A))
 
@@ -214,7 +216,7 @@ async def test_places_without_a_record_are_skipped_and_removed(records: RedisRec
     # An empty list of drawers is removed by the second that looks.
     await found()
     assert await records.link.call("KEYS", f"{records.prefix}:*") == []
-    await records.commit([change(A, 0, 2, index=index, deadline=9)])
+    await records.commit([record_change(A, 0, 2, index=index, deadline=9)])
     assert await found() == [1, 1, 1]
     assert len(await records.sites(b"", 9)) == 1
 
@@ -222,7 +224,7 @@ async def test_places_without_a_record_are_skipped_and_removed(records: RedisRec
 async def test_a_record_is_not_created_again_while_its_places_are_removed(records: RedisRecords) -> None:
     assert await records._servers.run("hold", (records.keys.record(A),), 60_000)
 
-    creating = records.commit([change(A, 0, 1)])
+    creating = records.commit([record_change(A, 0, 1)])
     await asyncio.sleep(0.05)
     assert not creating.done()
     await records._servers.run("hold", (records.keys.record(A),), 0)
@@ -236,14 +238,14 @@ async def test_a_record_that_is_created_when_the_mark_has_ended_keeps_its_places
     records: RedisRecords, other: RedisRecords, monkeypatch: pytest.MonkeyPatch, removes: bool
 ) -> None:
     """Who removed the places stood still for longer than it kept the record from being created."""
-    await records.commit([change(A, 0, 1, deadline=9)])
+    await records.commit([record_change(A, 0, 1, deadline=9)])
     before, call, name = await indexes(records), records._servers.call, records.keys.record(A)
     if not removes:
         await records.link.call("DEL", name, key=name)
 
     async def call_late(*words: Word) -> Reply:
         if words[0] == "ZREM" and await records.link.call("HDEL", name, "gone", key=name):
-            assert await other.commit([change(A, 0, 2, deadline=9)]) is None
+            assert await other.commit([record_change(A, 0, 2, deadline=9)]) is None
         return await call(*words)
 
     monkeypatch.setattr(records._servers, "call", call_late)
@@ -255,24 +257,25 @@ async def test_a_record_that_is_created_when_the_mark_has_ended_keeps_its_places
     assert await indexes(records) == before
 
 
+@pytest.mark.requirement("A5")
 async def test_a_record_is_due_by_its_deadline_whatever_it_was_before(records: RedisRecords) -> None:
     async def due(until: int) -> int:
         return len(await records.list(IndexQuery(order=IndexOrder.DEADLINE, due=until)))
 
-    await records.commit([change(A, 0, 1, deadline=100)])
-    await records.commit([change(A, 1, 2, deadline=300)])
+    await records.commit([record_change(A, 0, 1, deadline=100)])
+    await records.commit([record_change(A, 1, 2, deadline=300)])
     assert [await due(99), await due(299), await due(300)] == [0, 0, 1]
-    await records.commit([change(A, 2, 3, deadline=50)])
+    await records.commit([record_change(A, 2, 3, deadline=50)])
     assert [await due(49), await due(50)] == [0, 1]
-    await records.commit([change(A, 3, 4, deadline=None)])
+    await records.commit([record_change(A, 3, 4, deadline=None)])
     assert await due(2**50) == 0
-    await records.commit([change(A, 4, 5, deadline=70)])
+    await records.commit([record_change(A, 4, 5, deadline=70)])
     assert [await due(69), await due(70)] == [0, 1]
 
 
 async def test_a_record_that_changes_hands_leaves_its_owners_list(records: RedisRecords) -> None:
-    await records.commit([change(A, 0, 1)])
-    await records.commit([change(A, 1, 2, replaces=True, index=columns(BOB, "s"))])
+    await records.commit([record_change(A, 0, 1)])
+    await records.commit([record_change(A, 1, 2, replaces=True, index=index_columns(BOB, "s"))])
 
     mine, theirs = (IndexQuery(order=IndexOrder.NEWEST, owner=owner_key(one)) for one in (ANN, BOB))
     assert (await names(records, mine), await names(records, theirs)) == ([], ["s"])
@@ -286,13 +289,13 @@ def test_names_of_values_are_in_order_of_their_code_points() -> None:
 
 
 async def test_a_full_server_refuses_a_commit_and_says_so(valkey: RedisServer, records: RedisRecords) -> None:
-    await records.commit([change(A, 0, 1)])
+    await records.commit([record_change(A, 0, 1)])
     valkey.call("CONFIG", "SET", "maxmemory", 1)
     try:
         with pytest.raises(StoreFull):
-            await records.commit([change(A, 1, 2)])
+            await records.commit([record_change(A, 1, 2)])
         with pytest.raises(StoreFull):
-            await records.commit([change(B, 0, 2)])
+            await records.commit([record_change(B, 0, 2)])
     finally:
         valkey.call("CONFIG", "SET", "maxmemory", 0)
     record = await records.load(A, 0)
@@ -305,15 +308,15 @@ async def test_a_denied_command_is_a_refusal_that_changes_nothing(valkey: RedisS
         await talk(engine, ANN, "s", "one", "two")
         commits = engine.sessions.context.commits
         records = engine.records
-        await records.commit([change(A, 0, 1, puts=messages(1, 2))])
+        await records.commit([record_change(A, 0, 1, puts=message_entries(1, 2))])
         valkey.call("ACL", "SETUSER", "default", "-hset")
         try:
             with pytest.raises(StoreRejected, match="NOPERM"):
                 await talk(engine, ANN, "s", "three", "four")
             drop = Drop(part=Part.MESSAGES, first=1)
             with pytest.raises(StoreRejected, match="NOPERM"):
-                await records.commit([change(A, 1, 2, drops=(drop,))])
-            assert (await records.page(A, Part.MESSAGES, 0, 9, 9)).entries == messages(1, 2)
+                await records.commit([record_change(A, 1, 2, drops=(drop,))])
+            assert (await records.page(A, Part.MESSAGES, 0, 9, 9)).entries == message_entries(1, 2)
             assert await records.commit([RecordChange(key=A, if_revision=1, action=Action.REMOVE)]) is None
         finally:
             valkey.call("ACL", "SETUSER", "default", "+hset")
@@ -328,7 +331,7 @@ async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords)
     with pytest.raises(Unavailable, match="another type"):
         await records.load(A, 0)
     with pytest.raises(Unavailable, match="another type"):
-        await records.commit([change(A, 0, 1)])
+        await records.commit([record_change(A, 0, 1)])
 
 
 # Damage
@@ -341,14 +344,14 @@ async def damage(records: RedisRecords, key: bytes) -> None:
 
 async def test_one_commit_of_a_call_that_fails_keeps_no_other_from_being_made(records: RedisRecords) -> None:
     damaged, other_type, value = (bytes(4) + bytes([n]) * 12 for n in (4, 5, 6))
-    await asyncio.gather(*(records.commit([change(key, 0, 1, profile=b"p")]) for key in (A, B, damaged)))
-    await records.commit([change(value, 0, 1)])
+    await asyncio.gather(*(records.commit([record_change(key, 0, 1, profile=b"p")]) for key in (A, B, damaged)))
+    await records.commit([record_change(value, 0, 1)])
     for key in (damaged, value):
         await damage(records, key)
     await records.link.call("SET", records.keys.record(other_type), "text", key=records.keys.record(other_type))
 
     keys = (A, damaged, other_type, value, B)
-    ends = await asyncio.gather(*(records.commit([change(key, 1, 2)]) for key in keys), return_exceptions=True)
+    ends = await asyncio.gather(*(records.commit([record_change(key, 1, 2)]) for key in keys), return_exceptions=True)
 
     assert (ends[0], ends[3], ends[4]) == (None, None, None)
     assert isinstance(ends[1], Refused)
@@ -393,7 +396,7 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
 ) -> None:
     records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
     target = b"far away" * 2
-    await records.commit([change(A, 0, 4, puts=messages(1, 2, 3))])
+    await records.commit([record_change(A, 0, 4, puts=message_entries(1, 2, 3))])
     check_source = records._check_source
 
     async def check_late(changes: Sequence[RecordChange]) -> Refused | None:
@@ -401,7 +404,9 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
         return await check_source(changes)
 
     monkeypatch.setattr(records, "_check_source", check_late)
-    refused = await records.commit([change(target, 0, 1, copies=LogCopy(source=A, revision=4, first=1, through=2))])
+    refused = await records.commit(
+        [record_change(target, 0, 1, copies=LogCopy(source=A, revision=4, first=1, through=2))]
+    )
 
     assert refused == Refused(standing=(None,), source_changed=True)
     assert await records.load(target, 9) is None
@@ -409,7 +414,9 @@ async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile
     await records.close()
 
 
-@pytest.mark.parametrize("index", [columns(), columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"])
+@pytest.mark.parametrize(
+    "index", [index_columns(), index_columns(kind=Kind.VALUE, drawer=b"d" * 16)], ids=["session", "value"]
+)
 @pytest.mark.parametrize("answered", [True, False])
 async def test_a_listing_between_the_places_and_the_record_loses_none(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, index: IndexColumns, answered: bool
@@ -447,7 +454,7 @@ async def test_a_listing_between_the_places_and_the_record_loses_none(
     monkeypatch.setattr(records._places, "add", add_early)
     monkeypatch.setattr(records._commits, "add", send_unheard)
     with nullcontext() if answered else pytest.raises(StoreUnavailable):
-        assert await records.commit([change(A, 0, 1, index=index, deadline=9)]) is None
+        assert await records.commit([record_change(A, 0, 1, index=index, deadline=9)]) is None
 
     assert len(await indexes(records)) == 5
     assert len(await records.scan(b"", 9)) == len(await records.sites(b"", 9)) == 1
@@ -458,11 +465,11 @@ async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCl
     """Of every index, those of records that stand; a removed one's stay away."""
     records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
     assert isinstance(records, ClusterRecords)
-    value = columns(kind=Kind.VALUE, drawer=b"d" * 16, name="key")
+    value = index_columns(kind=Kind.VALUE, drawer=b"d" * 16, name="key")
     gone, aside = b"gone" * 4, b"side" * 4
-    await records.commit([change(A, 0, 1, deadline=9)])
-    await records.commit([change(B, 0, 1, index=value)])
-    await asyncio.gather(*(records.commit([change(key, 0, 1)]) for key in (gone, aside)))
+    await records.commit([record_change(A, 0, 1, deadline=9)])
+    await records.commit([record_change(B, 0, 1, index=value)])
+    await asyncio.gather(*(records.commit([record_change(key, 0, 1)]) for key in (gone, aside)))
     await records.commit([RecordChange(key=gone, if_revision=1, action=Action.REMOVE)])
     await records.commit([RecordChange(key=aside, if_revision=1, action=Action.SET_ASIDE)])
     await records.repair.ensure()
@@ -484,7 +491,7 @@ async def test_damaged_columns_of_one_record_keep_no_other_from_its_places(
     records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
     assert isinstance(records, ClusterRecords)
     keys = (A, B, b"side" * 4, b"gone" * 4)
-    await asyncio.gather(*(records.commit([change(key, 0, 1, deadline=9)]) for key in keys))
+    await asyncio.gather(*(records.commit([record_change(key, 0, 1, deadline=9)]) for key in keys))
     await records.repair.ensure()
     for key in keys[1:]:
         name = records.keys.record(key)
@@ -509,7 +516,7 @@ async def test_full_servers_are_swept_before_places_are_put_back(redis_cluster: 
     """An erasure that might miss a session is refused."""
     records = await RedisRecords.open(redis_cluster.url, prefix=fresh("unit"))
     assert isinstance(records, ClusterRecords)
-    await records.commit([change(A, 0, 1, deadline=9)])
+    await records.commit([record_change(A, 0, 1, deadline=9)])
     await records.repair.ensure()
     await records.link.call("DEL", records.keys.repaired, key=records.keys.repaired)
     try:

@@ -11,7 +11,7 @@ import uvloop
 
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.sockets import reset_on_close
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 MUCH = b"x" * 1_000_000
 
@@ -68,7 +68,7 @@ async def test_a_redis_connection_with_an_unanswered_call_is_reset() -> None:
 
 
 def test_a_connection_that_uvloop_has_closed_is_no_fault() -> None:
-    """Promise 8: what is told of the outage is the outage, not that its connection cannot be reset any more."""
+    """What is told of the outage is the outage, not that its connection cannot be reset any more."""
 
     async def reset_when_gone() -> None:
         with closing(_listening()) as listener:

@@ -17,10 +17,10 @@ from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._socket import NOTHING, _exchange
 from tenuto.stores.redis._tracking import ClientTracking
-from tests.patience import LONG, until
-from tests.peek import last_heard, redis_listeners
+from tests.internals import last_heard, redis_listeners
 from tests.servers import RedisCluster, RedisServer, start_redis
-from tests.unit.stores.redis.test_link import certificate, tls_front
+from tests.timeouts import LONG, wait_until
+from tests.unit.stores.redis.tls_proxy import certificate, tls_proxy
 
 PREFIX = b"track:"
 
@@ -51,7 +51,7 @@ async def watched(url: str) -> AsyncIterator[tuple[Link, ClientTracking, Cache]]
     link, cache = Link(url), Cache()
     tracking = ClientTracking(link, PREFIX)
     async with tracking.watch(cache.drop):
-        await until(tracking.catch_up)
+        await wait_until(tracking.catch_up)
         cache.clear()
         yield link, tracking, cache
     await link.aclose()
@@ -77,7 +77,7 @@ async def test_changes_by_scripts_expiry_and_deletion_are_told(redis_server: Red
         cache.clear()
 
         redis_server.call("PEXPIRE", "track:brief", 1000)
-        await until(lambda: tracking.catch_up() and len(cache.dropped) == 2)
+        await wait_until(lambda: tracking.catch_up() and len(cache.dropped) == 2)
         assert cache.dropped == [b"brief", b"brief"]
 
 
@@ -92,13 +92,13 @@ async def test_a_flushed_server_drops_everything(redis_server: RedisServer) -> N
     async with watched(redis_server.url) as (_, tracking, cache):
         redis_server.flush()
         # The server writes its answer and the news one after the other, so they are a moment apart.
-        await until(lambda: tracking.catch_up() and cache.dropped == [None])
+        await wait_until(lambda: tracking.catch_up() and cache.dropped == [None])
 
 
 async def test_an_idle_cache_hears_of_changes_too(redis_server: RedisServer) -> None:
     async with watched(redis_server.url) as (_, _, cache):
         await asyncio.to_thread(redis_server.call, "SET", "track:idle", "x")
-        await until(lambda: cache.dropped == [b"idle"])
+        await wait_until(lambda: cache.dropped == [b"idle"])
 
 
 async def test_a_watch_begins_when_the_server_is_listened_to(redis_server: RedisServer) -> None:
@@ -114,13 +114,13 @@ async def test_a_watch_begins_when_the_server_is_listened_to(redis_server: Redis
 
 
 async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
-    """Promise 1: a process that starts in the middle of a failover does not wait for the one that is gone."""
+    """A process that starts in the middle of a failover does not wait for the one that is gone."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link, cache = Link(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"), Cache()
         tracking = ClientTracking(link, PREFIX)
         beginning = tracking.watch(cache.drop)
         begun = asyncio.create_task(beginning.__aenter__())
-        await until(lambda: bool(redis_listeners(tracking)))
+        await wait_until(lambda: bool(redis_listeners(tracking)))
 
         for ear in redis_listeners(tracking):
             ear.close()
@@ -136,13 +136,13 @@ async def test_a_frozen_server_is_in_doubt_and_trusted_again_later(monkeypatch: 
         async with watched(server.url) as (_, tracking, cache):
             server.freeze()
             monkeypatch.setattr(_invalidation, "DOUBT", 0.2)
-            await until(lambda: not tracking.catch_up())
+            await wait_until(lambda: not tracking.catch_up())
             server.thaw()
             monkeypatch.setattr(_invalidation, "DOUBT", 10 * LONG)
-            await until(tracking.catch_up)
+            await wait_until(tracking.catch_up)
 
             server.call("SET", "track:after", "x")
-            await until(lambda: tracking.catch_up() and b"after" in cache.dropped)
+            await wait_until(lambda: tracking.catch_up() and b"after" in cache.dropped)
 
 
 async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,11 +152,11 @@ async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatc
             await hears_signs_of_life(tracking, 1)
             server.kill()
             # Long before it would be asked for a sign of life, or in doubt for its silence.
-            await until(lambda: not tracking.catch_up())
+            await wait_until(lambda: not tracking.catch_up())
             monkeypatch.setattr(_invalidation, "BEAT", 0.05)
             assert cache.dropped == [None]
             server.restart()
-            await until(tracking.catch_up)
+            await wait_until(tracking.catch_up)
 
             server.call("SET", "track:after", "x")
             assert tracking.catch_up()
@@ -167,7 +167,7 @@ async def hears_signs_of_life(tracking: ClientTracking, count: int = 3) -> None:
     """Wait until every server has answered so often, although nothing has changed."""
     for ear in redis_listeners(tracking):
         for _ in range(count):
-            await until(partial(_heard_since, ear, last_heard(ear)))
+            await wait_until(partial(_heard_since, ear, last_heard(ear)))
 
 
 def _heard_since(ear: InvalidationListener, before: float) -> bool:
@@ -197,12 +197,12 @@ async def test_every_primary_of_a_cluster_is_heard(redis_cluster: RedisCluster) 
 async def test_tracking_works_over_tls(redis_server: RedisServer, tmp_path: Path) -> None:
     ca, server_side = certificate(tmp_path)
     async with (
-        tls_front(redis_server.port, server_side) as port,
+        tls_proxy(redis_server.port, server_side) as port,
         watched(f"rediss://localhost:{port}?ca={ca}") as (_, tracking, cache),
     ):
         redis_server.call("SET", "track:tls", "x")
         # the TLS door in between is a task of this loop, so here it takes a moment
-        await until(lambda: tracking.catch_up() and cache.dropped == [b"tls"])
+        await wait_until(lambda: tracking.catch_up() and cache.dropped == [b"tls"])
 
 
 async def test_an_answer_that_came_along_with_news_is_not_waited_for() -> None:

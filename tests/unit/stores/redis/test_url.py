@@ -56,6 +56,7 @@ def test_tls_is_asked_for_by_scheme_or_option() -> None:
     assert parse("redis+sentinel://h/main?tls=true").tls is not None
 
 
+@pytest.mark.requirement("T20")
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
@@ -71,7 +72,7 @@ def test_tls_is_asked_for_by_scheme_or_option() -> None:
     ],
 )
 def test_a_wrong_address_is_refused_with_a_sentence(url: str, sentence: str) -> None:
-    """T20: contradictory or unknown settings are refused at start."""
+    """Contradictory or unknown settings are refused at start."""
     with pytest.raises(InvalidSetting, match=sentence):
         parse(url)
 

@@ -14,7 +14,7 @@ from tenuto.errors import StoreFull, Unavailable
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import Action, Entry, IndexColumns, Part, RecordChange, Totals
 from tenuto.stores.sqlite import SqliteRecords
-from tests.peek import sqlite_writer
+from tests.internals import sqlite_writer
 from tests.samples import ANN
 
 KEYS = [bytes([n]) * 16 for n in range(1, 5)]

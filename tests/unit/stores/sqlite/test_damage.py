@@ -1,4 +1,4 @@
-"""A damaged record is set aside, kept, and hides no other (X6)."""
+"""A damaged record is set aside, kept, and hides no other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from tenuto.model import IdempotencyKey, Page, Rewrite, Scope, Truncation
 from tenuto.stores.engine import Engine
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
-from tests.peek import sqlite_db, sqlite_rows
+from tests.internals import sqlite_db, sqlite_rows
 from tests.samples import ACME, ANN, EVE, batch, begin, closing, listed, talk, texts, trace_of
+
+pytestmark = pytest.mark.requirement("X6")
+
 
 _PAGE = 4096
 DAMAGE = {

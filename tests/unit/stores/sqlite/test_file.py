@@ -18,7 +18,7 @@ from tenuto.model.stored import Part
 from tenuto.stores.sqlite import SqliteRecords
 from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT
 from tests.backends import sqlite_engine
-from tests.peek import sqlite_db
+from tests.internals import sqlite_db
 from tests.samples import ANN, batch, texts
 from tests.warm_start import open_program
 

@@ -16,7 +16,7 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.sqlite import SqliteRecords, _threads
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tests.backends import sqlite_engine
-from tests.peek import set_patience, sqlite_db, sqlite_writer
+from tests.internals import set_patience, sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as ending
 
@@ -62,8 +62,9 @@ async def test_what_another_process_stored_is_gone_on_from(first: Engine, second
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
 
 
+@pytest.mark.requirement("T4")
 async def test_what_another_process_deleted_stays_deleted(first: Engine, second: Engine) -> None:
-    """T4: a record in the cache revives nothing."""
+    """A record in the cache revives nothing."""
     turn = await begin(first, ANN, "s", "one")
     await second.sessions.delete(ANN, "s")
 

@@ -16,8 +16,8 @@ from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _threads
 from tenuto.stores.sqlite._file import open_file
 from tenuto.stores.sqlite._threads import Transaction, WriterThread
-from tests.patience import LONG
-from tests.peek import is_writing, set_patience
+from tests.internals import is_writing, set_patience
+from tests.timeouts import LONG
 
 PATIENT = timedelta(seconds=LONG)
 
@@ -109,6 +109,7 @@ async def test_a_stored_step_is_answered_while_another_runs_alone(writer: Writer
     assert await alone
 
 
+@pytest.mark.requirement("B11")
 async def test_a_step_that_fails_is_rolled_back_alone(writer: WriterThread, path: Path) -> None:
     slow, go_on = await slow_step(writer)
     steps = (

@@ -10,17 +10,17 @@ from tenuto.model import Page, Scope
 from tenuto.model.generation import Summary
 from tenuto.model.turn import Trace, place_of
 from tenuto.sessions import AppendRequest
+from tests.chats import Talk
 from tests.samples import ANN, SENT_AT, fresh
-from tests.talking import Talk
 
 
-async def log_of(of: Talk, session_id: str, scope: Scope = ANN) -> list[tuple[str, str]]:
+async def stored_messages(of: Talk, session_id: str, scope: Scope = ANN) -> list[tuple[str, str]]:
     """Who said what."""
     page = await of.sessions.messages(scope, session_id, Page(limit=1000))
     return [(message.role.value, message.text) for message in page.messages]
 
 
-async def trace_of(of: Talk, reply: Reply) -> Trace:
+async def stored_trace(of: Talk, reply: Reply) -> Trace:
     """What is told of a turn."""
     session_id, number = place_of(reply.trace_id)
     trace = await of.store.traces.trace(ANN, session_id, number)
@@ -28,7 +28,7 @@ async def trace_of(of: Talk, reply: Reply) -> Trace:
     return trace
 
 
-async def summarise(
+async def write_summary(
     of: Talk, text: str, through: int | None = None, *, persona: str | None = None, **fields: Any
 ) -> None:
     """Another process, or a client, writes a summary of a talk, up to a message or to its end."""

@@ -20,14 +20,14 @@ LONG: Final = 60.0
 """Seconds. Nothing takes so long, unless it never ends."""
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for something that sends no event when it comes true."""
     async with asyncio.timeout(LONG):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-def be_patient() -> None:
+def lengthen_store_timeouts() -> None:
     """Have every store that this process opens wait for a minute, unless it is told otherwise."""
     minute = timedelta(seconds=LONG)
     _by_default(ConnectionPolicy.__init__, connect_timeout=LONG, call_timeout=LONG)

@@ -27,7 +27,7 @@ TASK = NewTask(type="review", goal="Find the notice period")
 COMPLETED, FAILED, SKIPPED = StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED
 
 
-class Office:
+class CountedAgents:
     """Agents whose doings a test controls and counts."""
 
     def __init__(self) -> None:
@@ -85,13 +85,13 @@ def step(name: str, *after: str, **fields: Any) -> dict[str, Any]:
     return {"id": name, **({} if "human_input" in fields else {"agent": "worker"}), "after": list(after), **fields}
 
 
-class House:
+class EngineWorkbench:
     """A store and its tasks, on which engines are opened one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.store = MemoryStore(clock=utc_now)
         self.tasks = tasks_over(self.store, utc_now)
-        self.office = Office()
+        self.office = CountedAgents()
         self.url = f"sqlite:///{folder}/tasks.db"
 
     def engine(self, policy: RunPolicy = QUICK, worker: bool = True) -> AbstractAsyncContextManager[DbosEngine]:
@@ -102,5 +102,5 @@ class House:
         return await wait_for_end(self.tasks, ANN, task.id)
 
 
-def ends(progress: TaskProgress) -> dict[str, StepStatus]:
+def step_statuses(progress: TaskProgress) -> dict[str, StepStatus]:
     return {run.step: run.status for run in progress.steps}

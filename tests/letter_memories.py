@@ -19,7 +19,7 @@ _numbers = count(1)
 
 
 @dataclass
-class Letters:
+class LetterEmbedder:
     """An embedder whose vectors count letters: texts of the same letters are near each other."""
 
     name: str = "letters"
@@ -34,19 +34,19 @@ class Letters:
         return [[float(text.lower().count(chr(97 + n))) + 0.01 for n in range(26)] for text in texts]
 
 
-async def as_it_is(_: Scope, text: str) -> str | None:
+async def unredacted(_: Scope, text: str) -> str | None:
     """No policy."""
     return text
 
 
 def memories_over(
-    store: Store, clock: Clock | None = None, embedder: Letters | None = None, policy: MemoryPolicy | None = None
+    store: Store, clock: Clock | None = None, embedder: LetterEmbedder | None = None, policy: MemoryPolicy | None = None
 ) -> Memories:
     """The memories of one process."""
     clock = clock or FakeClock()
     return Memories(
         state=store.state,
-        redact=as_it_is,
+        redact=unredacted,
         clock=clock,
         policy=policy or MemoryPolicy(),
         new_id=lambda: f"m{next(_numbers)}",
@@ -54,11 +54,11 @@ def memories_over(
     )
 
 
-async def texts(memories: Memories, scope: Scope) -> set[str]:
+async def memory_texts(memories: Memories, scope: Scope) -> set[str]:
     """All that is remembered and holds."""
     return {one.text for one in await memories.list(scope)}
 
 
-async def found(memories: Memories, scope: Scope, query: str) -> list[str]:
+async def search_texts(memories: Memories, scope: Scope, query: str) -> list[str]:
     """What a search finds, best first."""
     return [hit.memory.text for hit in (await memories.search(scope, MemoryQuery(text=query))).hits]

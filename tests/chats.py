@@ -16,7 +16,16 @@ from tenuto.errors import ModelFailed
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
-from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
+from tenuto.model.generation import (
+    ModelDone,
+    ModelEvent,
+    ModelRequest,
+    Persona,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+    TurnEnded,
+)
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.session import Budgets
@@ -177,3 +186,12 @@ async def under_way(t: Talk, hang: Hang, request: ChatRequest) -> asyncio.Task[R
 
 
 SMALL = PromptPolicy(budget=600, reply_tokens=100)
+
+
+ADA, BEA = (
+    Persona(id=name, names={Language.ENGLISH: name}, system={Language.ENGLISH: f"You are {name}."})
+    for name in ("ada", "bea")
+)
+
+
+PERSONAS = {"ada": ADA, "bea": BEA}

@@ -13,30 +13,30 @@ from tenuto.cli import program
 from tests.samples import CARD
 
 MAIL = "ann.lee@example.com"
-SAID = f"My mail is {MAIL}, my card is {CARD}."
-KEPT = {f"TENUTO_PRIVACY_{sink}": "keep" for sink in ("TITLE", "TRACE")}
-MARKED = {"TENUTO_PRIVACY_MESSAGE": "pseudonym", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
+PRIVATE_TEXT = f"My mail is {MAIL}, my card is {CARD}."
+KEEP_SETTINGS = {f"TENUTO_PRIVACY_{sink}": "keep" for sink in ("TITLE", "TRACE")}
+PSEUDONYM_SETTINGS = {"TENUTO_PRIVACY_MESSAGE": "pseudonym", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
 
 
-def typed(*args: str, env: Mapping[str, str] | None = None, words: str | None = None) -> Result:
+def run_command(*args: str, env: Mapping[str, str] | None = None, words: str | None = None) -> Result:
     """Type a command, in this process."""
     return CliRunner().invoke(program, list(args), env=dict(env or {}), input=words, catch_exceptions=False)
 
 
-def asked(*args: str, env: Mapping[str, str] | None = None, ends: int = 0) -> Any:
+def run_json(*args: str, env: Mapping[str, str] | None = None, ends: int = 0) -> Any:
     """What a command answers as JSON."""
-    result = typed(*args, "--json", env=env)
+    result = run_command(*args, "--json", env=env)
     assert result.exit_code == ends, result.output
     return json.loads(result.stdout)
 
 
-def say(text: str = SAID, env: Mapping[str, str] | None = None, user: str = "ann") -> str:
+def chat_session_id(text: str = PRIVATE_TEXT, env: Mapping[str, str] | None = None, user: str = "ann") -> str:
     """Say something, and tell the session it began."""
-    session: str = asked("chat", text, "--user", user, env=env)["session_id"]
+    session: str = run_json("chat", text, "--user", user, env=env)["session_id"]
     return session
 
 
-def ring(folder: Path, own: str) -> tuple[dict[str, str], dict[str, str]]:
+def key_ring_settings(folder: Path, own: str) -> tuple[dict[str, str], dict[str, str]]:
     """Settings with a key file in which a tenant has its own key, and with one that has lost it."""
     general, theirs = "11" * 32, "22" * 32
     ring = f'current = "m"\n[keys]\nm = "{general}"\n'

@@ -1,4 +1,4 @@
-"""Sessions over a store in memory, with the events that they announce."""
+"""Sessions over a store in memory, with everything that they announced."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.samples import closing, says
 
 
-class Room:
-    """Sessions of any policy over one store in memory; `heard` has what they announced."""
+class MemorySessions:
+    """A sessions room over memory, with everything it announced."""
 
     def __init__(self, store: MemoryStore | FlatMemoryStore | None = None) -> None:
         self.clock = FakeClock()
@@ -39,7 +39,7 @@ class Room:
         return [event.kind for event in self.heard]
 
 
-def wish(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
+def turn_request(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
     return replace(TurnRequest(user_messages=(says(text),), session_id=session_id), **fields)
 
 

@@ -17,9 +17,9 @@ from tenuto.stores.engine.breaker import BreakerRecords
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tests.clock import FakeClock
-from tests.patience import LONG, until
 from tests.simulation.hosts import CheckingSealer, OneCodec
 from tests.simulation.store import Fate, SimClient, SimServer
+from tests.timeouts import LONG, wait_until
 
 
 class Machine:
@@ -103,7 +103,7 @@ class Machine:
         """The store is back, and nothing waits for it."""
         self.is_away = False
         folder = engine.sessions.journal._folder  # type: ignore[union-attr]  # it has one
-        await until(lambda: not folder.is_down and not folder.may_have_rows)
+        await wait_until(lambda: not folder.is_down and not folder.may_have_rows)
 
 
 def be_quick(patch: pytest.MonkeyPatch) -> None:

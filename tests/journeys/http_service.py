@@ -21,8 +21,8 @@ from tenuto.llm import ScriptedModel
 from tenuto.ports import ChatModel, Clock, utc_now
 from tenuto.server import create_app
 from tenuto.settings import Settings
+from tests.chats import helper
 from tests.clock import Ticks
-from tests.talking import helper
 
 NO_MODELS: Mapping[str, ChatModel] = MappingProxyType({})
 # How long a busy machine takes is not what journeys look at.
@@ -34,7 +34,7 @@ PROBLEM = "application/problem+json"
 
 
 @dataclass(frozen=True)
-class Door:
+class HttpService:
     """A server that is up, and what stands behind it."""
 
     http: httpx.AsyncClient
@@ -54,7 +54,7 @@ class Door:
 
 
 @asynccontextmanager
-async def served(
+async def http_service(
     *,
     clock: Clock = utc_now,
     locked: bool = False,
@@ -62,7 +62,7 @@ async def served(
     assistants: Sequence[Assistant] = (),
     folder: str | None = None,
     **given: Any,
-) -> AsyncIterator[Door]:
+) -> AsyncIterator[HttpService]:
     """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one. `folder`: that
     of assistants in files."""
     settings = Settings(**{**BY_DEFAULT, **given, "assistants": folder})
@@ -74,7 +74,7 @@ async def served(
         app = create_app(settings, clock=clock, ticks=ticks, opened=tenuto)
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=BASE) as http:
-            yield Door(http, app, tenuto, keys, ticks)
+            yield HttpService(http, app, tenuto, keys, ticks)
 
 
 def playing(model: ScriptedModel, **fields: Any) -> dict[str, Any]:

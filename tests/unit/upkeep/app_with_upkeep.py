@@ -27,10 +27,10 @@ from tests.samples import ANN, answers, says
 
 QUESTION = "Can you help me plan a two-week trip to Japan in spring?"
 ANSWER = "A two-week trip to Japan in spring could start in Tokyo."
-RETOLD = "The user plans a trip to Japan. They decided on Tokyo first. Hotel 1 is open."
+SUMMARY = "The user plans a trip to Japan. They decided on Tokyo first. Hotel 1 is open."
 
 
-class Model:
+class ScriptedSummarizer:
     """A small model that says what it is told to, and remembers what it was asked."""
 
     def __init__(self, *said: str | Exception) -> None:
@@ -48,7 +48,7 @@ class Model:
         return said
 
 
-class Discreet(UpkeepRedaction):
+class MarkingRedaction(UpkeepRedaction):
     """Replaces some words by placeholders."""
 
     def __init__(self, **marks: str) -> None:
@@ -76,18 +76,23 @@ class Discreet(UpkeepRedaction):
         )
 
 
-class Asking(UpkeepRedaction):
+class PlaceRedaction(UpkeepRedaction):
     """Finds a place only in a whole request, as an external detector would."""
 
     async def to_model(self, scope: Scope, text: str) -> str:
         return text.replace("Japan", "[PLACE]")
 
 
-class House:
+class SessionsWithUpkeep:
     """Sessions over memory, their upkeep, and turns as chat takes them."""
 
     def __init__(
-        self, model: Model | None = None, *, cap: int | None = 500, store: Store | None = None, **context: Any
+        self,
+        model: ScriptedSummarizer | None = None,
+        *,
+        cap: int | None = 500,
+        store: Store | None = None,
+        **context: Any,
     ) -> None:
         self.clock = FakeClock()
         self.model = model

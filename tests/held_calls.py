@@ -6,10 +6,10 @@ import asyncio
 from typing import Any, Self, cast
 
 from tenuto.ports import SessionStore, Store
-from tests.patience import LONG
+from tests.timeouts import LONG
 
 
-class Holding:
+class HeldCall:
     """In front of a store: the first call of a method for a drawer whose name begins so waits until it may go on."""
 
     def __init__(self, store: Store, method: str, drawer: str) -> None:

@@ -22,7 +22,7 @@ class Question:
     related: bool
 
 
-def talks(name: str) -> list[list[Question]]:
+def questions_by_talk(name: str) -> list[list[Question]]:
     """The questions of a file, talk by talk."""
     found: list[list[Question]] = []
     said: list[str] = []

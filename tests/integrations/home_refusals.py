@@ -1,0 +1,18 @@
+"""Whether the loop that an adapter runs on refuses a call, and why."""
+
+from __future__ import annotations
+
+from tenuto.errors import Invalid
+from tenuto.integrations.home import Home
+
+
+def refuses_because(home: Home, why: str) -> bool:
+    try:
+        home.wait(nothing)
+    except Invalid as said:
+        return why in str(said)
+    return False
+
+
+async def nothing(_: object) -> None:
+    pass
