@@ -25,8 +25,8 @@ TASK = Task(
     expires_at=NOW,
     version=1,
 )
-TOLD = [TextDelta(text="The "), TextDelta(text="tile "), TextDelta(text="museum")]
-AFTER_A_TOOL = [TextDelta(text="Let me look."), TextDelta(text=" "), ToolStarted(name="search"), *TOLD]
+TOLD: list[ChatEvent] = [TextDelta(text="The "), TextDelta(text="tile "), TextDelta(text="museum")]
+AFTER_A_TOOL: list[ChatEvent] = [TextDelta(text="Let me look."), TextDelta(text=" "), ToolStarted(name="search"), *TOLD]
 
 
 def pieces(events: list[ChatEvent], answer: str) -> list[tuple[str, bool, bool]]:
@@ -38,17 +38,13 @@ def pieces(events: list[ChatEvent], answer: str) -> list[tuple[str, bool, bool]]
 
 
 def test_each_piece_is_told_once_and_the_last_one_says_so() -> None:
-    assert pieces([*TOLD], "The tile museum") == [
-        ("The ", False, False),
-        ("tile ", True, False),
-        ("museum", True, True),
-    ]
+    assert pieces(TOLD, "The tile museum") == [("The ", False, False), ("tile ", True, False), ("museum", True, True)]
 
 
-@pytest.mark.parametrize("events", [[], [TextDelta(text="The")], [*TOLD]])
+@pytest.mark.parametrize("events", [[], [TextDelta(text="The")], TOLD])
 def test_an_answer_that_differs_replaces_what_was_told(events: list[ChatEvent]) -> None:
     assert pieces(events, "Another one")[-1] == ("Another one", False, True)
 
 
 def test_the_answer_begins_anew_after_a_tool() -> None:
-    assert pieces([*AFTER_A_TOOL], "The tile museum")[-3:] == pieces([*TOLD], "The tile museum")
+    assert pieces(AFTER_A_TOOL, "The tile museum")[-3:] == pieces(TOLD, "The tile museum")
