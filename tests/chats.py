@@ -30,7 +30,7 @@ from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.session import Budgets
 from tenuto.model.values import JsonObject
-from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, Store
+from tenuto.ports import ChatModel, Clock, Embedder, Span, Store, TurnFollowUp
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
@@ -139,7 +139,7 @@ def talk(
     embedder: Embedder | None = None,
     patience: timedelta = timedelta(seconds=5),
     memories: Memories | None = None,
-    afterwards: Callable[[Sessions], Afterwards] | None = None,
+    afterwards: Callable[[Sessions], TurnFollowUp] | None = None,
     redaction: TurnRedaction | None = None,
 ) -> Talk:
     """A chat in which a scripted model answers."""

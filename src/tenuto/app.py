@@ -230,16 +230,9 @@ class Tenuto:
         Raises:
             InvalidSetting: a file of the folder cannot be loaded.
         """
-        from tenuto.assistants.legal import TASK_TYPE
-        from tenuto.tasks.agents import Agents, load_agents
-        from tenuto.wiring.agents import agent_caller, assistant_finder
-        from tenuto.wiring.legal import legal_agents
+        from tenuto.wiring.known_agents import known_agents
 
-        shipped = legal_agents(self.chat, self.policies.tasks.owner_of(TASK_TYPE))
-        folder = self.settings.agents
-        own = load_agents(Path(folder)) if folder is not None else {}
-        is_assistant = assistant_finder(self.chat)
-        return Agents(loaded=own, shipped=shipped, call=agent_caller(self.chat), is_assistant=is_assistant)
+        return known_agents(self.settings, self.chat)
 
     @cached_property
     def agent_contexts(self) -> AgentContexts:
@@ -259,49 +252,22 @@ class Tenuto:
     @cached_property
     def privacy(self) -> PrivacyService:
         """Reveals pseudonyms, exports stored private data, and erases users."""
-        # Signatures and ciphers take long to import, and are seldom needed.
-        from tenuto.access import ApiKeys, KeyRole
-        from tenuto.gateway.inbox import erase_waiting
-        from tenuto.privacy.compliance.erasure import KEYS_LEFT
-        from tenuto.privacy.compliance.service import PrivacyService
-        from tenuto.upkeep.memory_erasure import erase_chat_memories
+        from tenuto.wiring.privacy_service import privacy_service
 
-        async def end_keys(scope: Scope, only_site: bool, members_only: bool, spare: str | None) -> dict[str, int]:
-            ended, kept = await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(
-                scope,
-                site=scope.site if only_site else None,
-                roles=(KeyRole.MEMBER,) if members_only else tuple(KeyRole),
-                spare=spare,
-            )
-            return {"api_keys": ended, **({KEYS_LEFT: kept} if kept else {})}
-
-        async def deadlines(scope: Scope) -> dict[str, int]:
-            return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
-
-        async def runs(scope: Scope) -> dict[str, int]:
-            if not self._engines and not await self.tasks.has_runs():
-                return {}
-            return {"task_runs": await (await self.engine(worker=False)).erase(scope)}
-
-        async def waiting(scope: Scope) -> dict[str, int]:
-            removed = await erase_waiting(self.store.state, scope, self._clock)
-            return {"waiting_messages": removed} if removed else {}
-
-        async def memories(scope: Scope) -> dict[str, int]:
-            counts = await erase_chat_memories(self.store, scope, fresh_id)
-            if self._memories is not None:
-                self._memories.clear_cache()
-            return counts
-
-        return PrivacyService(
-            store=self.stores.trusted,
-            screen=self.redactor,
-            erase=self.sessions.erase,
-            clock=self._clock,
-            elsewhere=(deadlines, runs, waiting, memories),
-            end_keys=end_keys,
+        return privacy_service(
+            self.stores,
+            sessions=self.sessions,
+            tasks=self.tasks,
             compactor=self._compactor,
+            clock=self._clock,
+            open_engine=self._engine_with_runs,
+            clear_memory_cache=lambda: self._memories.clear_cache() if self._memories is not None else None,
         )
+
+    async def _engine_with_runs(self) -> TaskEngine | None:
+        """The engine, unless no plan has ever run."""
+        has_runs = bool(self._engines) or await self.tasks.has_runs()
+        return await self.engine(worker=False) if has_runs else None
 
     def _schedule_scan(self, every: timedelta | None) -> ScheduledScan | None:
         if not every:
@@ -479,14 +445,16 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     as names. Further settings go by name (`preset="goods_qa"`,
     `retention=timedelta(days=7)`); the environment supplies the rest.
     """
-    shelf = dict(models)
+    models_by_name = dict(models)
     given = {"model": model, "summarizer_model": summarizer_model}
     named = {
-        setting: _register_model(setting, choice, shelf) for setting, choice in given.items() if choice is not None
+        setting: _register_model(setting, choice, models_by_name)
+        for setting, choice in given.items()
+        if choice is not None
     }
     chosen = read_settings(None, store=store, **named, **settings)
     async with open_app(
-        chosen, clock=clock, listeners=listeners, models=shelf, assistants=assistants, detector=detector
+        chosen, clock=clock, listeners=listeners, models=models_by_name, assistants=assistants, detector=detector
     ) as app:
         yield app
 
@@ -497,20 +465,20 @@ def _check_agents(settings: Settings) -> None:
         raise InvalidSetting("agents", f"there is no folder {settings.agents}")
 
 
-def _register_model(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) -> str:
-    """The name of a model, or of a chain, for the settings; given models are added to the shelf."""
+def _register_model(setting: str, choice: ModelChoice, models_by_name: dict[str, GivenModel]) -> str:
+    """The name of a model, or of a chain, for the settings; given models are added to `models_by_name`."""
     if isinstance(choice, str):
         return choice
     if isinstance(choice, Sequence):
-        return ", ".join(_register_model(setting, each, shelf) for each in choice)
+        return ", ".join(_register_model(setting, each, models_by_name) for each in choice)
     own = getattr(choice, "name", None) or getattr(choice, "model_id", None)
     if not isinstance(own, str):
         kind = type(choice).__name__
         raise InvalidSetting(setting, f"must be a name, a ChatModel, a Pydantic AI model or a list of them, not {kind}")
     # Commas separate the names of a chain, and a provider may have a model of the same name.
     given = (f"{own.replace(',', '')} (given {number})" for number in count(1))
-    name = next(name for name in given if shelf.get(name, choice) is choice)
-    shelf[name] = choice
+    name = next(name for name in given if models_by_name.get(name, choice) is choice)
+    models_by_name[name] = choice
     return name
 
 

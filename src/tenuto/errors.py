@@ -32,10 +32,17 @@ class FailureReason(StrEnum):
 
 
 class TenutoError(Exception):
-    """Anything tenuto refuses or fails to do. `ids` names the session and the trace of the turn that it ended."""
+    """Anything tenuto refuses or fails to do. `ids` names the session and the trace of the turn that it ended.
+
+    `message` is what an error without arguments says.
+    """
 
     code: ClassVar[str] = "error"
+    message: ClassVar[str] = ""
     ids: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or (self.message,)))
 
 
 class Invalid(TenutoError):
@@ -89,9 +96,7 @@ class UnknownToolCall(Invalid):
     """A tool's output names no call that waits for one."""
 
     code: ClassVar[str] = "unknown_tool_call"
-
-    def __init__(self) -> None:
-        super().__init__("the tool output matches no pending tool call of this session")
+    message: ClassVar[str] = "the tool output matches no pending tool call of this session"
 
 
 class InvalidJson(Invalid):
@@ -146,11 +151,9 @@ class TooManyPrivateValues(Invalid):
     """The text holds so many values that look private that it is not searched to its end, and not kept."""
 
     code: ClassVar[str] = "too_many_private_values"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the text contains too many values that look private to redact in one request: send it in smaller parts"
-        )
+    message: ClassVar[str] = (
+        "the text contains too many values that look private to redact in one request: send it in smaller parts"
+    )
 
 
 class DeliveryRefused(Invalid):
@@ -177,9 +180,7 @@ class InvalidCursor(Invalid):
     """A paging cursor of another listing."""
 
     code: ClassVar[str] = "invalid_cursor"
-
-    def __init__(self) -> None:
-        super().__init__("the cursor does not belong to this listing")
+    message: ClassVar[str] = "the cursor does not belong to this listing"
 
 
 class SessionNotFound(NotFound):
@@ -215,19 +216,14 @@ class TraceNotFound(NotFound):
     """No turn visible to the caller has this trace; its session may be deleted, or the trace too old."""
 
     code: ClassVar[str] = "trace_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("trace not found")
+    message: ClassVar[str] = "trace not found"
 
 
 class MemoryNotFound(NotFound):
     """The owner has no memory of this id."""
 
     code: ClassVar[str] = "memory_not_found"
-
-    def __init__(self, memory_id: str) -> None:
-        super().__init__("memory not found")
-        self.memory_id = memory_id
+    message: ClassVar[str] = "memory not found"
 
 
 class MessageNotFound(NotFound):
@@ -244,9 +240,9 @@ class PlaceholderNotFound(NotFound):
     """The session has no such placeholder, or its messages were superseded."""
 
     code: ClassVar[str] = "placeholder_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("the session has no such placeholder; write it as it appears in a message, such as [EMAIL_1]")
+    message: ClassVar[str] = (
+        "the session has no such placeholder; write it as it appears in a message, such as [EMAIL_1]"
+    )
 
 
 class AssistantNotFound(NotFound):
@@ -262,10 +258,7 @@ class ApiKeyNotFound(NotFound):
     """No API key has this id."""
 
     code: ClassVar[str] = "api_key_not_found"
-
-    def __init__(self, key_id: str) -> None:
-        super().__init__("there is no API key with this id")
-        self.key_id = key_id
+    message: ClassVar[str] = "there is no API key with this id"
 
 
 class SessionExists(Conflict):
@@ -309,18 +302,16 @@ class TurnStopped(Conflict):
     """A user stopped the turn before any of its answer was made, or while it made another answer to replace one."""
 
     code: ClassVar[str] = "turn_stopped"
-
-    def __init__(self) -> None:
-        super().__init__("the turn was stopped without a new answer; the user message and its old answer stay stored")
+    message: ClassVar[str] = (
+        "the turn was stopped without a new answer; the user message and its old answer stay stored"
+    )
 
 
 class NothingToAnswer(Conflict):
     """The session has no user message to answer again."""
 
     code: ClassVar[str] = "nothing_to_answer"
-
-    def __init__(self) -> None:
-        super().__init__("there is no user message to answer again")
+    message: ClassVar[str] = "there is no user message to answer again"
 
 
 class VersionConflict(Conflict):
@@ -338,21 +329,16 @@ class IdempotencyKeyReused(Conflict):
     """The idempotency key was used with another body."""
 
     code: ClassVar[str] = "idempotency_key_reused"
-
-    def __init__(self) -> None:
-        super().__init__("this idempotency key was used before with another body")
+    message: ClassVar[str] = "this idempotency key was used before with another body"
 
 
 class Superseded(Conflict):
     """The request of this idempotency key was carried out, and its result was replaced later."""
 
     code: ClassVar[str] = "superseded"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the result of this idempotency key was replaced by an edit or a regeneration; "
-            "to send it again, use a new key"
-        )
+    message: ClassVar[str] = (
+        "the result of this idempotency key was replaced by an edit or a regeneration; to send it again, use a new key"
+    )
 
 
 class SequenceGap(Conflict):

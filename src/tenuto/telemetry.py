@@ -34,27 +34,27 @@ class Spans:
         self._tracer = tracer
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Facts]:
+    def __call__(self, name: str) -> Iterator[SpanAttributes]:
         """A span around what happens inside, below the one that is open already."""
         with self._tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as span:
             try:
-                yield Facts(span)
+                yield SpanAttributes(span)
             except BaseException as ended:
                 _record_error(span, ended)
                 raise
 
 
-class Facts:
+class SpanAttributes:
     """The attributes of a span."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
 
-    def set_attributes(self, **facts: str | int | None) -> None:
+    def set_attributes(self, **attributes: str | int | None) -> None:
         """Add ids and counts, never text; `session` becomes `tenuto.session`."""
-        for name, fact in facts.items():
-            if fact is not None:
-                self._span.set_attribute(f"tenuto.{name}", fact[:_LONGEST] if isinstance(fact, str) else fact)
+        for name, value in attributes.items():
+            if value is not None:
+                self._span.set_attribute(f"tenuto.{name}", value[:_LONGEST] if isinstance(value, str) else value)
 
 
 def _record_error(span: Span, ended: BaseException) -> None:

@@ -151,12 +151,12 @@ class ApiKeys:
 
         def end(key: ApiKey) -> ApiKey:
             if not _belongs(key, tenant, site):
-                raise ApiKeyNotFound(key_id)
+                raise ApiKeyNotFound
             return key if key.revoked else replace(key, revoked_at=self._clock())
 
         revoked = await self._change(key_id, end) if key_id else None
         if revoked is None:
-            raise ApiKeyNotFound(key_id)
+            raise ApiKeyNotFound
         return revoked
 
     async def revoke_user_keys(

@@ -12,7 +12,7 @@ from tenuto.context import TokenCounter
 from tenuto.llm.calls import ModelCallLog
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import Afterwards, ChatModel, Clock, Span, TraceStore
+from tenuto.ports import ChatModel, Clock, Span, TraceStore, TurnFollowUp
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
@@ -43,7 +43,7 @@ class ChatDeps:
     models: Models
     spending: Spending
     clock: Clock
-    afterwards: Afterwards
+    afterwards: TurnFollowUp
     redaction: TurnRedaction
     embedder: CachedEmbedder | None = None
     memories: Memories | None = None

@@ -53,7 +53,7 @@ from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import MAX_WINDOW, ONCE
 from tenuto.model.values import JsonObject, check_type
-from tenuto.ports import Facts
+from tenuto.ports import SpanAttributes
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
@@ -68,7 +68,7 @@ async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: Ev
     """Take a turn, from its request to its reply. `Chat.take_turn` tells what it raises."""
     check_type(scope, Scope, "scope")
     check_type(request, ChatRequest, "the request")
-    opening: AbstractContextManager[Facts | None] = deps.span("tenuto.turn") if deps.span else nullcontext()
+    opening: AbstractContextManager[SpanAttributes | None] = deps.span("tenuto.turn") if deps.span else nullcontext()
     with opening as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
         steps = StepTimer(deps.span)
         with steps.step("begin"):

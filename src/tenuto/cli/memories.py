@@ -248,7 +248,7 @@ def forget_memories(
         _confirm(call, _read(call, lambda held: forget(held, dry_run=True)))
     forgotten = _run(call, lambda held: forget(held, dry_run=False))
     if len(ids) == 1 and not forgotten:
-        raise MemoryNotFound(ids[0])
+        raise MemoryNotFound
     call.show({"forgotten": forgotten}, f"{pluralize(forgotten, 'memory')} forgotten.")
 
 

@@ -142,7 +142,7 @@ class Memories:
         """
         stored = await self._records.read(self.check_owner(scope), check_id(memory_id, "the memory id"))
         if stored is None or is_expired(stored.memory, self._clock()):
-            raise MemoryNotFound(memory_id)
+            raise MemoryNotFound
         return stored.memory
 
     async def list(
@@ -291,7 +291,7 @@ class Memories:
         for _ in range(_TRIES):
             stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
             if stored is None or is_expired(stored.memory, self._clock()):
-                raise MemoryNotFound(memory_id)
+                raise MemoryNotFound
             clean = await self._clean(scope, self._edited(stored.memory, text, kind))
             if clean is None:
                 raise Invalid(_REFUSED)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from starlette.requests import Request
-from starlette.responses import Response
-
+from tenuto.app import Tenuto
 from tenuto.model import Scope
 from tenuto.model.scope import site_scope
 from tenuto.model.values import JsonObject
-from tenuto.server.auth import authenticate_request, service
-from tenuto.server.json_io import answer, parse_query
-from tenuto.server.openapi import Router, describe
+from tenuto.server.auth import AuthContext
+from tenuto.server.openapi import Router
 from tenuto.server.problems import Forbidden
 from tenuto.server.requests import TopicQuery, UsageQuery
 from tenuto.sessions.views import TopicReportView, UsageReportView
@@ -40,33 +37,29 @@ _TOPICS: Final[JsonObject] = {
 }
 
 
-@routes.get("/usage", describe(UsageReportView, query=UsageQuery, example=_USAGE))
-async def get_usage(request: Request) -> Response:
+@routes.get("/usage", example=_USAGE)
+async def get_usage(admission: AuthContext, tenuto: Tenuto, query: UsageQuery) -> UsageReportView:
     """Get usage by day and assistant.
 
     Turns, tokens and cost of the site, in days of UTC. For the tenant's own backend and for admins.
     """
-    scope = await _asking_site(request)
-    report = await service(request).tenuto.analytics.usage(scope, days=parse_query(request, UsageQuery).days)
-    return answer(UsageReportView.of(report))
+    report = await tenuto.analytics.usage(_site_of(admission), days=query.days)
+    return UsageReportView.of(report)
 
 
-@routes.get("/topics", describe(TopicReportView, query=TopicQuery, example=_TOPICS))
-async def get_topics(request: Request) -> Response:
+@routes.get("/topics", example=_TOPICS)
+async def get_topics(admission: AuthContext, tenuto: Tenuto, query: TopicQuery) -> TopicReportView:
     """Get the topics of a site's sessions.
 
     A topic is a word that titles of sessions of at least three users share. For the tenant's own backend and for
     admins.
     """
-    scope = await _asking_site(request)
-    asked = parse_query(request, TopicQuery)
-    report = await service(request).tenuto.analytics.topics(scope, days=asked.days, limit=asked.limit)
-    return answer(TopicReportView.of(report))
+    report = await tenuto.analytics.topics(_site_of(admission), days=query.days, limit=query.limit)
+    return TopicReportView.of(report)
 
 
-async def _asking_site(request: Request) -> Scope:
+def _site_of(admission: AuthContext) -> Scope:
     """The site of the request, whichever of its users is named."""
-    admission = await authenticate_request(request)
     if admission.caller is not None and not admission.caller.can_act_for_users:
         raise Forbidden("analytics are for the tenant's own credential, or one with the role admin")
     return site_scope(admission.scope())

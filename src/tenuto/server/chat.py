@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.app import Tenuto
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn
 from tenuto.chat.views import (
     AssistantView,
@@ -25,12 +26,13 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
-from tenuto.server.auth import AuthContext, asking, authenticate_request, service, sessions
-from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
-from tenuto.server.openapi import EventStream, Router, describe
+from tenuto.server.auth import AuthContext, ServerContext
+from tenuto.server.json_io import fingerprint
+from tenuto.server.openapi import EventStream, Router
 from tenuto.server.problems import Problem
 from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream, until_lapsed
+from tenuto.sessions import Sessions
 from tenuto.sessions.traces import TraceFilter, find_trace, latest_traces, session_traces
 
 routes = Router("chat", prefix="/v1")
@@ -41,13 +43,6 @@ _STREAM: Final = EventStream(
     example='id: 1.2\nevent: delta\ndata: {"text":"The "}\n\n',
     events=(TurnStartedView, TextDeltaView, ToolEventView, StepEventView, CallView, ReplyView, Problem),
 )
-_CHAT = describe(ReplyView, body=ChatBody, headers=("Idempotency-Key",), problems=(502,), stream=_STREAM)
-# Each of its fields may be left out, but not all of them.
-_CHAT.content["requestBody"]["required"] = True
-
-
-_JOIN = describe(None, query=StreamQuery, headers=("Last-Event-ID",), stream=_STREAM)
-_JOIN.content["responses"]["204"] = {"description": "No turn is running, or its last event was seen."}
 
 
 class StopView(View, frozen=True, kw_only=True):
@@ -71,21 +66,22 @@ class TraceList(View, frozen=True, kw_only=True):
     truncated: bool
 
 
-@routes.post("/chat", _CHAT)
-async def chat(request: Request) -> Response:
+# Each field of the body may be left out, but not all of them.
+@routes.post("/chat", problems=(502,), stream=_STREAM, body_required=True)
+async def chat(
+    request: Request, scope: Scope, context: ServerContext, idempotency_key: str | None, body: ChatBody
+) -> ReplyView | Response:
     """Send a message to an assistant.
 
     With `stream`, the answer comes as server-sent events. With an Idempotency-Key, a repeated request gets the same
     answer.
     """
-    scope = (await authenticate_request(request)).scope()
-    body = await body_of(request, ChatBody)
     asked = ChatRequest(
         text=body.message,
         session_id=body.session_id,
         assistant=body.assistant,
         persona=body.persona,
-        idempotency_key=idempotency_key(request),
+        idempotency_key=idempotency_key,
         # Of everything but the way the answer travels.
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
         language=body.language,
@@ -93,43 +89,51 @@ async def chat(request: Request) -> Response:
         edit=body.edit,
         profile=body.profile,
     )
-    turn = service(request).live.start(scope, asked)
+    turn = context.live.start(scope, asked)
     if body.stream:
         return await _turn_stream(request, turn)
-    return answer(ReplyView.of(await cancel_on_disconnect(request, turn.reply())))
+    return ReplyView.of(await cancel_on_disconnect(request, turn.reply()))
 
 
-@routes.get("/sessions/{session_id}/stream", _JOIN)
-async def join_turn(request: Request) -> Response:
+@routes.get(
+    "/sessions/{session_id}/stream", stream=_STREAM, no_content="No turn is running, or its last event was seen."
+)
+async def join_turn(
+    request: Request,
+    scope: Scope,
+    context: ServerContext,
+    session_id: str,
+    query: StreamQuery,
+    last_event_id: str | None,
+) -> Response | None:
     """Follow the running turn of a session.
 
     The events begin at the start of the turn, or after the one that `Last-Event-ID` or `after` names. 204 if no
     turn runs in this server process, or if its last event was seen.
     """
-    scope, query = await asking(request), parse_query(request, StreamQuery)
-    turn = await service(request).live.find(scope, await sessions(request).find_named(scope, path_parameter(request)))
+    turn = await context.live.find(scope, await context.sessions.find_named(scope, session_id))
     if turn is None:
-        return Response(status_code=204)
-    last_seen = query.after if query.after is not None else request.headers.get("last-event-id")
+        return None
+    last_seen = query.after if query.after is not None else last_event_id
     after = _events_seen(turn, last_seen)
     if turn.ended and (last_seen is None or after >= turn.event_count):
-        return Response(status_code=204)
+        return None
     return await _turn_stream(request, turn, after)
 
 
-@routes.post("/sessions/{session_id}/stop", describe(StopView))
-async def stop_turn(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/stop")
+async def stop_turn(scope: Scope, context: ServerContext, session_id: str) -> StopView:
     """Stop the running turn of a session.
 
     The text so far becomes its answer, marked as `stopped`. A turn without any text leaves the message unanswered;
     one that was to replace an answer leaves the old one.
     """
-    return answer(await stop_running_turn(request, await asking(request), path_parameter(request)))
+    return await stop_running_turn(context, scope, session_id)
 
 
-async def stop_running_turn(request: Request, scope: Scope, name: str) -> StopView:
+async def stop_running_turn(context: ServerContext, scope: Scope, name: str) -> StopView:
     """Stop the turn that runs in the caller's session of this name."""
-    turn = await service(request).live.find(scope, await sessions(request).find_named(scope, name))
+    turn = await context.live.find(scope, await context.sessions.find_named(scope, name))
     if turn is None or turn.ended:
         return StopView(stopped=False, reply=None)
     reply = await turn.stop()
@@ -159,61 +163,56 @@ def encode_event(event: ChatEvent, event_id: str | None = None) -> ServerSentEve
     return ServerSentEvent(name, msgspec.json.encode(view), event_id)
 
 
-@routes.get("/assistants", describe(AssistantList))
-async def list_assistants(request: Request) -> Response:
+@routes.get("/assistants")
+async def list_assistants(admission: AuthContext, context: ServerContext) -> AssistantList:
     """List the assistants that the caller can talk to.
 
     Why a file cannot be loaded is shown to admins and to credentials without a user only.
     """
-    admission = await authenticate_request(request)
-    chat, show_cause = service(request).chat, admission.sees_internals
+    chat, show_cause = context.chat, admission.sees_internals
     views = [
         assistant_view(each, chat.model_of(each).name, each.name == chat.assistants.default, show_cause=show_cause)
         for each in chat.assistants
     ]
-    return answer(AssistantList(assistants=views))
+    return AssistantList(assistants=views)
 
 
-@routes.get("/traces", describe(TraceList, query=TraceListQuery))
-async def list_traces(request: Request) -> Response:
+@routes.get("/traces")
+async def list_traces(admission: AuthContext, tenuto: Tenuto, sessions: Sessions, query: TraceListQuery) -> TraceList:
     """List traces of turns, newest first. Without `session_id`, they are those of the sessions that changed last."""
-    admission = await authenticate_request(request)
     scope = admission.scope()
-    asked = parse_query(request, TraceListQuery)
-    store = service(request).tenuto.store.traces
-    wanted = TraceFilter(**{name: getattr(asked, name) for name in TraceFilter.__struct_fields__})
-    if asked.session_id is not None:
-        found = await session_traces(store, scope, asked.session_id, asked.limit, asked.before, wanted)
-    elif asked.before is not None:
+    store = tenuto.store.traces
+    wanted = TraceFilter(**{name: getattr(query, name) for name in TraceFilter.__struct_fields__})
+    if query.session_id is not None:
+        found = await session_traces(store, scope, query.session_id, query.limit, query.before, wanted)
+    elif query.before is not None:
         raise Invalid("before: needs session_id, since it counts the turns of one session")
     else:
-        found = await latest_traces(store, sessions(request), scope, asked.limit, wanted)
-    view = TraceView.brief if asked.brief else TraceView.of
+        found = await latest_traces(store, sessions, scope, query.limit, wanted)
+    view = TraceView.brief if query.brief else TraceView.of
     traces = [view(admission.visible(trace)) for trace in found.traces]
-    return answer(TraceList(traces=traces, truncated=found.truncated))
+    return TraceList(traces=traces, truncated=found.truncated)
 
 
-@routes.get("/traces/{trace_id}", describe(TraceView, query=TraceQuery))
-async def get_trace(request: Request) -> Response:
+@routes.get("/traces/{trace_id}")
+async def get_trace(admission: AuthContext, context: ServerContext, trace_id: str, query: TraceQuery) -> TraceView:
     """Get the trace of one turn.
 
     With `text`, it has the text of each part of the prompt, as far as it is still stored. The assistant's own
     prompt and tools, and the messages of exceptions, are shown to admins and to credentials without a user only.
     """
-    admission, query = await authenticate_request(request), parse_query(request, TraceQuery)
     scope = admission.scope()
-    trace = await trace_of(request, admission)
+    trace = await trace_of(context.tenuto, admission, trace_id)
     if not query.text:
-        return answer(TraceView.of(trace))
+        return TraceView.of(trace)
     shown = admission.sees_internals
-    return answer(TraceView.of(trace, await service(request).chat.prompt_texts(scope, trace, show_assistant=shown)))
+    return TraceView.of(trace, await context.chat.prompt_texts(scope, trace, show_assistant=shown))
 
 
-async def trace_of(request: Request, admission: AuthContext) -> Trace:
-    """The trace that the path names, as far as the caller may see it.
+async def trace_of(tenuto: Tenuto, admission: AuthContext, trace_id: str) -> Trace:
+    """A trace, as far as the caller may see it.
 
     Raises:
         TraceNotFound: there is none for this caller.
     """
-    store, trace_id = service(request).tenuto.store.traces, path_parameter(request, "trace_id")
-    return admission.visible(await find_trace(store, admission.scope(), trace_id))
+    return admission.visible(await find_trace(tenuto.store.traces, admission.scope(), trace_id))

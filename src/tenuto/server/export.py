@@ -8,13 +8,17 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from tenuto.app import Tenuto
+from tenuto.model import Scope
 from tenuto.model.values import JsonObject
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
-from tenuto.server.auth import asking, service, sessions
-from tenuto.server.json_io import correct_token_counts, parse_query, path_parameter, read_body, session_response
+from tenuto.server.auth import ServerContext
+from tenuto.server.handlers import Answer
+from tenuto.server.json_io import correct_token_counts, read_body
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import ExportQuery
-from tenuto.sessions import fresh_id
+from tenuto.server.sessions import created_session
+from tenuto.sessions import Sessions, fresh_id
 from tenuto.sessions.transfer import (
     ENDINGS,
     FORMAT,
@@ -43,14 +47,10 @@ _JSON_EXPORT: Final[JsonObject] = {
         },
     },
 }
-_EXPORT = describe(
-    None,
-    query=ExportQuery,
-    content={
-        MEDIA_TYPES[written]: {"schema": _FREE if written is ExportFormat.JSON else {"type": "string"}}
-        for written in ExportFormat
-    },
-)
+_EXPORTS: Final = {
+    MEDIA_TYPES[written]: {"schema": _FREE if written is ExportFormat.JSON else {"type": "string"}}
+    for written in ExportFormat
+}
 _IMPORT = describe(SessionView, 201, problems=(413,))
 _IMPORT.content["requestBody"] = {
     "required": True,
@@ -71,30 +71,29 @@ _IMPORT.content["requestBody"] = {
 }
 
 
-@routes.get("/sessions/{session_id}/export", _EXPORT)
-async def export_session(request: Request) -> Response:
+@routes.get("/sessions/{session_id}/export", content=_EXPORTS)
+async def export_session(
+    scope: Scope, tenuto: Tenuto, sessions: Sessions, session_id: str, query: ExportQuery
+) -> Response:
     """Export a session as JSON, JSON Lines or Markdown.
 
     Private data is redacted unless the policy for exports says otherwise.
     """
-    scope = await asking(request)
-    written = parse_query(request, ExportQuery).format
-    screen = service(request).tenuto.redactor
-    session = await sessions(request).get(scope, path_parameter(request))
-    pages = redact_export_pages(screen, session, sessions(request).iter_pages(scope, session))
+    screen = tenuto.redactor
+    session = await sessions.get(scope, session_id)
+    pages = redact_export_pages(screen, session, sessions.iter_pages(scope, session))
     session = await redact_export_session(screen, session)
     return StreamingResponse(
-        iter_export(session, pages, written),
-        media_type=MEDIA_TYPES[written],
-        headers={"Content-Disposition": f'attachment; filename="session.{ENDINGS[written]}"'},
+        iter_export(session, pages, query.format),
+        media_type=MEDIA_TYPES[query.format],
+        headers={"Content-Disposition": f'attachment; filename="session.{ENDINGS[query.format]}"'},
     )
 
 
-@routes.post("/sessions/import", _IMPORT)
-async def import_session(request: Request) -> Response:
+@routes.post("/sessions/import", operation=_IMPORT)
+async def import_session(request: Request, scope: Scope, context: ServerContext) -> Answer[SessionView]:
     """Create a session from an export. Everything is imported in one step, or nothing."""
-    scope = await asking(request)
-    raw = await read_body(request, service(request).settings.max_body_bytes)
-    saved = parse_export(raw, now=service(request).clock(), new_id=fresh_id)
-    saved = replace(saved, messages=await correct_token_counts(request, saved.messages))
-    return session_response(await sessions(request).restore(scope, saved), 201)
+    raw = await read_body(request, context.settings.max_body_bytes)
+    saved = parse_export(raw, now=context.clock(), new_id=fresh_id)
+    saved = replace(saved, messages=await correct_token_counts(context, saved.messages))
+    return created_session(await context.sessions.restore(scope, saved))

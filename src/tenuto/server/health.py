@@ -11,10 +11,9 @@ from starlette.responses import Response
 
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
-from tenuto.server.auth import authenticate_operator, service
-from tenuto.server.json_io import answer
+from tenuto.server.auth import ServerContext, authenticate_operator
 from tenuto.server.metrics import Metrics
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import Router
 from tenuto.server.task_worker import TaskWorker, TaskWorkerView
 from tenuto.wiring.tasks import can_run_plans
 
@@ -53,42 +52,39 @@ class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
     tasks: TaskWorkerView | None = None
 
 
-@routes.get("/healthz", describe(HealthView, public=True))
-async def get_health(request: Request) -> Response:
+@routes.get("/healthz", public=True)
+async def get_health(context: ServerContext) -> HealthView:
     """Check that the process is alive. Tells the kind of store, and how requests are authenticated."""
-    here = service(request)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            auth = await here.gate.mode()
+            auth = await context.gate.mode()
     except (TimeoutError, Unavailable):
         auth = "unknown: the store does not answer"
-    store = here.settings.store.split(":", 1)[0]
-    shared = here.settings.memory_policy().without_user
-    view = HealthView(
+    store = context.settings.store.split(":", 1)[0]
+    shared = context.settings.memory_policy().without_user
+    return HealthView(
         status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared, plans=can_run_plans()
     )
-    return answer(view)
 
 
-@routes.get("/readyz", describe(ReadinessView, public=True, problems=(503,)))
-async def get_readiness(request: Request) -> Response:
+@routes.get("/readyz", public=True, problems=(503,))
+async def get_readiness(request: Request, context: ServerContext) -> ReadinessView:
     """Check that the server can answer requests.
 
     200 if the store answers, or if a journal stores turns meanwhile and requests can be authenticated without the
     store.
     """
-    here = service(request)
-    stores, worker = here.tenuto.stores, _task_worker(request)
+    stores, worker = context.tenuto.stores, _task_worker(request)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await stores.front.upkeep.ping()
     except (TimeoutError, StoreUnavailable) as away:
         journal = stores.writable_journal
-        if journal is None or not here.gate.works_without_store():
+        if journal is None or not context.gate.works_without_store():
             raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
         held = JournalView.of(journal.status)
-        return answer(ReadinessView(status="degraded", store="unavailable", journal=held, tasks=worker.view))
-    return answer(ReadinessView(status="ready", tasks=worker.view))
+        return ReadinessView(status="degraded", store="unavailable", journal=held, tasks=worker.view)
+    return ReadinessView(status="ready", tasks=worker.view)
 
 
 def _task_worker(request: Request) -> TaskWorker:
@@ -96,7 +92,7 @@ def _task_worker(request: Request) -> TaskWorker:
     return worker
 
 
-@routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}))
+@routes.get("/metrics", content={"text/plain": {"schema": {"type": "string"}}})
 async def get_metrics(request: Request) -> Response:
     """Get metrics in the text format of Prometheus.
 

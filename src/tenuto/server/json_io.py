@@ -9,27 +9,24 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from enum import EnumType
 from hashlib import blake2b
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeVar, get_args, get_type_hints
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.context import TokenCounter
 from tenuto.errors import Invalid, InvalidJson, InvalidText, TooLarge
-from tenuto.model import Draft, Role, Scope, Session
+from tenuto.model import Draft, Role, Scope
 from tenuto.model.message import content_bytes
-from tenuto.model.values import Json, JsonObject, View, check_id
-from tenuto.server.auth import SCOPE_PARAMETERS, bound_agent, service, sessions
+from tenuto.model.values import Json, JsonObject, check_id
+from tenuto.server.auth import SCOPE_PARAMETERS, ServerContext, bound_agent, service
 from tenuto.sessions import fresh_id
 from tenuto.sessions.limits import check_messages
-from tenuto.sessions.views import SessionView, draft_from_json
-from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
+from tenuto.sessions.views import draft_from_json
 
 _Body = TypeVar("_Body")
-_Versioned: TypeAlias = SessionView | TaskView | BoardEntryView | AgentNoteView
 JSON: Final = "application/json"
 # Messages of msgspec about types, lengths and places contain no value of the input; its other messages may.
 _HARMLESS: Final = re.compile(
@@ -48,6 +45,19 @@ _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})(?:-[0-9a-f]{16})?"')
 _FIELD_NAME: Final = re.compile(r"unknown field `([A-Za-z_][A-Za-z_.-]{0,39})`")
 _PARAMETER: Final = re.compile(r"[A-Za-z_][\w.-]{0,39}", re.ASCII)
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
+
+
+class RequestBody(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A request's body: unknown fields are refused. `EXAMPLE` is the one in the OpenAPI document."""
+
+    EXAMPLE: ClassVar[JsonObject] = {}
+
+
+class QueryParameters(msgspec.Struct, kw_only=True, frozen=True):
+    """What a request says in its query; other names are refused."""
+
+
+_Query = TypeVar("_Query", bound=QueryParameters)
 
 
 async def body_of(request: Request, kind: type[_Body]) -> _Body:
@@ -145,7 +155,7 @@ def _json_error(raw: bytes) -> Invalid:
     return InvalidText("a text in the body holds half of a surrogate pair")
 
 
-def parse_query(request: Request, kind: type[_Body]) -> _Body:
+def parse_query(request: Request, kind: type[_Query]) -> _Query:
     """The query as a value of `kind`.
 
     Raises:
@@ -153,7 +163,7 @@ def parse_query(request: Request, kind: type[_Body]) -> _Body:
     """
     query: bytes = request.scope["query_string"]
     given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
-    refuse_unknown_parameters(given, kind.__struct_fields__)  # type: ignore[attr-defined]
+    refuse_unknown_parameters(given, kind.__struct_fields__)
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as unfit:
@@ -197,6 +207,28 @@ def if_match(request: Request) -> int | None:
     return int(version[1])
 
 
+class Precondition(NamedTuple):
+    """What If-Match and If-None-Match say of the entry that a write is for: its version, that there is one, or none."""
+
+    version: int | None = None
+    present: bool = False
+    absent: bool = False
+
+
+def precondition(request: Request) -> Precondition:
+    """The precondition of a write.
+
+    Raises:
+        Invalid: the headers contradict each other, or one cannot be read.
+    """
+    absent, present = request.headers.get("if-none-match"), request.headers.get("if-match")
+    if absent is None:
+        return Precondition(if_match(request), present is not None and present.strip() == "*")
+    if absent.strip() != "*" or present is not None:
+        raise Invalid("If-None-Match may be * where a key is written, and without If-Match")
+    return Precondition(absent=True)
+
+
 def agent_header(request: Request) -> str | None:
     """The agent of an admitted request: that of its credential, or the one named in the Tenuto-Agent header."""
     value = request.headers.get("tenuto-agent")
@@ -231,43 +263,23 @@ def _without_id_and_time(message: Json) -> Json:
     return {name: value for name, value in message.items() if name not in ("id", "sent_at")}
 
 
-async def drafts_of(request: Request, scope: Scope, messages: list[JsonObject]) -> tuple[Draft, ...]:
+async def drafts_of(context: ServerContext, scope: Scope, messages: list[JsonObject]) -> tuple[Draft, ...]:
     """The messages of a body as drafts: user messages with a speaker, by default the caller; corrected token counts."""
-    now = service(request).clock()
+    now = context.clock()
     drafts = (draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
     spoken = tuple(
         replace(draft, speaker=draft.speaker or scope.user) if draft.role is Role.USER else draft for draft in drafts
     )
-    return await correct_token_counts(request, spoken)
+    return await correct_token_counts(context, spoken)
 
 
-async def correct_token_counts(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+async def correct_token_counts(context: ServerContext, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
     """Messages with token counts, no lower than our own: a client must not decide what fits into a prompt.
 
     Raises:
         TooLarge: a message is above the size limit.
     """
-    check_messages(drafts, sessions(request).policy)
+    check_messages(drafts, context.sessions.policy)
     if sum([content_bytes(draft) for draft in drafts]) < _COUNTED_AT_ONCE:
         return _counter.correct_counts(drafts)
     return await asyncio.to_thread(_counter.correct_counts, drafts)
-
-
-def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(msgspec.json.encode(view), status, headers, JSON)
-
-
-def versioned_response(view: _Versioned, status: int = 200) -> Response:
-    """A JSON response with the version of its content as ETag."""
-    return answer(view, status, {"ETag": f'"{view.version}"'})
-
-
-def session_response(session: Session, status: int = 200) -> Response:
-    """A session's head, with its version as ETag; for a new session also its Location."""
-    answered = versioned_response(SessionView.of(session), status)
-    if status == 201:
-        # Clients resolve "." and ".." as relative paths, so these are encoded too.
-        address = session.id.replace(".", "%2E") if session.id in (".", "..") else quote(session.id, safe="")
-        answered.headers["Location"] = f"/v1/sessions/{address}"
-    return answered

@@ -6,15 +6,12 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tenuto.access import ApiKey, KeyRole
 from tenuto.errors import InvalidCursor
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import AuthContext, authenticate_request, service
-from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
-from tenuto.server.openapi import Router, describe
+from tenuto.server.auth import AuthContext, ServerContext
+from tenuto.server.handlers import Answer
+from tenuto.server.openapi import Router
 from tenuto.server.problems import Forbidden
 from tenuto.server.requests import CreateKey, KeyListQuery
 
@@ -63,28 +60,26 @@ class CreatedKey(View, frozen=True, kw_only=True):
     secret: str
 
 
-@routes.get("", describe(KeyList, query=KeyListQuery, example={"keys": [_KEY], "cursor": None}))
-async def list_keys(request: Request) -> Response:
+@routes.get("", example={"keys": [_KEY], "cursor": None})
+async def list_keys(admission: AuthContext, context: ServerContext, query: KeyListQuery) -> KeyList:
     """List the API keys of the tenant. For a credential that is bound to a site, those of the site. For admins."""
-    admission = await _admitted_admin(request)
-    asked = parse_query(request, KeyListQuery)
-    keys = await service(request).gate.keys.list(admission.scope().tenant, _bound_site(admission))
-    rest = _keys_after(keys[::-1], asked.cursor)
-    page = rest[: asked.limit]
-    cursor = page[-1].id if len(rest) > asked.limit else None
-    return answer(KeyList(keys=list(map(KeyView.of, page)), cursor=cursor))
+    _check_admin(admission)
+    keys = await context.gate.keys.list(admission.scope().tenant, _bound_site(admission))
+    rest = _keys_after(keys[::-1], query.cursor)
+    page = rest[: query.limit]
+    cursor = page[-1].id if len(rest) > query.limit else None
+    return KeyList(keys=list(map(KeyView.of, page)), cursor=cursor)
 
 
-@routes.post("", describe(CreatedKey, 201, body=CreateKey, example={"key": _KEY, "secret": "tnt_3f9a1c0d5e7b2846_…"}))
-async def create_key(request: Request) -> Response:
+@routes.post("", 201, example={"key": _KEY, "secret": "tnt_3f9a1c0d5e7b2846_…"})
+async def create_key(admission: AuthContext, context: ServerContext, body: CreateKey) -> Answer[CreatedKey]:
     """Create an API key.
 
     Its secret is in this answer and never shown again. For admins, and on a server without keys for callers on its
     own machine; the first key ends that. Only a credential with the role `privacy.reveal` or `operator` can give
     that role.
     """
-    admission = await _admitted_admin(request)
-    body = await body_of(request, CreateKey)
+    _check_admin(admission)
     if admission.caller is not None and not admission.caller.may_grant(body.role):
         raise Forbidden(
             f"the role {body.role} is given by a credential that has it, "
@@ -92,7 +87,7 @@ async def create_key(request: Request) -> Response:
         )
     scope = admission.scope(body.tenant_id, body.site_id)
     sites = (body.site_id, admission.site, _bound_site(admission))
-    gate = service(request).gate
+    gate = context.gate
     key, secret = await gate.keys.create(
         tenant=scope.tenant,
         # A key that names no site is for all of them, one for the site "" is not.
@@ -104,27 +99,23 @@ async def create_key(request: Request) -> Response:
     )
     gate.close()
     _log.info("API key %s was created", key.id)
-    return answer(CreatedKey(key=KeyView.of(key), secret=secret), 201, {"Cache-Control": "no-store"})
+    return Answer(CreatedKey(key=KeyView.of(key), secret=secret), 201, {"Cache-Control": "no-store"})
 
 
-@routes.delete("/{key_id}", describe(KeyView, example={**_KEY, "revoked_at": "2026-11-18T05:00:00Z"}))
-async def revoke_key(request: Request) -> Response:
+@routes.delete("/{key_id}", example={**_KEY, "revoked_at": "2026-11-18T05:00:00Z"})
+async def revoke_key(admission: AuthContext, context: ServerContext, key_id: str) -> KeyView:
     """Revoke an API key for good. Idempotent. For admins. A key of another tenant is answered with 404."""
-    admission = await _admitted_admin(request)
-    gate = service(request).gate
-    key = await gate.keys.revoke(
-        path_parameter(request, "key_id"), tenant=admission.scope().tenant, site=_bound_site(admission)
-    )
+    _check_admin(admission)
+    gate = context.gate
+    key = await gate.keys.revoke(key_id, tenant=admission.scope().tenant, site=_bound_site(admission))
     gate.forget(key.id)
     _log.info("API key %s was revoked", key.id)
-    return answer(KeyView.of(key))
+    return KeyView.of(key)
 
 
-async def _admitted_admin(request: Request) -> AuthContext:
-    admission = await authenticate_request(request)
+def _check_admin(admission: AuthContext) -> None:
     if admission.caller is not None and admission.caller.role is not KeyRole.ADMIN:
         raise Forbidden("API keys are for credentials with the role admin")
-    return admission
 
 
 def _bound_site(admission: AuthContext) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Self
+
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.errors import Invalid, MemoryNotFound
 from tenuto.model import Scope
@@ -12,8 +13,8 @@ from tenuto.model.values import View
 from tenuto.recall.service import Memories
 from tenuto.recall.views import MemoryHits, MemoryList, MemoryView
 from tenuto.server.auth import asking, service
-from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
-from tenuto.server.openapi import Router, describe
+from tenuto.server.handlers import Answer
+from tenuto.server.openapi import Router
 from tenuto.server.requests import AddMemory, ChangeMemory, ForgetQuery, MemoryListQuery, SearchMemories, SetPreferences
 
 routes = Router("memories", prefix="/v1")
@@ -32,58 +33,68 @@ class ForgetView(View, frozen=True, kw_only=True):
     dry_run: bool
 
 
-@routes.get("/memories", describe(MemoryList, query=MemoryListQuery))
-async def list_memories(request: Request) -> Response:
+class OwnMemories(NamedTuple):
+    """The memories, and whose; a caller that stands for many users names one."""
+
+    memories: Memories
+    scope: Scope
+
+    @classmethod
+    async def of_request(cls, request: Request) -> Self:
+        """The memories that a request is about.
+
+        Raises:
+            Invalid: no user is named, and nothing is remembered for callers without one.
+        """
+        scope, memories = await asking(request), await service(request).tenuto.memories()
+        memories.check_owner(scope)
+        return cls(memories, scope)
+
+
+@routes.get("/memories")
+async def list_memories(own: OwnMemories, query: MemoryListQuery) -> MemoryList:
     """List memories. The one that was said last comes first."""
-    memories, scope = await _open(request)
-    asked = parse_query(request, MemoryListQuery)
-    found = await memories.list(
-        scope,
-        kinds=(asked.kind,) if asked.kind is not None else (),
-        session_id=asked.session_id or "",
-        superseded=asked.superseded,
-        limit=asked.limit,
-        cursor=asked.cursor,
+    found = await own.memories.list(
+        own.scope,
+        kinds=(query.kind,) if query.kind is not None else (),
+        session_id=query.session_id or "",
+        superseded=query.superseded,
+        limit=query.limit,
+        cursor=query.cursor,
     )
-    return answer(MemoryList.page(found, asked.limit))
+    return MemoryList.page(found, query.limit)
 
 
-@routes.post("/memories", describe(MemoryView, 201, 200, body=AddMemory))
-async def add_memory(request: Request) -> Response:
+@routes.post("/memories", 201, 200)
+async def add_memory(own: OwnMemories, body: AddMemory) -> Answer[MemoryView]:
     """Add a memory.
 
     The text is redacted by the privacy policy. A memory that exists already counts one more mention (200).
     """
-    memories, scope = await _open(request)
-    body = await body_of(request, AddMemory)
-    added = await memories.add(scope, body.text, kind=body.kind, subject=body.subject)
+    added = await own.memories.add(own.scope, body.text, kind=body.kind, subject=body.subject)
     if added.mentions > 1:
-        return answer(MemoryView.of(added))
-    return answer(MemoryView.of(added), 201, {"Location": f"/v1/memories/{added.id}"})
+        return Answer(MemoryView.of(added))
+    return Answer(MemoryView.of(added), 201, {"Location": f"/v1/memories/{added.id}"})
 
 
-@routes.delete("/memories", describe(ForgetView, query=ForgetQuery))
-async def forget_memories(request: Request) -> Response:
+@routes.delete("/memories")
+async def forget_memories(own: OwnMemories, query: ForgetQuery) -> ForgetView:
     """Delete memories by id, of one session, or all.
 
     To delete by content, search first and delete the ids of the hits.
     """
-    memories, scope = await _open(request)
-    asked = parse_query(request, ForgetQuery)
-    if sum([asked.ids is not None, asked.session_id is not None, asked.all]) != 1:
+    if sum([query.ids is not None, query.session_id is not None, query.all]) != 1:
         raise Invalid("name the memories to forget by exactly one of ids=…, session_id=… and all=true")
-    ids = [one for one in (asked.ids or "").split(",") if one]
-    forgotten = await memories.forget(
-        scope, ids, session_id=asked.session_id or "", everything=asked.all, dry_run=asked.dry_run
+    ids = [one for one in (query.ids or "").split(",") if one]
+    forgotten = await own.memories.forget(
+        own.scope, ids, session_id=query.session_id or "", everything=query.all, dry_run=query.dry_run
     )
-    return answer(ForgetView(forgotten=forgotten, dry_run=asked.dry_run))
+    return ForgetView(forgotten=forgotten, dry_run=query.dry_run)
 
 
-@routes.post("/memories/search", describe(MemoryHits, body=SearchMemories))
-async def search_memories(request: Request) -> Response:
+@routes.post("/memories/search")
+async def search_memories(own: OwnMemories, body: SearchMemories) -> MemoryHits:
     """Search memories by words and by meaning. The best hit comes first; each has the parts of its score."""
-    memories, scope = await _open(request)
-    body = await body_of(request, SearchMemories)
     if not body.query.strip():
         raise Invalid("query: is empty")
     query = MemoryQuery(
@@ -98,58 +109,36 @@ async def search_memories(request: Request) -> Response:
         superseded=body.superseded,
         mmr_lambda=body.mmr_lambda,
     )
-    return answer(MemoryHits.of(await memories.search(scope, query)))
+    return MemoryHits.of(await own.memories.search(own.scope, query))
 
 
-@routes.get("/memories/preferences", describe(PreferenceList))
-async def get_preferences(request: Request) -> Response:
+@routes.get("/memories/preferences")
+async def get_preferences(own: OwnMemories) -> PreferenceList:
     """List the caller's preferences."""
-    memories, scope = await _open(request)
-    return answer(PreferenceList(preferences=list(map(MemoryView.of, await memories.preferences(scope)))))
+    return PreferenceList(preferences=list(map(MemoryView.of, await own.memories.preferences(own.scope))))
 
 
-@routes.put("/memories/preferences", describe(PreferenceList, body=SetPreferences))
-async def set_preferences(request: Request) -> Response:
+@routes.put("/memories/preferences")
+async def set_preferences(own: OwnMemories, body: SetPreferences) -> PreferenceList:
     """Replace the caller's preferences. Those that exist already stay as they are; others are added or deleted."""
-    memories, scope = await _open(request)
-    body = await body_of(request, SetPreferences)
-    held = await memories.set_preferences(scope, body.preferences)
-    return answer(PreferenceList(preferences=list(map(MemoryView.of, held))))
+    held = await own.memories.set_preferences(own.scope, body.preferences)
+    return PreferenceList(preferences=list(map(MemoryView.of, held)))
 
 
-@routes.get("/memories/{memory_id}", describe(MemoryView))
-async def get_memory(request: Request) -> Response:
+@routes.get("/memories/{memory_id}")
+async def get_memory(own: OwnMemories, memory_id: str) -> MemoryView:
     """Get one memory."""
-    memories, scope = await _open(request)
-    return answer(MemoryView.of(await memories.get(scope, path_parameter(request, "memory_id"))))
+    return MemoryView.of(await own.memories.get(own.scope, memory_id))
 
 
-@routes.patch("/memories/{memory_id}", describe(MemoryView, body=ChangeMemory, problems=(409,)))
-async def change_memory(request: Request) -> Response:
+@routes.patch("/memories/{memory_id}", problems=(409,))
+async def change_memory(own: OwnMemories, memory_id: str, body: ChangeMemory) -> MemoryView:
     """Change the text or the kind of a memory."""
-    memories, scope = await _open(request)
-    body = await body_of(request, ChangeMemory)
-    memory_id = path_parameter(request, "memory_id")
-    return answer(MemoryView.of(await memories.edit(scope, memory_id, text=body.text, kind=body.kind)))
+    return MemoryView.of(await own.memories.edit(own.scope, memory_id, text=body.text, kind=body.kind))
 
 
-@routes.delete("/memories/{memory_id}", describe(None, 204))
-async def forget_memory(request: Request) -> Response:
+@routes.delete("/memories/{memory_id}")
+async def forget_memory(own: OwnMemories, memory_id: str) -> None:
     """Delete one memory and its vector."""
-    memories, scope = await _open(request)
-    memory_id = path_parameter(request, "memory_id")
-    if not await memories.forget(scope, [memory_id]):
-        raise MemoryNotFound(memory_id)
-    return Response(status_code=204)
-
-
-async def _open(request: Request) -> tuple[Memories, Scope]:
-    """The memories, and whose; a caller that stands for many users names one.
-
-    Raises:
-        Invalid: no user is named, and nothing is remembered for callers without one.
-    """
-    scope = await asking(request)
-    memories = await service(request).tenuto.memories()
-    memories.check_owner(scope)
-    return memories, scope
+    if not await own.memories.forget(own.scope, [memory_id]):
+        raise MemoryNotFound

@@ -5,27 +5,17 @@ from __future__ import annotations
 from typing import Self
 
 from msgspec.structs import replace
-from starlette.requests import Request
-from starlette.responses import Response
 
-from tenuto.model import AppendResult, Page, Usage
+from tenuto.model import AppendResult, Page, Scope, Usage
 from tenuto.model.message import is_summary
 from tenuto.model.turn import order_by_place
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import asking, sessions
-from tenuto.server.json_io import (
-    answer,
-    body_of,
-    convert_json,
-    drafts_of,
-    idempotency_key,
-    message_fingerprint,
-    parse_query,
-    path_parameter,
-)
+from tenuto.server.auth import ServerContext
+from tenuto.server.handlers import Answer
+from tenuto.server.json_io import convert_json, drafts_of, message_fingerprint
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import AppendMessages, MessageListQuery
-from tenuto.sessions import AppendRequest
+from tenuto.sessions import AppendRequest, Sessions
 from tenuto.sessions.views import MessageList, MessageView, SessionView
 
 routes = Router("messages", prefix="/v1")
@@ -62,47 +52,45 @@ _content = _APPEND.content["requestBody"]["content"]["application/json"]
 _content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schemas/NewMessage"}]}
 
 
-@routes.get("/sessions/{session_id}/messages", describe(MessageList, query=MessageListQuery))
-async def get_messages(request: Request) -> Response:
+@routes.get("/sessions/{session_id}/messages")
+async def get_messages(scope: Scope, sessions: Sessions, session_id: str, query: MessageListQuery) -> MessageList:
     """List messages of a session, oldest first.
 
     Returns the newest ones, or those next before or after a sequence number.
     """
-    scope = await asking(request)
-    asked = parse_query(request, MessageListQuery)
-    page = Page(limit=asked.limit, before=asked.before, after=asked.after)
-    found = await sessions(request).messages(scope, path_parameter(request), page)
-    if not asked.summaries:
+    page = Page(limit=query.limit, before=query.before, after=query.after)
+    found = await sessions.messages(scope, session_id, page)
+    if not query.summaries:
         found = replace(found, messages=tuple(message for message in found.messages if not is_summary(message)))
-    if asked.in_place:
+    if query.in_place:
         found = replace(found, messages=tuple(order_by_place(found.messages)))
-    return answer(MessageList.of(found, head=asked.head))
+    return MessageList.of(found, head=query.head)
 
 
-@routes.post("/sessions/{session_id}/messages", _APPEND)
-async def append_messages(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/messages", operation=_APPEND)
+async def append_messages(
+    scope: Scope, context: ServerContext, session_id: str, idempotency_key: str | None, body: JsonObject
+) -> Answer[AppendResultView]:
     """Append one message or several outside a turn.
 
     With an Idempotency-Key or a producer's number they are stored at most once; a repetition is answered with 200.
     """
-    scope = await asking(request)
-    body = await body_of(request, dict)
     batch = convert_json(_as_batch(body), AppendMessages)
-    messages = await drafts_of(request, scope, batch.messages)
+    messages = await drafts_of(context, scope, batch.messages)
     # The tokens that a client names are what it spent, whatever we count for the prompt.
     spent = Usage(tokens=sum(message.get("tokens", 0) for message in batch.messages))
-    done = await sessions(request).append(
+    done = await context.sessions.append(
         scope,
-        path_parameter(request),
+        session_id,
         AppendRequest(
             messages=messages,
             usage=batch.usage.value() if batch.usage is not None else spent,
-            idempotency_key=idempotency_key(request),
+            idempotency_key=idempotency_key,
             fingerprint=message_fingerprint(body),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )
-    return answer(AppendResultView.of(done), 200 if done.duplicate else 201)
+    return Answer(AppendResultView.of(done), 200 if done.duplicate else 201)
 
 
 def _as_batch(body: JsonObject) -> JsonObject:

@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.assistants.npc import cited
 from tenuto.chat import ChatRequest
@@ -15,12 +14,13 @@ from tenuto.chat.views import ToolRunView
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Role, Scope
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import asking, authenticate_request, service, sessions
+from tenuto.server.auth import AuthContext, ServerContext
 from tenuto.server.chat import trace_of
-from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
-from tenuto.server.openapi import Router, describe
+from tenuto.server.json_io import fingerprint
+from tenuto.server.openapi import Router
 from tenuto.server.requests import NpcQuestion, NpcTraceQuery
 from tenuto.server.streams import cancel_on_disconnect
+from tenuto.sessions import Sessions
 
 routes = Router("npc", prefix="/v1/npc")
 
@@ -82,102 +82,94 @@ class NpcDeleted(View, frozen=True, kw_only=True):
     session_id: str
 
 
-@routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",), problems=(502,)))
-async def npc_chat(request: Request) -> Response:
+@routes.post("/chat", problems=(502,))
+async def npc_chat(
+    request: Request, admission: AuthContext, context: ServerContext, idempotency_key: str | None, body: NpcQuestion
+) -> NpcAnswer:
     """Ask a character. Facts come from the evidence store, and the answer cites them."""
-    admission = await authenticate_request(request)
-    body = await body_of(request, NpcQuestion)
     scope = admission.scope(body.tenant_id, body.site_id)
     asked = ChatRequest(
         text=body.query,
         session_id=body.session_id,
         assistant="npc",
         persona=body.npc_id,
-        idempotency_key=idempotency_key(request),
+        idempotency_key=idempotency_key,
         fingerprint=fingerprint([body.query, body.npc_id, body.session_id]),
     )
-    reply = await cancel_on_disconnect(request, service(request).live.take_turn(scope, asked))
-    return answer(
-        NpcAnswer(
-            trace_id=reply.trace_id or None,
-            session_id=reply.session_id,
-            policy_mode=reply.data.get("policy_mode", _UNKNOWN),
-            answer_text=reply.text,
-            evidence=cited(reply.text, reply.data.get("evidence", [])),
-            offline=reply.offline,
-            degraded=reply.degraded,
-        )
+    reply = await cancel_on_disconnect(request, context.live.take_turn(scope, asked))
+    return NpcAnswer(
+        trace_id=reply.trace_id or None,
+        session_id=reply.session_id,
+        policy_mode=reply.data.get("policy_mode", _UNKNOWN),
+        answer_text=reply.text,
+        evidence=cited(reply.text, reply.data.get("evidence", [])),
+        offline=reply.offline,
+        degraded=reply.degraded,
     )
 
 
-@routes.get("/traces/{trace_id}", describe(NpcTraceView, query=NpcTraceQuery))
-async def get_npc_trace(request: Request) -> Response:
+@routes.get("/traces/{trace_id}")
+async def get_npc_trace(
+    admission: AuthContext, context: ServerContext, trace_id: str, query: NpcTraceQuery
+) -> NpcTraceView:
     """Get the trace of a character's answer.
 
     It has the request and the tool calls; with `include_session`, also recent messages of the session.
     """
-    admission = await authenticate_request(request)
-    scope, trace = admission.scope(), await trace_of(request, admission)
-    asked = parse_query(request, NpcTraceQuery)
-    return answer(
-        NpcTraceView(
-            trace_id=trace.id,
-            session_id=trace.session_id,
-            request_input={
-                "tenant_id": scope.tenant,
-                "site_id": scope.site,
-                "npc_id": trace.persona,
-                "query": trace.request,
-                "session_id": trace.session_id,
-            },
-            tool_calls=list(map(ToolRunView.of, trace.tools)),
-            policy_mode=trace.data.get("policy_mode", _UNKNOWN),
-            answer_text=trace.answer,
-            session_summary=await _load_npc_summary(request, scope, trace.session_id)
-            if asked.include_session
-            else UNSET,
-        )
+    scope, trace = admission.scope(), await trace_of(context.tenuto, admission, trace_id)
+    return NpcTraceView(
+        trace_id=trace.id,
+        session_id=trace.session_id,
+        request_input={
+            "tenant_id": scope.tenant,
+            "site_id": scope.site,
+            "npc_id": trace.persona,
+            "query": trace.request,
+            "session_id": trace.session_id,
+        },
+        tool_calls=list(map(ToolRunView.of, trace.tools)),
+        policy_mode=trace.data.get("policy_mode", _UNKNOWN),
+        answer_text=trace.answer,
+        session_summary=await _load_npc_summary(context, scope, trace.session_id) if query.include_session else UNSET,
     )
 
 
-async def _load_npc_summary(request: Request, scope: Scope, session_id: str) -> NpcSummary | None:
+async def _load_npc_summary(context: ServerContext, scope: Scope, session_id: str) -> NpcSummary | None:
     try:
-        return NpcSummary.of(await _load_npc_session(request, scope, session_id))
+        return NpcSummary.of(await _load_npc_session(context, scope, session_id))
     except SessionNotFound:
         return None
 
 
-@routes.get("/sessions/{session_id}", describe(NpcSession))
-async def get_npc_session(request: Request) -> Response:
+@routes.get("/sessions/{session_id}")
+async def get_npc_session(scope: Scope, context: ServerContext, session_id: str) -> NpcSession:
     """Get a session with a character: counts, times and recent messages."""
-    return answer(await _load_npc_session(request, await asking(request), path_parameter(request)))
+    return await _load_npc_session(context, scope, session_id)
 
 
-async def _load_npc_session(request: Request, scope: Scope, session_id: str) -> NpcSession:
-    context = service(request).settings.npc_policies().context
-    page = await sessions(request).messages(scope, session_id, Page(limit=_LOADED))
+async def _load_npc_session(context: ServerContext, scope: Scope, session_id: str) -> NpcSession:
+    policy = context.settings.npc_policies().context
+    page = await context.sessions.messages(scope, session_id, Page(limit=_LOADED))
     # Tool calls, their results and summaries are no messages of the talk.
     talk = tuple(message for message in page.messages if message.text and message.role is not Role.ITEM)
-    talk = talk[-(context.window_messages or 10) :]
+    talk = talk[-(policy.window_messages or 10) :]
     return NpcSession(
         session_id=session_id,
         message_count=len(talk),
         recent_messages=[
             NpcMessage(role=message.role, content=message.text, timestamp=message.sent_at)
-            for message in _newest_within(talk, context.window_characters)
+            for message in _newest_within(talk, policy.window_characters)
         ],
         first_message_at=talk[0].sent_at if talk else None,
         last_message_at=talk[-1].sent_at if talk else None,
     )
 
 
-@routes.delete("/sessions/{session_id}", describe(NpcDeleted))
-async def clear_npc_session(request: Request) -> Response:
+@routes.delete("/sessions/{session_id}")
+async def clear_npc_session(scope: Scope, sessions: Sessions, session_id: str) -> NpcDeleted:
     """Delete a session with a character."""
-    scope = await asking(request)
-    session_id = path_parameter(request)
-    await sessions(request).delete(scope, session_id)
-    return answer(NpcDeleted(success=True, session_id=session_id))
+    await sessions.delete(scope, session_id)
+    return NpcDeleted(success=True, session_id=session_id)
 
 
 def _newest_within(messages: tuple[Message, ...], characters: int | None) -> tuple[Message, ...]:

@@ -9,22 +9,23 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partialmethod
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import fields
 from starlette.applications import Starlette
 
 from tenuto.model.plan import PlanFields
 from tenuto.model.values import JsonObject
-from tenuto.server import requests
+from tenuto.server.handlers import Handler, bind
+from tenuto.server.json_io import RequestBody
 from tenuto.server.problems import ERROR_CODES, MEDIA_TYPE, Problem
 from tenuto.server.routing import ApiRoute, Endpoint
 from tenuto.server.schemas import component_schemas, query_parameters, schema_ref
 from tenuto.sessions.views import NewMessage
 from tenuto.tasks.timeline import EVENT_ID
 
+_Handler = TypeVar("_Handler", bound=Handler)
 _ABOUT: Final = """Conversation state for LLM agents: sessions, messages, memories, traces and tasks.
 
 A session is visible to its owner only: an absent, expired, deleted or foreign one gives the same 404. Routes below \
@@ -179,44 +180,81 @@ class EventStream:
 
 
 class Router:
-    """A group of routes under one tag. Routes without an operation are not in the document."""
+    """A group of routes under one tag: handlers as `bind` reads them. Routes without a tag are not in the document.
 
-    def __init__(self, tag: str = "", prefix: str = "") -> None:
+    Those of another `protocol` are described as `describe_protocol` does.
+    """
+
+    def __init__(self, tag: str = "", prefix: str = "", protocol: str = "") -> None:
         self.routes: list[ApiRoute] = []
         self._tag = tag
         self._prefix = prefix
+        self._protocol = protocol
 
-    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[Endpoint], Endpoint]:
-        """Add the decorated function as a route; in the document it has the function's name and docstring."""
+    def add(
+        self, method: str, path: str, *statuses: int, operation: Operation | None = None, **about: Any
+    ) -> Callable[[_Handler], _Handler]:
+        """Add the decorated handler as a route; in the document it has the function's name and docstring.
 
-        def register(endpoint: Endpoint) -> Endpoint:
-            self.routes.append(ApiRoute(method, self._prefix + path, endpoint, self._tag, operation))
-            return endpoint
+        `about` is what else `describe` takes.
+        """
+
+        def register(handler: _Handler) -> _Handler:
+            endpoint, types = bind(handler, path, statuses)
+            described = operation
+            if described is None and self._protocol:
+                described = describe_protocol(self._protocol, query=types.query, headers=types.headers, **about)
+            elif described is None and self._tag:
+                described = describe(
+                    types.answer, *types.statuses, query=types.query, body=types.body, headers=types.headers, **about
+                )
+            route = ApiRoute(method, self._prefix + path, self._wrap(endpoint), self._tag, described)
+            self.routes.append(route)
+            return handler
 
         return register
 
-    get = partialmethod(add, "GET")
-    post = partialmethod(add, "POST")
-    put = partialmethod(add, "PUT")
-    patch = partialmethod(add, "PATCH")
-    delete = partialmethod(add, "DELETE")
+    def get(self, path: str, *statuses: int, **about: Any) -> Callable[[_Handler], _Handler]:
+        """Add a route for GET."""
+        return self.add("GET", path, *statuses, **about)
+
+    def post(self, path: str, *statuses: int, **about: Any) -> Callable[[_Handler], _Handler]:
+        """Add a route for POST."""
+        return self.add("POST", path, *statuses, **about)
+
+    def put(self, path: str, *statuses: int, **about: Any) -> Callable[[_Handler], _Handler]:
+        """Add a route for PUT."""
+        return self.add("PUT", path, *statuses, **about)
+
+    def patch(self, path: str, *statuses: int, **about: Any) -> Callable[[_Handler], _Handler]:
+        """Add a route for PATCH."""
+        return self.add("PATCH", path, *statuses, **about)
+
+    def delete(self, path: str, *statuses: int, **about: Any) -> Callable[[_Handler], _Handler]:
+        """Add a route for DELETE."""
+        return self.add("DELETE", path, *statuses, **about)
+
+    def _wrap(self, endpoint: Endpoint) -> Endpoint:
+        return endpoint
 
 
 def describe(
     answer: type[Any] | None,
     *statuses: int,
     query: type[Any] | None = None,
-    body: type[requests.RequestBody] | None = None,
+    body: type[RequestBody] | None = None,
     headers: tuple[str, ...] = (),
     problems: tuple[int, ...] = (),
     content: Mapping[str, JsonObject] | None = None,
     stream: EventStream | None = None,
     example: JsonObject | None = None,
+    body_required: bool | None = None,
+    no_content: str = "",
     public: bool = False,
 ) -> Operation:
     """What a route takes and answers: `answer` as JSON under each of `statuses` (200 by default), such as `example`,
-    `content` by other media types or as a `stream`, and problems. A body with a required field is required
-    itself; a request that names a version or an idempotency key may conflict."""
+    `content` by other media types or as a `stream`, or 204 where `no_content` says when, and problems. A body with a
+    required field is required itself; a request that names a version or an idempotency key may conflict."""
     good: JsonObject = {"description": _first_sentence(inspect.getdoc(answer) or "") or "Done."}
     events = stream.content() if stream is not None else {}
     if answer is not None or content is not None or events:
@@ -236,9 +274,11 @@ def describe(
         },
     }
     if body is not None:
-        required = any(field.required for field in fields(body))
+        required = any(field.required for field in fields(body)) if body_required is None else body_required
         written = {"application/json": {"schema": schema_ref(body), "example": body.EXAMPLE}}
         operation["requestBody"] = {"required": required, "content": written}
+    if no_content:
+        operation["responses"]["204"] = {"description": no_content}
     if public:
         operation["security"] = []
     kinds = (answer, body, *(stream.events if stream is not None else ()))

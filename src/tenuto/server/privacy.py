@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.access import KeyRole
+from tenuto.app import Tenuto
 from tenuto.errors import InvalidCursor
 from tenuto.model import Scope
 from tenuto.model.scope import site_scope
@@ -29,9 +30,9 @@ from tenuto.privacy.compliance.views import (
     report_view,
 )
 from tenuto.privacy.crypto.vault import normalize_placeholder
-from tenuto.server.auth import AuthContext, asking, authenticate_request, service, with_user
-from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
-from tenuto.server.openapi import EventStream, Router, describe
+from tenuto.server.auth import AuthContext, ServerContext, with_user
+from tenuto.server.handlers import Answer
+from tenuto.server.openapi import EventStream, Router
 from tenuto.server.problems import Forbidden, Problem
 from tenuto.server.requests import AuditQuery, RevealBody, ScanBody, VerifyReceipt
 from tenuto.server.streams import ServerSentEvent, cancel_on_disconnect, event_stream, until_lapsed
@@ -91,87 +92,76 @@ _SCAN: Final = EventStream(
 )
 
 
-@routes.get("/privacy", describe(PrivacyView))
-async def get_privacy(request: Request) -> Response:
+@routes.get("/privacy")
+async def get_privacy(scope: Scope, tenuto: Tenuto) -> PrivacyView:
     """Get the privacy policy of the caller's tenant."""
-    scope = await asking(request)
-    tenuto = service(request).tenuto
     screen = tenuto.redactor
-    return answer(
-        PrivacyView.derive(
-            policy_view(screen.policies, scope),
-            vault=screen.vault is not None,
-            detector=screen.outside is not None,
-            degraded=screen.degraded,
-            encryption=tenuto.settings.encryption,
-            receipt_key=await tenuto.privacy.signer.public_key(),
-        )
+    return PrivacyView.derive(
+        policy_view(screen.policies, scope),
+        vault=screen.vault is not None,
+        detector=screen.outside is not None,
+        degraded=screen.degraded,
+        encryption=tenuto.settings.encryption,
+        receipt_key=await tenuto.privacy.signer.public_key(),
     )
 
 
-@routes.post("/sessions/{session_id}/reveal", describe(RevealView, body=RevealBody))
-async def reveal_placeholders(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/reveal")
+async def reveal_placeholders(
+    admission: AuthContext, tenuto: Tenuto, session_id: str, body: RevealBody
+) -> Answer[RevealView]:
     """Get the values behind placeholders of a session.
 
     Needs the role `privacy.reveal`, and is audited. Brackets are optional. If the session has none of the
     placeholders, the answer is 404 `placeholder_not_found`.
     """
-    admission = await authenticate_request(request)
     _check_can_reveal(admission)
     scope = admission.scope()
-    body = await body_of(request, RevealBody)
-    values = await service(request).tenuto.privacy.reveal(
-        scope, path_parameter(request), body.placeholders, by=actor_name(admission)
-    )
+    values = await tenuto.privacy.reveal(scope, session_id, body.placeholders, by=actor_name(admission))
     unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, body.placeholders)) if mark not in values]
-    return answer(RevealView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
+    return Answer(RevealView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/privacy/audit", describe(AuditList, query=AuditQuery))
-async def get_audit(request: Request) -> Response:
+@routes.get("/privacy/audit")
+async def get_audit(admission: AuthContext, tenuto: Tenuto, query: AuditQuery) -> AuditList:
     """List audited reveals, fixes, erasures and reads of notes. For the tenant's own backend and for admins."""
-    scope = (await _operator(request, "the audit is")).scope()
-    asked = parse_query(request, AuditQuery)
-    if asked.cursor is not None and not _NOTE_ID.fullmatch(asked.cursor):
+    _check_operator(admission, "the audit is")
+    if query.cursor is not None and not _NOTE_ID.fullmatch(query.cursor):
         raise InvalidCursor
-    notes = await service(request).tenuto.privacy.audit.notes(scope, after=asked.cursor or "", limit=asked.limit)
-    cursor = notes[-1].id if len(notes) == asked.limit else None
-    return answer(AuditList(entries=list(map(AuditEntryView.of, notes)), cursor=cursor))
+    notes = await tenuto.privacy.audit.notes(admission.scope(), after=query.cursor or "", limit=query.limit)
+    cursor = notes[-1].id if len(notes) == query.limit else None
+    return AuditList(entries=list(map(AuditEntryView.of, notes)), cursor=cursor)
 
 
-@routes.post("/privacy/scan", describe(ReportView, body=ScanBody, stream=_SCAN))
-async def scan_site(request: Request) -> Response:
+@routes.post("/privacy/scan", stream=_SCAN)
+async def scan_site(request: Request, admission: AuthContext, tenuto: Tenuto, body: ScanBody) -> ReportView | Response:
     """Count the private values in stored data of the site.
 
     With `fix`, those that the policy does not allow are redacted for good. With `stream`, progress comes as
     server-sent events. A client that disconnects ends the scan; what was fixed stays and is audited. For the
     tenant's own backend and for admins.
     """
-    admission = await _operator(request, "scans are")
-    body = await body_of(request, ScanBody)
-    scope, by = site_scope(admission.scope()), actor_name(admission)
-    office = service(request).tenuto.privacy
-    events = _scan_events(office, scope, fix=body.fix, by=by)
+    _check_operator(admission, "scans are")
+    scope = site_scope(admission.scope())
+    events = _scan_events(tenuto.privacy, scope, fix=body.fix, by=actor_name(admission))
     if body.stream:
         return await event_stream(request, until_lapsed(request, events), _encode_scan)
-    return answer(await cancel_on_disconnect(request, _report(events)))
+    return await cancel_on_disconnect(request, _report(events))
 
 
-@routes.post("/privacy/verify", describe(ReceiptCheck, body=VerifyReceipt, example={"valid": True, "why": None}))
-async def verify_receipt(request: Request) -> Response:
+@routes.post("/privacy/verify", example={"valid": True, "why": None})
+async def verify_receipt(admission: AuthContext, tenuto: Tenuto, body: VerifyReceipt) -> ReceiptCheck:
     """Verify the receipt of an erasure.
 
     It is valid if this installation signed it as it is and, where a user is named, for that user.
     """
-    await authenticate_request(request)
-    body = await body_of(request, VerifyReceipt)
-    known = await service(request).tenuto.privacy.signer.public_key()
+    known = await tenuto.privacy.signer.public_key()
     why = why_invalid(receipt_from_json(body.receipt), known, body.user_id)
-    return answer(ReceiptCheck(valid=why is None, why=why))
+    return ReceiptCheck(valid=why is None, why=why)
 
 
-@routes.delete("/users/{user_id}", describe(ReceiptView))
-async def erase_user(request: Request) -> Response:
+@routes.delete("/users/{user_id}")
+async def erase_user(admission: AuthContext, context: ServerContext, user_id: str) -> ReceiptView:
     """Erase a user.
 
     Deletes all data of the user, on all sites unless one is named, and returns a signed receipt. For that user, for
@@ -179,17 +169,16 @@ async def erase_user(request: Request) -> Response:
     are revoked; those with a role only by an admin, and those for other sites not by the key of a site.
     `api_keys_left` counts the keys that remain.
     """
-    user = path_parameter(request, "user_id")
-    admission = with_user(await authenticate_request(request), user)
+    admission = with_user(admission, user_id)
     scope = admission.scope()
-    themselves = admission.caller is not None and admission.caller.user == user
+    themselves = admission.caller is not None and admission.caller.user == user_id
     # The audit stays, and must not keep the name of a person who was just erased.
     by = "themselves" if themselves else actor_name(admission)
     # A credential that is bound to a site reaches no other.
     only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
     members_only = admission.caller is not None and admission.caller.role is not KeyRole.ADMIN
-    forget = partial(service(request).gate.forget_user, scope.tenant, user)
-    receipt = await service(request).tenuto.privacy.erase(
+    forget = partial(context.gate.forget_user, scope.tenant, user_id)
+    receipt = await context.tenuto.privacy.erase(
         scope,
         by=by,
         only_site=only_site,
@@ -198,7 +187,7 @@ async def erase_user(request: Request) -> Response:
         on_keys_end=forget,
     )
     forget()
-    return answer(ReceiptView.of(receipt))
+    return ReceiptView.of(receipt)
 
 
 async def _scan_events(
@@ -226,12 +215,10 @@ def _encode_scan(event: ScanProgress | ReportView) -> ServerSentEvent:
     return ServerSentEvent(name, msgspec.json.encode(event))
 
 
-async def _operator(request: Request, what: str) -> AuthContext:
-    """Admit a request that is about everything of a site."""
-    admission = await authenticate_request(request)
+def _check_operator(admission: AuthContext, what: str) -> None:
+    """Refuse a request about everything of a site to those who act for one user."""
     if admission.caller is not None and not admission.caller.can_act_for_users:
         raise Forbidden(f"{what} for the tenant's own credential, or one with the role admin")
-    return admission
 
 
 def _check_can_reveal(admission: AuthContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -22,6 +22,7 @@ from tenuto.model.turn import MAX_WINDOW, TraceOutcome
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
 from tenuto.privacy.compliance.audit import MOST_MARKS
 from tenuto.recall.service import MAX_PAGE
+from tenuto.server.json_io import QueryParameters, RequestBody
 from tenuto.sessions.transfer import ExportFormat
 
 PLAN_SCHEMA = "#/components/schemas/PlanFields"
@@ -65,13 +66,7 @@ def resolve_version(if_match: int | None, if_version: int | None) -> int | None:
     return if_version if if_match is None else if_match
 
 
-class RequestBody(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A request's body: unknown fields are refused. `EXAMPLE` is the one in the OpenAPI document."""
-
-    EXAMPLE: ClassVar[JsonObject] = {}
-
-
-class SessionListQuery(msgspec.Struct, kw_only=True, frozen=True):
+class SessionListQuery(QueryParameters, kw_only=True, frozen=True):
     """Which sessions to list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -80,7 +75,7 @@ class SessionListQuery(msgspec.Struct, kw_only=True, frozen=True):
     status: Status | None = None
 
 
-class MessageListQuery(msgspec.Struct, kw_only=True, frozen=True):
+class MessageListQuery(QueryParameters, kw_only=True, frozen=True):
     """Which messages to bring: the newest, or those next before or after a sequence number.
 
     Summaries lie in the log as well; they come only where they are asked for. Turns that were stored late, after an
@@ -95,7 +90,7 @@ class MessageListQuery(msgspec.Struct, kw_only=True, frozen=True):
     head: bool = False
 
 
-class ExportQuery(msgspec.Struct, kw_only=True, frozen=True):
+class ExportQuery(QueryParameters, kw_only=True, frozen=True):
     """How to write an export."""
 
     format: ExportFormat = ExportFormat.JSON
@@ -265,7 +260,7 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     profile: Values = {}
 
 
-class StreamQuery(msgspec.Struct, kw_only=True, frozen=True):
+class StreamQuery(QueryParameters, kw_only=True, frozen=True):
     """From where to join a running turn."""
 
     after: (
@@ -274,7 +269,7 @@ class StreamQuery(msgspec.Struct, kw_only=True, frozen=True):
     ) = None
 
 
-class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
+class TraceListQuery(QueryParameters, kw_only=True, frozen=True):
     """Which traces to bring."""
 
     session_id: Name | None = None
@@ -292,7 +287,7 @@ class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 
 
-class SessionEventsQuery(msgspec.Struct, kw_only=True, frozen=True):
+class SessionEventsQuery(QueryParameters, kw_only=True, frozen=True):
     """Which events to follow."""
 
     session_id: Annotated[Name, Meta(description="Report what other processes change in this session, too.")] | None = (
@@ -300,7 +295,7 @@ class SessionEventsQuery(msgspec.Struct, kw_only=True, frozen=True):
     )
 
 
-class TraceQuery(msgspec.Struct, kw_only=True, frozen=True):
+class TraceQuery(QueryParameters, kw_only=True, frozen=True):
     """What to bring of a trace."""
 
     text: Annotated[bool, Meta(description="With the text of each part of the prompt.")] = False
@@ -316,7 +311,7 @@ class RevealBody(RequestBody, frozen=True, kw_only=True):
     ]
 
 
-class AuditQuery(msgspec.Struct, kw_only=True, frozen=True):
+class AuditQuery(QueryParameters, kw_only=True, frozen=True):
     """Which notes of the audit to bring, oldest first."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -356,7 +351,7 @@ class VerifyReceipt(RequestBody, frozen=True, kw_only=True):
     user_id: Name | None = None
 
 
-class KeyListQuery(msgspec.Struct, kw_only=True, frozen=True):
+class KeyListQuery(QueryParameters, kw_only=True, frozen=True):
     """Which API keys to list, newest first."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -376,20 +371,20 @@ class CreateKey(RequestBody, frozen=True, kw_only=True):
     agent: Name | None = None
 
 
-class UsageQuery(msgspec.Struct, kw_only=True, frozen=True):
+class UsageQuery(QueryParameters, kw_only=True, frozen=True):
     """Of which days to tell the usage."""
 
     days: Annotated[int, Meta(ge=1, le=USAGE_DAYS, description="How many days, today (UTC) included.")] = 30
 
 
-class TopicQuery(msgspec.Struct, kw_only=True, frozen=True):
+class TopicQuery(QueryParameters, kw_only=True, frozen=True):
     """Of which days to tell the topics, and how many."""
 
     days: Annotated[int, Meta(ge=1, le=USAGE_DAYS, description="How many days, today (UTC) included.")] = 7
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
-class MemoryListQuery(msgspec.Struct, kw_only=True, frozen=True):
+class MemoryListQuery(QueryParameters, kw_only=True, frozen=True):
     """Which memories to list, those that were said last first; with `superseded`, also those that hold no longer."""
 
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
@@ -399,7 +394,7 @@ class MemoryListQuery(msgspec.Struct, kw_only=True, frozen=True):
     superseded: bool = False
 
 
-class ForgetQuery(msgspec.Struct, kw_only=True, frozen=True):
+class ForgetQuery(QueryParameters, kw_only=True, frozen=True):
     """Which memories to forget: by `ids`, as a search brought them, of one session, or `all`; one of the three.
 
     With `dry_run` they are counted and stay.
@@ -521,7 +516,7 @@ class FailStep(RequestBody, frozen=True, kw_only=True):
     attempt: Annotated[int, Meta(ge=1)] | None = None
 
 
-class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
+class TaskListQuery(QueryParameters, kw_only=True, frozen=True):
     """Which tasks to list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -531,7 +526,7 @@ class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
     newest_first: bool = False
 
 
-class ContextQuery(msgspec.Struct, kw_only=True, frozen=True):
+class ContextQuery(QueryParameters, kw_only=True, frozen=True):
     """What the prompt of an agent is written for."""
 
     role: Annotated[Name, Meta(description="The agent's role in its prompt, by default its name.")] | None = None
@@ -579,13 +574,13 @@ class LockKey(RequestBody, frozen=True, kw_only=True):
     token: Token | None = None
 
 
-class Holding(msgspec.Struct, kw_only=True, frozen=True):
+class Holding(QueryParameters, kw_only=True, frozen=True):
     """The lock under which something is done."""
 
     token: Token | None = None
 
 
-class UnlockQuery(msgspec.Struct, kw_only=True, frozen=True):
+class UnlockQuery(QueryParameters, kw_only=True, frozen=True):
     """The lock to give back."""
 
     token: Token
@@ -612,7 +607,7 @@ class NpcQuestion(RequestBody, frozen=True, kw_only=True):
     site_id: Text | None = None
 
 
-class NpcTraceQuery(msgspec.Struct, kw_only=True, frozen=True):
+class NpcTraceQuery(QueryParameters, kw_only=True, frozen=True):
     """How much of a trace to bring."""
 
     include_session: bool = False

@@ -22,12 +22,10 @@ from tenuto.model import Scope, Session
 from tenuto.model.scope import owner_key, session_key
 from tenuto.model.values import View
 from tenuto.ports import ElsewhereFeed
-from tenuto.server.auth import asking, sessions
-from tenuto.server.json_io import parse_query
-from tenuto.server.openapi import EventStream, Router, describe
+from tenuto.server.openapi import EventStream, Router
 from tenuto.server.requests import SessionEventsQuery
 from tenuto.server.streams import ServerSentEvent, event_stream
-from tenuto.sessions import EventKind, SessionEvent
+from tenuto.sessions import EventKind, SessionEvent, Sessions
 
 routes = Router("sessions", prefix="/v1")
 
@@ -223,26 +221,21 @@ class SessionEvents:
             await asyncio.sleep(_LOOK_EVERY)
 
 
-_FOLLOW = describe(
-    None,
-    query=SessionEventsQuery,
-    stream=EventStream(
-        "Server-sent events: `ready` (read again what is shown), `session` (`SessionChange`) and `turn` (`TurnBegun`).",
-        example='event: session\ndata: {"session_id":"s-1","kind":"updated","changed":["messages"]}\n\n',
-        events=(SessionChange, TurnBegun),
-    ),
+_FOLLOW: Final = EventStream(
+    "Server-sent events: `ready` (read again what is shown), `session` (`SessionChange`) and `turn` (`TurnBegun`).",
+    example='event: session\ndata: {"session_id":"s-1","kind":"updated","changed":["messages"]}\n\n',
+    events=(SessionChange, TurnBegun),
 )
 
 
-@routes.get("/events", _FOLLOW)
-async def follow_sessions(request: Request) -> Response:
+@routes.get("/events", stream=_FOLLOW)
+async def follow_sessions(request: Request, scope: Scope, sessions: Sessions, query: SessionEventsQuery) -> Response:
     """Follow changes of the caller's sessions.
 
     Server-sent events `ready`, `session` and `turn`; with `session_id`, also what other processes change in that
     session. The stream ends after 15 minutes; connect again.
     """
-    scope, query = await asking(request), parse_query(request, SessionEventsQuery)
-    named = await sessions(request).get(scope, query.session_id) if query.session_id is not None else None
+    named = await sessions.get(scope, query.session_id) if query.session_id is not None else None
     hub: SessionEvents = request.app.state.session_events
     return await event_stream(request, hub.follow(scope, named), _encode, endless=True)
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from urllib.parse import quote
 
 from tenuto.errors import Unavailable
-from tenuto.model import Changes, SessionQuery, Truncation
+from tenuto.model import Changes, Scope, Session, SessionQuery, Truncation
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import asking, authenticate_request, service, sessions
-from tenuto.server.json_io import (
-    answer,
-    body_of,
-    fingerprint,
-    idempotency_key,
-    if_match,
-    parse_query,
-    path_parameter,
-    session_response,
-    versioned_response,
-)
-from tenuto.server.openapi import Router, describe
+from tenuto.server.auth import AuthContext
+from tenuto.server.handlers import Answer
+from tenuto.server.json_io import fingerprint
+from tenuto.server.openapi import Router
 from tenuto.server.requests import (
     AttributeValue,
     ChangeSession,
@@ -30,7 +20,9 @@ from tenuto.server.requests import (
     TruncateSession,
     resolve_version,
 )
+from tenuto.sessions import Sessions
 from tenuto.sessions.views import SessionDetail, SessionList, SessionView, StatsView
+from tenuto.tasks import Tasks
 
 routes = Router("sessions", prefix="/v1")
 
@@ -59,140 +51,131 @@ class ScopeView(View, frozen=True, kw_only=True):
     thread: str | None
 
 
-@routes.get("/scope", describe(ScopeView))
-async def get_scope(request: Request) -> Response:
+def created_session(session: Session) -> Answer[SessionView]:
+    """The answer that has a new session, with its address."""
+    # Clients resolve "." and ".." as relative paths, so these are encoded too.
+    address = session.id.replace(".", "%2E") if session.id in (".", "..") else quote(session.id, safe="")
+    return Answer(SessionView.of(session), 201, {"Location": f"/v1/sessions/{address}"})
+
+
+@routes.get("/scope")
+async def get_scope(scope: Scope) -> ScopeView:
     """Get the scope of the request. It tells for whom a request with this credential and these headers acts."""
-    return answer(ScopeView.of(await asking(request)))
+    return ScopeView.of(scope)
 
 
-@routes.post("/sessions", describe(SessionView, 201, 200, body=CreateSession, headers=("Idempotency-Key",)))
-async def create_session(request: Request) -> Response:
+@routes.post("/sessions", 201, 200)
+async def create_session(
+    admission: AuthContext, sessions: Sessions, idempotency_key: str | None, body: CreateSession
+) -> Answer[SessionView]:
     """Create a session.
 
     If the caller has a session of that `id`, it is returned with 200. If the id belongs to another user, the new
     session gets another id.
     """
-    admission = await authenticate_request(request)
-    body = await body_of(request, CreateSession)
-    session, new = await sessions(request).create(
+    session, new = await sessions.create(
         admission.scope(body.tenant_id, body.site_id),
         body.new(),
         session_id=body.id,
-        idempotency_key=idempotency_key(request),
+        idempotency_key=idempotency_key,
         fingerprint=fingerprint(body),
     )
-    return session_response(session, 201 if new else 200)
+    return created_session(session) if new else Answer(SessionView.of(session))
 
 
-@routes.get("/sessions", describe(SessionList, query=SessionListQuery))
-async def list_sessions(request: Request) -> Response:
+@routes.get("/sessions")
+async def list_sessions(scope: Scope, sessions: Sessions, asked: SessionListQuery) -> SessionList:
     """List the caller's sessions. The one that changed last comes first."""
-    scope = await asking(request)
-    asked = parse_query(request, SessionListQuery)
     query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
-    return answer(SessionList.of(await sessions(request).list(scope, query)))
+    return SessionList.of(await sessions.list(scope, query))
 
 
-@routes.get("/sessions/{session_id}", describe(SessionDetail))
-async def get_session(request: Request) -> Response:
+@routes.get("/sessions/{session_id}")
+async def get_session(scope: Scope, sessions: Sessions, tasks: Tasks, session_id: str) -> SessionDetail:
     """Get a session and its unfinished tasks."""
-    scope = await asking(request)
-    session = await sessions(request).get(scope, path_parameter(request))
+    session = await sessions.get(scope, session_id)
     try:
-        active = await service(request).tenuto.tasks.active(scope, session.id)
+        active = await tasks.active(scope, session.id)
     except Unavailable:  # In an outage a session may be known here; tasks are in the store alone.
         active = None
-    return versioned_response(SessionDetail.with_tasks(session, active))
+    return SessionDetail.with_tasks(session, active)
 
 
-@routes.patch("/sessions/{session_id}", describe(SessionView, body=ChangeSession, headers=("If-Match",)))
-async def change_session(request: Request) -> Response:
+@routes.patch("/sessions/{session_id}")
+async def change_session(
+    scope: Scope, sessions: Sessions, session_id: str, if_match: int | None, body: ChangeSession
+) -> SessionView:
     """Change a session's title, status, context, attributes or metadata.
 
     With If-Match or `if_version`, only if the session has that version.
     """
-    scope = await asking(request)
-    body = await body_of(request, ChangeSession)
-    changes = body.value(resolve_version(if_match(request), body.if_version))
-    return session_response(await sessions(request).patch(scope, path_parameter(request), changes))
+    changes = body.value(resolve_version(if_match, body.if_version))
+    return SessionView.of(await sessions.patch(scope, session_id, changes))
 
 
-@routes.delete("/sessions/{session_id}", describe(None, 204))
-async def delete_session(request: Request) -> Response:
+@routes.delete("/sessions/{session_id}")
+async def delete_session(scope: Scope, sessions: Sessions, session_id: str) -> None:
     """Delete a session and everything in it."""
-    scope = await asking(request)
-    await sessions(request).delete(scope, path_parameter(request))
-    return Response(status_code=204)
+    await sessions.delete(scope, session_id)
 
 
-@routes.post("/sessions/{session_id}/reset", describe(SessionView))
-async def reset_session(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/reset")
+async def reset_session(scope: Scope, sessions: Sessions, session_id: str) -> SessionView:
     """Clear a session. Deletes its messages, context and metadata; a running turn is lost."""
-    scope = await asking(request)
-    return session_response(await sessions(request).reset(scope, path_parameter(request)))
+    return SessionView.of(await sessions.reset(scope, session_id))
 
 
-@routes.post("/sessions/{session_id}/fork", describe(SessionView, 201, body=ForkSession, problems=(409,)))
-async def fork_session(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/fork", 201, problems=(409,))
+async def fork_session(scope: Scope, sessions: Sessions, session_id: str, body: ForkSession) -> Answer[SessionView]:
     """Fork a session at a message. The new session has the messages up to and including it."""
-    scope = await asking(request)
-    body = await body_of(request, ForkSession)
-    fork = await sessions(request).fork(scope, path_parameter(request), at=body.at, new_id=body.id, title=body.title)
-    return session_response(fork, 201)
+    fork = await sessions.fork(scope, session_id, at=body.at, new_id=body.id, title=body.title)
+    return created_session(fork)
 
 
-@routes.post("/sessions/{session_id}/truncate", describe(SessionView, body=TruncateSession, headers=("If-Match",)))
-async def truncate_session(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/truncate")
+async def truncate_session(
+    scope: Scope, sessions: Sessions, session_id: str, if_match: int | None, body: TruncateSession
+) -> SessionView:
     """Delete the messages after a sequence number.
 
     A running turn is lost. With If-Match or `if_version`, only if the session has that version, so that no message
     is deleted that the caller has not read.
     """
-    scope = await asking(request)
-    body = await body_of(request, TruncateSession)
-    version = resolve_version(if_match(request), body.if_version)
+    version = resolve_version(if_match, body.if_version)
     truncating = Truncation(after=body.after, if_version=version, keep_seqs=body.keep_seqs)
-    return session_response(await sessions(request).truncate(scope, path_parameter(request), truncating))
+    return SessionView.of(await sessions.truncate(scope, session_id, truncating))
 
 
-@routes.get("/sessions/{session_id}/attributes", describe(AttributesView))
-async def get_attributes(request: Request) -> Response:
+@routes.get("/sessions/{session_id}/attributes")
+async def get_attributes(scope: Scope, sessions: Sessions, session_id: str) -> AttributesView:
     """Get all attributes of a session."""
-    scope = await asking(request)
-    return answer(AttributesView.of(await sessions(request).get(scope, path_parameter(request))))
+    return AttributesView.of(await sessions.get(scope, session_id))
 
 
-@routes.get("/sessions/{session_id}/attributes/{name}", describe(AttributeView))
-async def get_attribute(request: Request) -> Response:
+@routes.get("/sessions/{session_id}/attributes/{name}")
+async def get_attribute(scope: Scope, sessions: Sessions, name: str, session_id: str) -> AttributeView:
     """Get one attribute of a session. Its value is null if there is none of this name."""
-    scope = await asking(request)
-    name = path_parameter(request, "name")
-    session = await sessions(request).get(scope, path_parameter(request))
-    return answer(AttributeView(name=name, value=session.attributes.get(name)))
+    session = await sessions.get(scope, session_id)
+    return AttributeView(name=name, value=session.attributes.get(name))
 
 
-@routes.put("/sessions/{session_id}/attributes/{name}", describe(AttributeView, body=AttributeValue))
-async def set_attribute(request: Request) -> Response:
+@routes.put("/sessions/{session_id}/attributes/{name}")
+async def set_attribute(
+    scope: Scope, sessions: Sessions, name: str, session_id: str, body: AttributeValue
+) -> AttributeView:
     """Set one attribute of a session. Other attributes may change at the same time."""
-    scope = await asking(request)
-    name = path_parameter(request, "name")
-    body = await body_of(request, AttributeValue)
     changes = Changes(attributes={name: body.value})
-    session = await sessions(request).patch(scope, path_parameter(request), changes)
-    return answer(AttributeView(name=name, value=session.attributes.get(name)))
+    session = await sessions.patch(scope, session_id, changes)
+    return AttributeView(name=name, value=session.attributes.get(name))
 
 
-@routes.delete("/sessions/{session_id}/attributes/{name}", describe(None, 204))
-async def remove_attribute(request: Request) -> Response:
+@routes.delete("/sessions/{session_id}/attributes/{name}")
+async def remove_attribute(scope: Scope, sessions: Sessions, name: str, session_id: str) -> None:
     """Delete one attribute of a session. Idempotent."""
-    scope = await asking(request)
-    name = path_parameter(request, "name")
-    await sessions(request).patch(scope, path_parameter(request), Changes(attributes={name: None}))
-    return Response(status_code=204)
+    await sessions.patch(scope, session_id, Changes(attributes={name: None}))
 
 
-@routes.get("/stats", describe(StatsView))
-async def get_stats(request: Request) -> Response:
+@routes.get("/stats")
+async def get_stats(scope: Scope, sessions: Sessions) -> StatsView:
     """Count the caller's sessions, messages, tokens and costs."""
-    scope = await asking(request)
-    return answer(StatsView.of(await sessions(request).stats(scope)))
+    return StatsView.of(await sessions.stats(scope))

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns
@@ -40,9 +39,8 @@ from tenuto.model.status import (
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Versioned
 from tenuto.server.auth import authenticate_operator
-from tenuto.server.json_io import answer
 from tenuto.server.metrics import Metrics
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import Router
 from tenuto.server.task_worker import TaskWorker
 from tenuto.sessions.events import EventKind
 from tenuto.stores.factory import place_of, sqlite_path
@@ -259,8 +257,8 @@ class ServerStatus:
         )
 
 
-@routes.get("/status", describe(StatusView, example=_EXAMPLE))
-async def get_status(request: Request) -> Response:
+@routes.get("/status", example=_EXAMPLE)
+async def get_status(request: Request) -> StatusView:
     """Get the state of this server process and its store.
 
     Breaker, journal, cache, turns, upkeep, memory and findings. It covers all tenants: a server with keys asks for
@@ -268,7 +266,7 @@ async def get_status(request: Request) -> Response:
     """
     await authenticate_operator(request, "the status of the server is")
     status: ServerStatus = request.app.state.status
-    return answer(await status.view())
+    return await status.view()
 
 
 def _without_credentials(address: str) -> str:

@@ -12,18 +12,17 @@ from typing import ClassVar, Final, Self
 
 import msgspec
 from msgspec.structs import replace
-from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.errors import Invalid, NotFound
 from tenuto.model import FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.values import Value, View, check_id
-from tenuto.server.auth import asking, authenticate_request, service, sessions
-from tenuto.server.json_io import answer, body_of, drafts_of, idempotency_key, message_fingerprint, path_parameter
+from tenuto.server.auth import AuthContext, ServerContext
+from tenuto.server.handlers import Answer
+from tenuto.server.json_io import drafts_of, message_fingerprint
 from tenuto.server.messages import AppendResultView
-from tenuto.server.openapi import Router, describe
+from tenuto.server.openapi import Router
 from tenuto.server.requests import BeginAnyTurnBody, BeginTurnBody, FinishTurnBody
-from tenuto.sessions import TurnRequest
+from tenuto.sessions import Sessions, TurnRequest
 from tenuto.sessions.views import MessageView, SessionView
 
 routes = Router("turns", prefix="/v1")
@@ -35,9 +34,7 @@ class TurnNotFound(NotFound):
     """What stands in the path is no turn that ever began here."""
 
     code: ClassVar[str] = "turn_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("this turn_id comes from no answer that began a turn")
+    message: ClassVar[str] = "this turn_id comes from no answer that began a turn"
 
 
 class LeaseView(View, frozen=True, kw_only=True):
@@ -85,64 +82,67 @@ class _TurnToken(Value, frozen=True, kw_only=True, array_like=True):
     summarized_through: int = 0
 
 
-@routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurnBody, headers=_KEYED))
-async def begin_turn(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/turns", 201, 200)
+async def begin_turn(
+    scope: Scope, context: ServerContext, session_id: str, idempotency_key: str | None, body: BeginTurnBody
+) -> Answer[TurnView]:
     """Begin a turn in a session.
 
     Stores the user message, takes the session's lease, and returns what the model should see. With an
     Idempotency-Key, a repeated request returns the same turn.
     """
-    scope = await asking(request)
-    return await _begin_turn(request, scope, path_parameter(request), await body_of(request, BeginTurnBody))
+    return await _begin_turn(context, scope, session_id, idempotency_key, body)
 
 
-@routes.post("/turns", describe(TurnView, 201, 200, body=BeginAnyTurnBody, headers=_KEYED))
-async def begin_any_turn(request: Request) -> Response:
+@routes.post("/turns", 201, 200)
+async def begin_any_turn(
+    admission: AuthContext, context: ServerContext, idempotency_key: str | None, body: BeginAnyTurnBody
+) -> Answer[TurnView]:
     """Begin a turn in the session that the body names. Without one, a new session is created."""
-    admission = await authenticate_request(request)
-    body = await body_of(request, BeginAnyTurnBody)
-    return await _begin_turn(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
+    scope = admission.scope(body.tenant_id, body.site_id)
+    return await _begin_turn(context, scope, body.session_id, idempotency_key, body)
 
 
-@routes.post("/turns/{turn_id}/finish", describe(AppendResultView, body=FinishTurnBody, problems=(409,)))
-async def finish_turn(request: Request) -> Response:
+@routes.post("/turns/{turn_id}/finish", problems=(409,))
+async def finish_turn(scope: Scope, context: ServerContext, turn_id: str, body: FinishTurnBody) -> AppendResultView:
     """Finish a turn. Stores the reply and the usage, applies the changes and releases the session. Idempotent."""
-    turn = _turn_from_path(request, await asking(request))
-    body = await body_of(request, FinishTurnBody)
-    closing = FinishTurn(
-        reply=await drafts_of(request, turn.scope, body.all()),
+    turn = _named_turn(context.sessions, scope, turn_id)
+    request = FinishTurn(
+        reply=await drafts_of(context, turn.scope, body.all()),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
-    return answer(AppendResultView.of(await service(request).tenuto.finish_turn(turn, closing)))
+    return AppendResultView.of(await context.tenuto.finish_turn(turn, request))
 
 
-@routes.post("/turns/{turn_id}/renew", describe(LeaseView, problems=(409,)))
-async def renew_turn(request: Request) -> Response:
+@routes.post("/turns/{turn_id}/renew", problems=(409,))
+async def renew_turn(scope: Scope, sessions: Sessions, turn_id: str) -> LeaseView:
     """Renew the lease of a turn. A long turn needs it to keep its session."""
-    turn = await sessions(request).renew(_turn_from_path(request, await asking(request)))
-    return answer(LeaseView(turn_id=_encode_turn_token(turn), lease_until=turn.lease_until))
+    turn = await sessions.renew(_named_turn(sessions, scope, turn_id))
+    return LeaseView(turn_id=_encode_turn_token(turn), lease_until=turn.lease_until)
 
 
-@routes.post("/turns/{turn_id}/abandon", describe(AppendResultView, problems=(409,)))
-async def abandon_turn(request: Request) -> Response:
+@routes.post("/turns/{turn_id}/abandon", problems=(409,))
+async def abandon_turn(scope: Scope, sessions: Sessions, turn_id: str) -> AppendResultView:
     """Abandon a turn.
 
     Releases the session without a reply. The user message stays, and the same Idempotency-Key resumes the turn.
     """
-    turn = _turn_from_path(request, await asking(request))
-    return answer(AppendResultView.of(await sessions(request).finish(turn, FinishTurn(abandoned=True))))
+    turn = _named_turn(sessions, scope, turn_id)
+    return AppendResultView.of(await sessions.finish(turn, FinishTurn(abandoned=True)))
 
 
-async def _begin_turn(request: Request, scope: Scope, session_id: str | None, body: BeginTurnBody) -> Response:
-    wish = TurnRequest(
-        user_messages=await drafts_of(request, scope, body.all()),
+async def _begin_turn(
+    context: ServerContext, scope: Scope, session_id: str | None, idempotency_key: str | None, body: BeginTurnBody
+) -> Answer[TurnView]:
+    request = TurnRequest(
+        user_messages=await drafts_of(context, scope, body.all()),
         session_id=session_id,
-        idempotency_key=idempotency_key(request),
+        idempotency_key=idempotency_key,
         fingerprint=message_fingerprint(body.all()),
     )
-    turn = await service(request).tenuto.begin_turn(scope, wish, body.window)
-    return answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)
+    turn = await context.tenuto.begin_turn(scope, request, body.window)
+    return Answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)
 
 
 def _encode_turn_token(turn: OpenTurn) -> str:
@@ -157,10 +157,9 @@ def _encode_turn_token(turn: OpenTurn) -> str:
     return urlsafe_b64encode(msgspec.json.encode(ticket)).rstrip(b"=").decode()
 
 
-def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
-    """The turn that the path names, in the caller's own scope."""
-    ticket = _decode_turn_token(path_parameter(request, "turn_id"))
-    lease = sessions(request).policy.lease
+def _named_turn(sessions: Sessions, scope: Scope, token: str) -> OpenTurn:
+    """The turn that a token names, in the caller's own scope."""
+    ticket, lease = _decode_turn_token(token), sessions.policy.lease
     turn = OpenTurn.named(scope, ticket.session_id, ticket.incarnation, ticket.turn_id, ticket.number, lease)
     return replace(turn, stale_before=ticket.stale_before, summarized_through=ticket.summarized_through)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -14,18 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.compare_and_set import retry_on_conflict
-from tenuto.errors import (
-    Invalid,
-    SessionBusy,
-    SessionCorrupt,
-    SessionElsewhere,
-    SessionExists,
-    SessionForeign,
-    SessionNotFound,
-    TenutoError,
-    Unavailable,
-)
-from tenuto.holder import is_holder_gone, with_holder
+from tenuto.errors import Invalid, SessionCorrupt, SessionForeign, SessionNotFound, Unavailable
+from tenuto.holder import with_holder
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -55,14 +44,15 @@ from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
-from tenuto.ports import Clock, SessionStore, StoreUpkeep, release_lease, utc_now
+from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
 from tenuto.sessions.assistant_cap import AssistantCap
-from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
+from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
+from tenuto.sessions.lease import begin_when_free
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.requests import AppendRequest, TurnRequest
-from tenuto.sessions.transfer import ExportedSession
+from tenuto.sessions.transfer import ExportedSession, import_as
 
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
@@ -114,7 +104,7 @@ class Sessions:
         opening = self._begin_request(scope, request, policy)
         check_message_sizes(request.user_messages, policy)
         try:
-            turn = await self._begin_when_free(scope, opening, policy)
+            turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
         except SessionNotFound as absent:
             await self._announce_refused(scope, opening.session_id, absent)
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
@@ -125,7 +115,7 @@ class Sessions:
                 name = request.session_id if policy.on_missing is OnMissing.ADOPT else None
                 opening = replace(opening, session_id=_id_for(scope, name or request.idempotency_key))
             opening = replace(opening, create=with_retention(request.new_session, policy))
-            turn = await self._begin_when_free(scope, opening, policy)
+            turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
@@ -406,36 +396,11 @@ class Sessions:
         if session_id is None:
             session = (await self._store.append(scope, fresh_id(), batch)).session
         else:
-            session = await self._restore_as(scope, session_id, batch)
+            session = await import_as(self._store, scope, session_id, batch)
         if saved.status is not session.status:
             session = await self._store.patch(scope, session.id, Changes(status=saved.status))
         await self._announce_written(scope, session, self.policy, created=True, expired=False)
         return session
-
-    async def _restore_as(self, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
-        """Store a session under this id; if it belongs to another owner, under one derived from it."""
-        ids = (session_id, session_id_for_key(scope, session_id))
-        for asked in ids:
-            if await self._exists(scope, asked):
-                raise SessionExists(asked)
-        for asked in ids:
-            # Of two imports at the same time, one stores the messages.
-            once = IdempotencyKey(key=f"import {asked}", fingerprint=fingerprint(batch.messages))
-            try:
-                made = await self._store.append(scope, asked, replace(batch, idempotency_key=once))
-            except SessionForeign:
-                continue
-            if not made.created:
-                raise SessionExists(asked)
-            return made.session
-        raise SessionExists(session_id)
-
-    async def _exists(self, scope: Scope, session_id: str) -> bool:
-        try:
-            await self._store.get(scope, session_id)
-        except SessionNotFound:
-            return False
-        return True
 
     async def stats(self, scope: Scope) -> SessionStats:
         """Totals of the caller's sessions."""
@@ -489,35 +454,6 @@ class Sessions:
             new_id=request.session_id is None,
         )
 
-    async def _begin_when_free(self, scope: Scope, opening: BeginTurn, policy: SessionPolicy) -> OpenTurn:
-        """Begin, trying again while another turn runs, until the wait is over.
-
-        A lease whose process is gone is released first. If the caller is cancelled after the store began the turn, its
-        lease is released.
-        """
-        released = ""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + policy.busy_wait.total_seconds()
-        pause = 0.01
-        while True:
-            beginning = asyncio.create_task(self._store.begin_turn(scope, opening))
-            try:
-                return await asyncio.shield(beginning)
-            except asyncio.CancelledError:
-                await complete_despite_cancel(self._release_begun(beginning))
-                raise
-            except (SessionBusy, SessionElsewhere) as busy:
-                if isinstance(busy, SessionBusy) and busy.turn_id != released and is_holder_gone(busy.turn_id):
-                    released = busy.turn_id
-                    await self._release_gone(scope, busy)
-                    continue
-                left = give_up - loop.time()
-                if left <= 0:
-                    raise
-                wait = min(pause * random.uniform(0.5, 1.5), max(busy.retry_after.total_seconds(), 0.001), left)
-            await asyncio.sleep(wait)
-            pause = min(pause * 2, 0.25)
-
     def _with_current_status(self, session: Session) -> Session:
         """The session as inactive if it was not changed for long, and as archived if it was inactive for long; what is
         archived by hand stays so (E25)."""
@@ -558,16 +494,6 @@ class Sessions:
             except SessionNotFound:
                 return  # `finish_turn` raises the fitting error.
         check_head_size(head, changes, policy)
-
-    async def _release_gone(self, scope: Scope, busy: SessionBusy) -> None:
-        """Release the lease that refused a turn, unless it is another one by now."""
-        gone = OpenTurn.named(scope, busy.session_id, busy.incarnation, busy.turn_id)
-        _log.info("a lease is released, since its process is gone")
-        await release_lease(self._store.finish_turn, gone)
-
-    async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
-        with contextlib.suppress(TenutoError):
-            await release_lease(self._store.finish_turn, await beginning)
 
     async def _change(
         self, scope: Scope, session_id: str, change: Awaitable[Session], changed: tuple[str, ...] = _MESSAGES

@@ -6,6 +6,7 @@ the comments.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
@@ -14,11 +15,14 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, NewSession, Session, Status, Usage
+from tenuto.errors import Invalid, InvalidJson, SessionExists, SessionForeign, SessionNotFound
+from tenuto.model import AppendBatch, Draft, IdempotencyKey, Message, NewSession, Scope, Session, Status, Usage
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import Json, JsonObject, Value
+from tenuto.ports import SessionStore
+from tenuto.sessions.ids import fingerprint, session_id_for_key
 from tenuto.sessions.views import MessageView, SessionView, draft_from_json
 
 FORMAT: Final = "tenuto.session"
@@ -109,6 +113,30 @@ _WRITERS: Final[dict[ExportFormat, tuple[_Opening, _Writer, bytes]]] = {
     ExportFormat.JSONL: (lambda head, _: head + b"\n", lambda raw, _, __: raw + b"\n", b""),
     ExportFormat.MARKDOWN: (_markdown_opening, _markdown_message, b""),
 }
+
+
+async def import_as(store: SessionStore, scope: Scope, session_id: str, batch: AppendBatch) -> Session:
+    """Store a session under this id; if it belongs to another owner, under one derived from it.
+
+    Raises:
+        SessionExists: the caller has a session of that id already.
+    """
+    ids = (session_id, session_id_for_key(scope, session_id))
+    for each in ids:
+        with contextlib.suppress(SessionNotFound):
+            await store.get(scope, each)
+            raise SessionExists(each)
+    for each in ids:
+        # Of two imports at the same time, one stores the messages.
+        key = IdempotencyKey(key=f"import {each}", fingerprint=fingerprint(batch.messages))
+        try:
+            result = await store.append(scope, each, replace(batch, idempotency_key=key))
+        except SessionForeign:
+            continue
+        if not result.created:
+            raise SessionExists(each)
+        return result.session
+    raise SessionExists(session_id)
 
 
 def parse_export(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> ExportedSession:

@@ -15,7 +15,7 @@ from tenuto.model import Draft, Scope
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
-from tenuto.ports import Facts
+from tenuto.ports import SpanAttributes
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.chats import SMALL, Adder, ask, helper, patient, talk
@@ -24,10 +24,10 @@ from tests.samples import ANN
 LONG = "long words " * 1000
 
 
-class Untold:
-    """Facts that are not read."""
+class IgnoredAttributes:
+    """Span attributes that are not read."""
 
-    def set_attributes(self, **facts: str | int | None) -> None:
+    def set_attributes(self, **attributes: str | int | None) -> None:
         pass
 
 
@@ -40,10 +40,10 @@ class Watching(TurnRedaction):
         self.looked: list[str] = []
 
     @contextmanager
-    def span(self, name: str) -> Iterator[Facts]:
+    def span(self, name: str) -> Iterator[SpanAttributes]:
         self.open.append(name.removeprefix("tenuto."))
         try:
-            yield Untold()
+            yield IgnoredAttributes()
         finally:
             self.open.pop()
 

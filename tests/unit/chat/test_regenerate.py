@@ -16,7 +16,7 @@ from tenuto.llm.scripted import Script
 from tenuto.model import AppendResult, FinishTurn, MessagePage, OpenTurn, Session, Truncation
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
-from tenuto.ports import Afterwards
+from tenuto.ports import TurnFollowUp
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
@@ -65,7 +65,7 @@ def dying(*scripts: Script, **policy: Any) -> tuple[Talk, Dying, Upkeep]:
     """A talk on such a store, with the upkeep that waits for it."""
     store, made = Dying(), []
 
-    def upkeep(sessions: Sessions) -> Afterwards:
+    def upkeep(sessions: Sessions) -> TurnFollowUp:
         made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=timedelta(hours=1)))
         return made[0].after_turn
 

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from tenuto.model import OpenTurn, Scope, TurnState
 from tenuto.model.policy import SessionPolicy
 from tenuto.sessions import EventEmitter, EventKind, SessionEvent, Sessions, TurnRequest
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore, MemoryStore
-from tests.samples import says
+from tests.samples import closing, says
 
 
 class MemorySessions:
@@ -40,3 +41,10 @@ class MemorySessions:
 
 def turn_request(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
     return replace(TurnRequest(user_messages=(says(text),), session_id=session_id), **fields)
+
+
+async def whole_turn(sessions: Sessions, scope: Scope, request: TurnRequest) -> OpenTurn:
+    turn = await sessions.begin(scope, request)
+    if turn.state is not TurnState.FINISHED:
+        await sessions.finish(turn, closing("answer"))
+    return turn

@@ -11,7 +11,7 @@ import pytest
 from tenuto.errors import SessionBusy, StoreFull, TurnLost
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import OnStoreDown
-from tenuto.ports import Afterwards
+from tenuto.ports import TurnFollowUp
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
@@ -48,7 +48,7 @@ class Filling(FlatMemoryStore):
 def _followed(*scripts: str, **policy: Any) -> tuple[Talk, Filling, Upkeep]:
     store, made = Filling(), []
 
-    def upkeep(sessions: Sessions) -> Afterwards:
+    def upkeep(sessions: Sessions) -> TurnFollowUp:
         made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=HOUR))
         return made[0].after_turn
 

@@ -38,7 +38,7 @@ from tenuto.ports import TaskEngine
 from tenuto.server.a2a.errors import translating
 from tenuto.server.a2a.records import TASK_TYPE, LoadedTask, TaskRecords, TurnRecord
 from tenuto.server.a2a.routes import CALLER, REQUEST
-from tenuto.server.a2a.runs import Event, Run, Runs
+from tenuto.server.a2a.runs import AnswerStream, Event, Run, Runs
 from tenuto.server.a2a.shapes import (
     ENDED,
     PAUSED,
@@ -94,7 +94,7 @@ class A2aHandler(RequestHandler):
                 async for _ in self._follow(scope, loaded, run):
                     pass
             loaded = await self._records.load(scope, loaded.task.id)
-            return apply_history_length(to_task(loaded, run.reply if run is not None else None), params.configuration)
+            return apply_history_length(to_task(loaded, _reply_of(run)), params.configuration)
 
     @validate_request_params
     async def on_message_send_stream(
@@ -159,17 +159,19 @@ class A2aHandler(RequestHandler):
         loaded = replace(loaded, record=record, version=loaded.version + 1)
         return _Accepted(scope, loaded, self._runs.start(scope, loaded))
 
-    async def _follow(self, scope: Scope, loaded: LoadedTask, run: Run | None, after: int = 0) -> AsyncIterator[Event]:
+    async def _follow(
+        self, scope: Scope, loaded: LoadedTask, run: Run | None, answer: AnswerStream | None = None, after: int = 0
+    ) -> AsyncIterator[Event]:
         """What happens to a task from now on, until it ends or waits: told by its run, or seen in the store."""
         told = state_of(loaded)
         while run is not None:
-            async for event in run.events(after):
+            async for event in run.events(answer or AnswerStream(loaded.task), after):
                 yield event
                 if isinstance(event, proto.TaskStatusUpdateEvent) and event.status.state in ENDED | PAUSED:
                     return
             # Its end is not stored, or another process has the turn, and may be killed.
             await asyncio.sleep(_PAUSE)
-            after, (_, run) = 0, await self._find(scope, loaded.task.id)
+            answer, after, (_, run) = None, 0, await self._find(scope, loaded.task.id)
         if told in ENDED | PAUSED:
             return
         async for _ in self._changes(scope, loaded.task.id):
@@ -207,13 +209,14 @@ class A2aHandler(RequestHandler):
             loaded, run = await self._find(scope, params.id)
             if loaded.task.is_finished:
                 raise UnsupportedOperationError(message="the task has ended")
-            shown, after = to_task(loaded), 0 if run is None else run.position
-            if run is not None and run.text:
-                shown.artifacts.append(make_artifact(run.text))
+            shown, answer = to_task(loaded), AnswerStream(loaded.task)
+            after = await run.catch_up(answer) if run is not None else 0
+            if answer.text:
+                shown.artifacts.append(make_artifact(answer.text))
             yield shown
             if shown.status.state in PAUSED:
                 return
-            async for event in until_lapsed(context.state[REQUEST], self._follow(scope, loaded, run, after)):
+            async for event in until_lapsed(context.state[REQUEST], self._follow(scope, loaded, run, answer, after)):
                 yield event
 
     async def _find(self, scope: Scope, task_id: str) -> tuple[LoadedTask, Run | None]:
@@ -311,6 +314,10 @@ def _scope_of(context: ServerCallContext) -> Scope:
     """Whom a call acts for; a tenant that the call itself names must agree with its credential."""
     caller: AuthContext = context.state[CALLER]
     return caller.scope(context.tenant or None)
+
+
+def _reply_of(run: Run | None) -> str | None:
+    return run.reply.text if run is not None and run.reply is not None else None
 
 
 def _place(task: Task) -> tuple[int, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -20,13 +19,13 @@ from tenuto.model.values import JsonObject
 from tenuto.server.a2a.card import agent_card
 from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import path_parameter, read_body
-from tenuto.server.openapi import Router, describe_protocol
+from tenuto.server.openapi import Router
 from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
     from tenuto.server.a2a.service import A2aService
 
-routes = Router("a2a")
+routes = Router("a2a", protocol="A2A")
 CALLER: Final = "tenuto.auth"
 """The entry of an ASGI scope that holds the admission of a request."""
 REQUEST: Final = "tenuto.request"
@@ -63,7 +62,6 @@ _BODIES: Final = {
     "/message:stream": _MESSAGE,
     "/tasks/{id}/pushNotificationConfigs": _WEBHOOK,
 }
-_describe: Final = partial(describe_protocol, "A2A")
 
 
 def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
@@ -78,16 +76,16 @@ def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
     return SdkDoor(load, protocol="A2A", extra="a2a")
 
 
-@routes.get(_CARD, _describe(public=True))
+@routes.get(_CARD, public=True)
 async def get_default_card(request: Request) -> Response:
     """Get the agent card of the default assistant."""
     return await _card(request, None)
 
 
-@routes.get(f"{_AGENT}{_CARD}", _describe(public=True))
-async def get_card(request: Request) -> Response:
+@routes.get(f"{_AGENT}{_CARD}", public=True)
+async def get_card(request: Request, assistant: str) -> Response:
     """Get the agent card of an assistant."""
-    return await _card(request, path_parameter(request, "assistant"))
+    return await _card(request, assistant)
 
 
 async def _card(request: Request, name: str | None) -> Response:
@@ -107,7 +105,7 @@ async def _card(request: Request, name: str | None) -> Response:
     return Response(msgspec.json.encode(card), media_type="application/json", background=loading)
 
 
-@routes.post(_AGENT, _describe(body=_RPC_EXAMPLE, streams=True))
+@routes.post(_AGENT, body=_RPC_EXAMPLE, streams=True)
 async def call_a2a(request: Request) -> Response:
     """Call an assistant by JSON-RPC, version 1.0 or 0.3 of A2A."""
     opened = await _admit(request)
@@ -125,11 +123,12 @@ def _rest(method: str, name: str, about: str) -> Callable[[Request], Awaitable[R
 
 
 for _method, _path, _name, _about in _REST:
-    _operation = _describe(
-        body=_BODIES.get(_path) if _method == "POST" else None, streams=_path.endswith((":stream", ":subscribe"))
-    )
-    _endpoint = _rest(_name, f"a2a_{_method.lower()}_{_name}", _about)
-    routes.add(_method, f"{_AGENT}{_path}", _operation)(_endpoint)
+    routes.add(
+        _method,
+        f"{_AGENT}{_path}",
+        body=_BODIES.get(_path) if _method == "POST" else None,
+        streams=_path.endswith((":stream", ":subscribe")),
+    )(_rest(_name, f"a2a_{_method.lower()}_{_name}", _about))
 
 
 async def _admit(request: Request) -> A2aService:

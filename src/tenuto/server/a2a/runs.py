@@ -7,14 +7,16 @@ the same idempotency key: an answer that was stored is found, and one that was n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
-from a2a.types.a2a_pb2 import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from a2a.types.a2a_pb2 import Message, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from a2a.types.a2a_pb2 import Task as ProtoTask
 from msgspec.structs import replace
 
-from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply, ReplyFinished
+from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply
 from tenuto.chat.request import ChatEvent, ToolStarted
 from tenuto.errors import SessionBusy, TenutoError, TurnStopped, Unavailable
 from tenuto.logs import describe_exception
@@ -22,14 +24,14 @@ from tenuto.model import Scope
 from tenuto.model.generation import TextDelta
 from tenuto.model.plan import TaskProgress
 from tenuto.model.scope import owner_key
-from tenuto.model.task import TaskError
+from tenuto.model.task import Task, TaskError
 from tenuto.server.a2a.records import LoadedTask, TaskRecords, TurnRecord
 from tenuto.server.a2a.shapes import CANCELLED, artifact_update, make_artifact, status_update, to_task
 from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks import Tasks
 
 _log = logging.getLogger(__name__)
-Event = Message | Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+Event = Message | ProtoTask | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 _CANCELLED: Final = TaskError(code=CANCELLED, message="the task was cancelled")
 _INTERNAL: Final = TaskError(code="internal", message="something went wrong here")
 # Seconds between two attempts to begin a turn.
@@ -38,95 +40,82 @@ _PAUSE: Final = 0.25
 _ASKED, _TASK_ID = "asked", "task_id"
 
 
-class Run:
-    """A turn under way. `text` is what its events have told of the answer, `reply` the whole of it at the end."""
+class AnswerStream:
+    """The answer of a turn as pieces of an artifact: the same events give the same pieces."""
 
-    def __init__(self, task_id: str, context: str) -> None:
+    def __init__(self, task: Task) -> None:
         self.text = ""
-        self.reply: str | None = None
-        self.has_ended = False
-        self.work: asyncio.Task[None] | None = None
-        self._turn: LiveTurn | None = None
-        self._stopped = False
-        self._address = (task_id, context)
+        self._address = (task.id, task.session_id or "")
         # The last piece is held until it is known whether another follows.
         self._held = ""
-        self._events: list[Event] = []
-        self._news = asyncio.Event()
 
-    @property
-    def position(self) -> int:
-        """How many events there were."""
-        return len(self._events)
+    def feed(self, event: ChatEvent) -> Iterator[TaskArtifactUpdateEvent]:
+        """The pieces that an event of the turn completes."""
+        if isinstance(event, TextDelta):
+            if self._held:
+                yield self._piece(self._held)
+            self._held = event.text
+        elif isinstance(event, ToolStarted):  # The answer begins anew.
+            self.text = self._held = ""
 
-    async def events(self, after: int = 0) -> AsyncIterator[Event]:
-        """The events from a position on, as they happen."""
-        while True:
-            while after < len(self._events):
-                after += 1
-                yield self._events[after - 1]
-            if self.has_ended:
-                return
-            await self._news.wait()
+    def conclude(self, reply: Reply) -> TaskArtifactUpdateEvent:
+        """The rest of the answer; or all of it, where the pieces differ from it."""
+        rest = self._held
+        if self.text + rest != reply.text:
+            self.text, rest = "", reply.text
+        return self._piece(rest, reply.data, last=True)
 
-    def follow(self, turn: LiveTurn) -> AsyncIterator[tuple[int, ChatEvent]]:
-        """The events of the turn that makes the answer.
+    def _piece(self, text: str, data: Any = None, *, last: bool = False) -> TaskArtifactUpdateEvent:
+        artifact = make_artifact(text, data)
+        piece: TaskArtifactUpdateEvent = artifact_update(*self._address, artifact, append=bool(self.text), last=last)
+        self.text += text
+        return piece
 
-        Raises:
-            TurnStopped: the run was stopped before it.
-        """
-        if self._stopped:
-            raise TurnStopped
-        self._turn = turn
-        return turn.events()
+
+class Run:
+    """A turn under way, and at its end what is stored of it: those who follow read the events of the turn itself."""
+
+    def __init__(self) -> None:
+        self.work: asyncio.Task[None]
+        self.turn: LiveTurn | None = None
+        self.stopped = False
+        # The turn, once it has its first event.
+        self.begun: asyncio.Future[LiveTurn] = asyncio.get_running_loop().create_future()
+        # At the end: the answer, whether it is one of the task, and the status.
+        self.reply: Reply | None = None
+        self.concludes = False
+        self.end: TaskStatusUpdateEvent | None = None
+
+    async def events(self, answer: AnswerStream, after: int = 0) -> AsyncIterator[Event]:
+        """What is told of the task behind an event of the turn, as it happens; `answer` has been fed up to there."""
+        await asyncio.wait((self.begun, self.work), return_when=asyncio.FIRST_COMPLETED)
+        if self.begun.done():
+            with contextlib.suppress(Exception):  # How it failed is in the status.
+                async for _, event in self.begun.result().events(after):
+                    for piece in answer.feed(event):
+                        yield piece
+        await asyncio.wait((self.work,))
+        if self.concludes and self.reply is not None:
+            yield answer.conclude(self.reply)
+        if self.end is not None:
+            yield self.end
+
+    async def catch_up(self, answer: AnswerStream) -> int:
+        """Feed the events so far; returns their number."""
+        if not self.begun.done():
+            return 0
+        turn = self.begun.result()
+        count, events = turn.event_count, turn.events()
+        for _ in range(count):
+            list(answer.feed((await anext(events))[1]))
+        return count
 
     async def stop(self) -> None:
         """End the turn; what was said so far is its answer."""
-        self._stopped = True
-        if self._turn is not None:
-            await self._turn.stop()
-        if self.work is not None:
-            await asyncio.wait([self.work])
-
-    def emit(self, event: Event) -> None:
-        """Tell all that follow."""
-        self._events.append(event)
-        self._wake()
-
-    def end(self, event: Event | None = None) -> None:
-        """Tell the last event; no other follows."""
-        if event is not None and not self.has_ended:
-            self._events.append(event)
-        self.has_ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
-
-    def say(self, text: str) -> None:
-        """A piece of the answer."""
-        if self._held:
-            self._tell(self._held)
-        self._held = text
-
-    def start_over(self) -> None:
-        """The answer begins anew, after a tool."""
-        self.text = self._held = ""
-
-    def conclude(self, reply: Reply) -> None:
-        """Tell the rest of the answer; or all of it, where what was told differs from it."""
-        self.reply = reply.text
-        if self.text + self._held == reply.text:
-            self._tell(self._held, reply.data, last=True)
-        else:
-            self.start_over()
-            self._tell(reply.text, reply.data, last=True)
-
-    def _tell(self, text: str, data: Any = None, *, last: bool = False) -> None:
-        piece = make_artifact(text, data)
-        self.emit(artifact_update(*self._address, piece, append=bool(self.text), last=last))
-        self.text += text
+        self.stopped = True
+        if self.turn is not None:
+            await self.turn.stop()
+        await asyncio.wait((self.work,))
 
 
 class Runs:
@@ -143,7 +132,7 @@ class Runs:
     def find(self, scope: Scope, task_id: str) -> Run | None:
         """The run of a task, if it is under way here."""
         run = self._runs.get((owner_key(scope), task_id))
-        return None if run is None or run.has_ended else run
+        return None if run is None or run.work.done() else run
 
     def start(self, scope: Scope, loaded: LoadedTask, *, again: bool = False) -> Run:
         """Run the turn of a task, unless it is under way here. With `again` it may be so in another process, which is
@@ -157,7 +146,7 @@ class Runs:
         task, key = loaded.task, (owner_key(scope), loaded.task.id)
         run = self.find(scope, task.id)
         if run is None:
-            run = self._runs[key] = Run(task.id, task.session_id or "")
+            run = self._runs[key] = Run()
             run.work = work = asyncio.create_task(self._work(run, scope, loaded, again), name="tenuto a2a turn")
             self._working.add(work)
             work.add_done_callback(lambda _: self._drop(key, work))
@@ -209,8 +198,6 @@ class Runs:
         except Exception as failed:
             _log.error("the turn of task %s failed: %s", task.id, describe_exception(failed))
             await self._fail(run, scope, loaded, _INTERNAL)
-        finally:
-            run.end()
 
     async def _take_turn(self, run: Run, scope: Scope, loaded: LoadedTask, record: TurnRecord, again: bool) -> Reply:
         key = f"a2a-{loaded.task.id}-{record.number}"
@@ -222,23 +209,22 @@ class Runs:
             idempotency_key=key,
             fingerprint=key,
         )
-        while True:
+        while not run.stopped:
+            turn = run.turn = self._live.start(scope, request)
             try:
-                async for _, event in run.follow(self._live.start(scope, request)):
-                    if isinstance(event, TextDelta):
-                        run.say(event.text)
-                    elif isinstance(event, ToolStarted):
-                        run.start_over()
-                    elif isinstance(event, ReplyFinished):
-                        return event.reply
+                await anext(turn.events())
             except SessionBusy:
                 if again:
                     raise
                 # Another turn of the context goes first, however long it takes.
                 await asyncio.sleep(_PAUSE)
+            else:
+                run.begun.set_result(turn)
+                return await turn.reply()
+        raise TurnStopped
 
     async def _store(self, run: Run, scope: Scope, loaded: LoadedTask, reply: Reply) -> None:
-        """Note the end of the turn, then tell it."""
+        """Store the end of the turn, and note what those who follow are told of it."""
         task, record = loaded.task, loaded.record
         assert record is not None
         if reply.stopped:
@@ -246,20 +232,19 @@ class Runs:
             return
         if record.waits:
             await self._records.write(scope, task.id, record, if_version=loaded.version)
-            run.reply = reply.text
         else:
             task = await self._tasks.finish(scope, task.id, result=record.to_json())
-            run.conclude(reply)
-        run.end(status_update(to_task(replace(loaded, progress=TaskProgress(task=task)), reply.text)))
+            run.concludes = True
+        run.reply = reply
+        run.end = status_update(to_task(replace(loaded, progress=TaskProgress(task=task)), reply.text))
 
     async def _fail(
         self, run: Run, scope: Scope, loaded: LoadedTask, error: TaskError, partial: Reply | None = None
     ) -> None:
         kept = loaded.record.to_json() if loaded.record is not None else None
         task = await self._tasks.finish(scope, loaded.task.id, failed=True, result=kept, error=error)
-        if partial is not None:
-            run.conclude(partial)
-        run.end(status_update(to_task(replace(loaded, progress=TaskProgress(task=task)))))
+        run.reply, run.concludes = partial, partial is not None
+        run.end = status_update(to_task(replace(loaded, progress=TaskProgress(task=task))))
 
 
 def _after(record: TurnRecord, reply: Reply) -> TurnRecord:

@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tenuto.app import Tenuto
-from tenuto.server.auth import authenticate_request
-from tenuto.server.openapi import Router, describe_protocol
+from tenuto.server.auth import AuthContext
+from tenuto.server.openapi import Router
 from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
     from tenuto.server.mcp.service import McpHttp
 
-routes = Router("mcp")
+routes = Router("mcp", protocol="the Model Context Protocol")
 _EXAMPLE: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 CALLER: Final = "tenuto.caller"
 """The entry of an ASGI scope that holds the admitted request."""
@@ -45,12 +45,11 @@ class _Handled(Response):
         await self._http.handle(scope, receive, send)
 
 
-@routes.post("/mcp", describe_protocol("the Model Context Protocol", body=_EXAMPLE, streams=True))
-async def call_mcp(request: Request) -> Response:
+@routes.post("/mcp", body=_EXAMPLE, streams=True)
+async def call_mcp(request: Request, admission: AuthContext) -> Response:
     """Send a message of an MCP client. Both versions of the protocol are served, with a handshake and without."""
-    caller = await authenticate_request(request)
-    caller.scope()  # A wrong one is refused before the SDK is loaded.
+    admission.scope()  # A wrong one is refused before the SDK is loaded.
     door: SdkDoor[McpHttp] = request.app.state.mcp
     http = await door.open()
-    request.scope[CALLER] = caller
+    request.scope[CALLER] = admission
     return _Handled(http)

@@ -16,17 +16,18 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolStarted
+from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import Invalid
 from tenuto.model import Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject, check_id
-from tenuto.server.auth import asking, service, sessions
-from tenuto.server.json_io import body_of, fingerprint, idempotency_key
+from tenuto.server.auth import ServerContext
+from tenuto.server.handlers import Answer
+from tenuto.server.json_io import fingerprint
 from tenuto.server.openai.bodies import tools_of
-from tenuto.server.openai.conversations import drafts_of_items, json_response
-from tenuto.server.openai.errors import OpenAIRouter, describe_openai, failure_response
+from tenuto.server.openai.conversations import drafts_of_items
+from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import answer_function, messages_of
 from tenuto.server.openai.response_requests import assistant_of, policy_of
 from tenuto.server.openai.responses import first_event, last_reply
@@ -39,7 +40,7 @@ from tenuto.server.streams import (
     until_lapsed,
 )
 
-routes = OpenAIRouter(prefix="/v1")
+routes = OpenAIRouter()
 
 SESSION: Final = "Tenuto-Session"
 _EXAMPLE: Final[JsonObject] = {"model": "general", "messages": [{"role": "user", "content": "Hello!"}]}
@@ -123,24 +124,29 @@ class _Completion:
         return {**self._head, "object": _CHUNK, "choices": [choice], **({"usage": None} if self._usage else {})}
 
 
-@routes.post("/chat/completions", describe_openai(body=_EXAMPLE, headers=(SESSION,), streams=True))
-async def create_completion(request: Request) -> Response:
+@routes.post("/chat/completions", body=_EXAMPLE, streams=True)
+async def create_completion(
+    request: Request,
+    scope: Scope,
+    context: ServerContext,
+    tenuto_session: str | None,
+    idempotency_key: str | None,
+    body: _CompletionBody,
+) -> JsonObject | Answer[JsonObject] | Response:
     """Complete a conversation. With the header `Tenuto-Session`, as a turn of that session; else nothing is stored."""
-    scope = await asking(request)
-    body = await body_of(request, _CompletionBody)
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
-    session = request.headers.get(SESSION)
-    _check_messages(body.messages, calls_elsewhere=session is not None)
-    turn, history = await _turn_of(request, scope, body)
-    completion = _Completion(body, body.model or str(turn.assistant), int(service(request).clock().timestamp()))
-    if session is not None:
-        return await _in_session(request, scope, body, await _named(turn, request, scope, session), completion)
-    events = service(request).chat.stream(scope, turn, history)
+    _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
+    turn, history = await _turn_of(context, scope, body)
+    completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
+    if tenuto_session is not None:
+        turn = replace(await _named(turn, context, scope, tenuto_session), idempotency_key=idempotency_key)
+        return await _in_session(request, context.live.start(scope, turn), completion, stream=bool(body.stream))
+    events = context.chat.stream(scope, turn, history)
     if body.stream:
         begun = until_lapsed(request, await begun_events(request, events))
         return await event_stream(request, _with_end(completion.chunks(begun)), _encode)
-    return json_response(completion.whole(await cancel_on_disconnect(request, last_reply(events))))
+    return completion.whole(await cancel_on_disconnect(request, last_reply(events)))
 
 
 def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> None:
@@ -167,32 +173,32 @@ def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> Non
 
 
 async def _in_session(
-    request: Request, scope: Scope, body: _CompletionBody, turn: ChatRequest, completion: _Completion
-) -> Response:
-    live = service(request).live.start(scope, turn)
-
+    request: Request, live: LiveTurn, completion: _Completion, *, stream: bool
+) -> Answer[JsonObject] | Response:
     await cancel_on_disconnect(request, first_event(live))
     session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
-    if body.stream:
-        events = (event async for _, event in until_lapsed(request, live.events()))
-        response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
-    else:
-        response = json_response(completion.whole(await cancel_on_disconnect(request, live.reply())))
+    if not stream:
+        reply = await cancel_on_disconnect(request, live.reply())
+        return Answer(completion.whole(reply), headers={SESSION: session_id})
+    events = (event async for _, event in until_lapsed(request, live.events()))
+    response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
     response.headers[SESSION] = session_id
     return response
 
 
-async def _named(turn: ChatRequest, request: Request, scope: Scope, session: str) -> ChatRequest:
+async def _named(turn: ChatRequest, context: ServerContext, scope: Scope, session: str) -> ChatRequest:
     """The turn in the session that the header names, which is made if there is none."""
     check_id(session, f"the {SESSION} header")
-    policy = replace(policy_of(request, str(turn.assistant)), on_missing=OnMissing.ADOPT)
-    session_id = await sessions(request).find_named(scope, session)
-    return replace(turn, session_id=session_id, policy=policy, idempotency_key=idempotency_key(request))
+    policy = replace(policy_of(context.chat, str(turn.assistant)), on_missing=OnMissing.ADOPT)
+    session_id = await context.sessions.find_named(scope, session)
+    return replace(turn, session_id=session_id, policy=policy)
 
 
-async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tuple[ChatRequest, tuple[Message, ...]]:
+async def _turn_of(
+    context: ServerContext, scope: Scope, body: _CompletionBody
+) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
-    drafts = await drafts_of_items(request, scope, body.messages)
+    drafts = await drafts_of_items(context, scope, body.messages)
     if not drafts:
         raise Invalid("messages: expected a message to answer")
     # System messages alone are what is to be answered.
@@ -203,7 +209,7 @@ async def _turn_of(request: Request, scope: Scope, body: _CompletionBody) -> tup
     tools = tools_of(body.tools, body.tool_choice, body.text)
     turn = ChatRequest(
         messages=drafts[last:],
-        assistant=assistant_of(request, body.model),
+        assistant=assistant_of(context.chat, body.model),
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
         instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
         tools=tools.tools,

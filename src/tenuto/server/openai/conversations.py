@@ -9,30 +9,20 @@ from uuid import uuid4
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
-from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.errors import Invalid, SessionNotFound
-from tenuto.model import Changes, Draft, NewSession, Role, Scope, Session, SessionQuery, Usage
+from tenuto.model import Changes, Draft, IdempotencyKey, NewSession, Role, Scope, Session, SessionQuery, Usage
 from tenuto.model.scope import session_key
-from tenuto.model.values import Json, JsonObject
-from tenuto.server.auth import asking, service, sessions
-from tenuto.server.json_io import (
-    JSON,
-    body_of,
-    correct_token_counts,
-    fingerprint,
-    idempotency_key,
-    parse_query,
-    path_parameter,
-)
-from tenuto.server.openai.errors import OpenAIRouter, TooManyItems, describe_openai
+from tenuto.model.values import JsonObject
+from tenuto.server.auth import ServerContext
+from tenuto.server.json_io import QueryParameters, correct_token_counts, fingerprint
+from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
 from tenuto.server.openai.items import drafts_from_items, items_of
 from tenuto.server.openai.log import ItemLog, ItemPage
-from tenuto.sessions import AppendRequest
+from tenuto.sessions import AppendRequest, Sessions
 from tenuto.stores.encoding import encode_cursor, to_micros
 
-routes = OpenAIRouter(prefix="/v1")
+routes = OpenAIRouter()
 _ITEMS: Final[JsonObject] = {"items": [{"type": "message", "role": "user", "content": "Hello!"}]}
 
 # OpenAI's limits of metadata.
@@ -57,7 +47,7 @@ class _ChangedConversation(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Metadata = None
 
 
-class ItemsQuery(msgspec.Struct, frozen=True, kw_only=True):
+class ItemsQuery(QueryParameters, frozen=True, kw_only=True):
     """Which items to list."""
 
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
@@ -65,130 +55,121 @@ class ItemsQuery(msgspec.Struct, frozen=True, kw_only=True):
     order: Literal["asc", "desc"] = "desc"
 
 
-class ConversationListQuery(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationListQuery(QueryParameters, frozen=True, kw_only=True):
     """Which conversations to list."""
 
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     after: str | None = None
 
 
-@routes.post("/conversations", describe_openai(body={"metadata": {"topic": "holiday"}}))
-async def create_conversation(request: Request) -> Response:
+@routes.post("/conversations", body={"metadata": {"topic": "holiday"}})
+async def create_conversation(
+    scope: Scope, context: ServerContext, idempotency_key: str | None, body: _NewConversation
+) -> JsonObject:
     """Create a conversation, with its first items."""
-    scope = await asking(request)
-    body = await body_of(request, _NewConversation)
     _check_count(body.items or [])
-    key = idempotency_key(request)
     # Before the conversation: items that are refused leave none behind.
-    drafts = await drafts_of_items(request, scope, body.items or [])
-    session, _ = await sessions(request).create(
+    drafts = await drafts_of_items(context, scope, body.items or [])
+    session, _ = await context.sessions.create(
         scope,
         NewSession(attributes=check_metadata(body.metadata)),
         # With a key the id follows from it, so that a retry finds the conversation.
-        session_id=None if key is not None else new_conversation_id(),
-        idempotency_key=key,
+        session_id=None if idempotency_key is not None else new_conversation_id(),
+        idempotency_key=idempotency_key,
         fingerprint=fingerprint([body.items, body.metadata]),
     )
     if body.items:
-        await _append(request, scope, session.id, body.items, drafts, "create")
-    return json_response(conversation_view(session))
+        await _append(context, scope, session.id, drafts, _once("create", idempotency_key, body.items))
+    return conversation_view(session)
 
 
-@routes.get("/conversations", describe_openai(query=ConversationListQuery))
-async def list_conversations(request: Request) -> Response:
+@routes.get("/conversations")
+async def list_conversations(scope: Scope, sessions: Sessions, query: ConversationListQuery) -> JsonObject:
     """List the caller's conversations. The one that changed last comes first. An extension of the API."""
-    scope = await asking(request)
-    asked = parse_query(request, ConversationListQuery)
     cursor = None
-    if asked.after is not None:
-        last = await sessions(request).get(scope, asked.after)
+    if query.after is not None:
+        last = await sessions.get(scope, query.after)
         cursor = encode_cursor(to_micros(last.updated_at), session_key(last.scope, last.id))
-    found = await sessions(request).list(scope, SessionQuery(limit=asked.limit, cursor=cursor))
+    found = await sessions.list(scope, SessionQuery(limit=query.limit, cursor=cursor))
     views = [conversation_view(session) for session in found.sessions]
-    return json_response(list_view(ItemPage(views, found.cursor is not None)))
+    return list_view(ItemPage(views, found.cursor is not None))
 
 
-@routes.get("/conversations/{conversation_id}", describe_openai())
-async def get_conversation(request: Request) -> Response:
+@routes.get("/conversations/{conversation_id}")
+async def get_conversation(scope: Scope, sessions: Sessions, conversation_id: str) -> JsonObject:
     """Get a conversation."""
-    scope = await asking(request)
-    return json_response(conversation_view(await sessions(request).get(scope, path_parameter(request, ID))))
+    return conversation_view(await sessions.get(scope, conversation_id))
 
 
-@routes.post("/conversations/{conversation_id}", describe_openai(body={"metadata": {"topic": "work"}}))
-async def update_conversation(request: Request) -> Response:
+@routes.post("/conversations/{conversation_id}", body={"metadata": {"topic": "work"}})
+async def update_conversation(
+    scope: Scope, sessions: Sessions, conversation_id: str, body: _ChangedConversation
+) -> JsonObject:
     """Replace the metadata of a conversation."""
-    scope = await asking(request)
-    new = check_metadata((await body_of(request, _ChangedConversation)).metadata)
-    session_id = path_parameter(request, ID)
-    old = _public_metadata(await sessions(request).get(scope, session_id))
+    new = check_metadata(body.metadata)
+    old = _public_metadata(await sessions.get(scope, conversation_id))
     changes = Changes(attributes={**dict.fromkeys(old), **new})
-    return json_response(conversation_view(await sessions(request).patch(scope, session_id, changes)))
+    return conversation_view(await sessions.patch(scope, conversation_id, changes))
 
 
-@routes.delete("/conversations/{conversation_id}", describe_openai())
-async def delete_conversation(request: Request) -> Response:
+@routes.delete("/conversations/{conversation_id}")
+async def delete_conversation(scope: Scope, sessions: Sessions, conversation_id: str) -> JsonObject:
     """Delete a conversation with all its items and responses."""
-    scope = await asking(request)
-    session_id = path_parameter(request, ID)
-    await sessions(request).delete(scope, session_id)
-    return json_response({"id": session_id, "object": "conversation.deleted", "deleted": True})
+    await sessions.delete(scope, conversation_id)
+    return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
 
-@routes.post("/conversations/{conversation_id}/items", describe_openai(body=_ITEMS))
-async def create_items(request: Request) -> Response:
+@routes.post("/conversations/{conversation_id}/items", body=_ITEMS)
+async def create_items(
+    scope: Scope, context: ServerContext, conversation_id: str, idempotency_key: str | None, body: _NewItems
+) -> JsonObject:
     """Append items to a conversation."""
-    scope = await asking(request)
-    body = await body_of(request, _NewItems)
     _check_count(body.items)
-    session_id = path_parameter(request, ID)
-    drafts = await drafts_of_items(request, scope, body.items, session_id)
-    stored = await _append(request, scope, session_id, body.items, drafts, "items")
-    return json_response(list_view(ItemPage(stored, more=False)))
+    drafts = await drafts_of_items(context, scope, body.items, conversation_id)
+    stored = await _append(context, scope, conversation_id, drafts, _once("items", idempotency_key, body.items))
+    return list_view(ItemPage(stored, more=False))
 
 
-@routes.get("/conversations/{conversation_id}/items", describe_openai(query=ItemsQuery))
-async def list_items(request: Request) -> Response:
+@routes.get("/conversations/{conversation_id}/items")
+async def list_items(scope: Scope, sessions: Sessions, conversation_id: str, query: ItemsQuery) -> JsonObject:
     """List the items of a conversation. The newest comes first unless `order` says otherwise."""
-    log = await _log_of(request)
-    asked = parse_query(request, ItemsQuery)
-    page = await log.page(limit=asked.limit, after=asked.after, ascending=asked.order == "asc")
-    return json_response(list_view(page))
+    log = ItemLog(sessions, scope, conversation_id)
+    page = await log.page(limit=query.limit, after=query.after, ascending=query.order == "asc")
+    return list_view(page)
 
 
-@routes.get("/conversations/{conversation_id}/items/{item_id}", describe_openai())
-async def get_item(request: Request) -> Response:
+@routes.get("/conversations/{conversation_id}/items/{item_id}")
+async def get_item(scope: Scope, sessions: Sessions, conversation_id: str, item_id: str) -> JsonObject:
     """Get one item of a conversation."""
-    return json_response(await (await _log_of(request)).get(path_parameter(request, "item_id")))
+    return await ItemLog(sessions, scope, conversation_id).get(item_id)
 
 
-@routes.delete("/conversations/{conversation_id}/items/{item_id}", describe_openai())
-async def delete_item(request: Request) -> Response:
+@routes.delete("/conversations/{conversation_id}/items/{item_id}")
+async def delete_item(scope: Scope, sessions: Sessions, conversation_id: str, item_id: str) -> JsonObject:
     """Delete one item of a conversation. The answer is the conversation."""
-    return json_response(conversation_view(await (await _log_of(request)).remove(path_parameter(request, "item_id"))))
+    return conversation_view(await ItemLog(sessions, scope, conversation_id).remove(item_id))
 
 
-async def _log_of(request: Request) -> ItemLog:
-    return ItemLog(sessions(request), await asking(request), path_parameter(request, ID))
+def _once(route: str, key: str | None, items: list[JsonObject]) -> IdempotencyKey | None:
+    """The request's key. As with OpenAI, it belongs to its route."""
+    return None if key is None else IdempotencyKey(key=f"{route} {key}", fingerprint=fingerprint(items))
 
 
 async def _append(
-    request: Request, scope: Scope, session_id: str, items: list[JsonObject], drafts: tuple[Draft, ...], route: str
+    context: ServerContext, scope: Scope, session_id: str, drafts: tuple[Draft, ...], once: IdempotencyKey | None
 ) -> list[JsonObject]:
-    key = idempotency_key(request)
-    appending = AppendRequest(
+    request = AppendRequest(
         messages=drafts,
         # What a model wrote elsewhere was paid for elsewhere.
         usage=Usage(),
-        # As with OpenAI, a key belongs to its route.
-        idempotency_key=None if key is None else f"{route} {key}",
-        fingerprint=fingerprint(items),
+        idempotency_key=once.key if once is not None else None,
+        fingerprint=once.fingerprint if once is not None else None,
     )
-    return items_of((await sessions(request).append(scope, session_id, appending)).messages)
+    return items_of((await context.sessions.append(scope, session_id, request)).messages)
 
 
 async def drafts_of_items(
-    request: Request, scope: Scope, items: list[JsonObject], session_id: str | None = None
+    context: ServerContext, scope: Scope, items: list[JsonObject], session_id: str | None = None
 ) -> tuple[Draft, ...]:
     """Items as messages: those of the user have the caller as speaker, and all have token counts.
 
@@ -197,10 +178,10 @@ async def drafts_of_items(
     taken: set[str] = set()
     if session_id is not None and any("id" in item for item in items):
         with suppress(SessionNotFound):
-            taken = await ItemLog(sessions(request), scope, session_id).newest_ids()
-    drafts = drafts_from_items(_with_own_ids(items, taken), service(request).clock())
+            taken = await ItemLog(context.sessions, scope, session_id).newest_ids()
+    drafts = drafts_from_items(_with_own_ids(items, taken), context.clock())
     spoken = tuple(replace(each, speaker=scope.user) if each.role is Role.USER else each for each in drafts)
-    return await correct_token_counts(request, spoken)
+    return await correct_token_counts(context, spoken)
 
 
 def _check_count(items: list[JsonObject]) -> None:
@@ -262,8 +243,3 @@ def list_view(page: ItemPage) -> JsonObject:
     ids = [item["id"] for item in page.items]
     first, last = (ids[0], ids[-1]) if ids else (None, None)
     return {"object": "list", "data": page.items, "first_id": first, "last_id": last, "has_more": page.more}
-
-
-def json_response(body: Json, status: int = 200) -> Response:
-    """A JSON response."""
-    return Response(msgspec.json.encode(body), status, None, JSON)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partialmethod
-from typing import ClassVar, Final, TypeAlias
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -26,8 +25,9 @@ from tenuto.errors import (
 )
 from tenuto.model.values import JsonObject
 from tenuto.server.json_io import JSON
-from tenuto.server.openapi import Operation, Router, describe_protocol
+from tenuto.server.openapi import Router
 from tenuto.server.problems import AccessDenied, InvalidCredential, Problem, error_response, handle_error
+from tenuto.server.routing import Endpoint
 
 # Where clients of OpenAI ask; below `/v1/chat` there are also routes of our own.
 _ADDRESSES: Final = (
@@ -38,7 +38,6 @@ _ADDRESSES: Final = (
     *("/v1/vector_stores", "/v1/videos"),
 )
 _log = logging.getLogger(__name__)
-_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
 # Our messages about a field begin with its name.
 _FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][\w.\[\]]*)?): ")
@@ -50,27 +49,21 @@ class ItemNotFound(NotFound):
     """The conversation has no item of that id."""
 
     code: ClassVar[str] = "item_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("the conversation has no such item")
+    message: ClassVar[str] = "the conversation has no such item"
 
 
 class ResponseNotFound(NotFound):
     """There is no such response for this caller: never made, not stored, deleted, or of another caller."""
 
     code: ClassVar[str] = "response_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("there is no such response")
+    message: ClassVar[str] = "there is no such response"
 
 
 class ModelUnknown(NotFound):
     """No assistant has that name."""
 
     code: ClassVar[str] = "model_not_found"
-
-    def __init__(self) -> None:
-        super().__init__("there is no such model; GET /v1/models lists the assistants")
+    message: ClassVar[str] = "there is no such model; GET /v1/models lists the assistants"
 
 
 class InputTooLong(Invalid):
@@ -91,40 +84,26 @@ class TooManyItems(Invalid):
         super().__init__(f"items: expected at most {limit} items in one request, got {count}")
 
 
-describe_openai: Final = functools.partial(describe_protocol, "OpenAI's API")
-"""An operation of OpenAI's API."""
-
-
 class OpenAIRouter(Router):
     """Routes that answer errors in OpenAI's shape."""
 
-    def __init__(self, *, prefix: str) -> None:
-        super().__init__("openai", prefix=prefix)
+    def __init__(self) -> None:
+        super().__init__("openai", prefix="/v1", protocol="OpenAI's API")
 
-    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[_Endpoint], _Endpoint]:
-        """Add the decorated function as a route."""
-        register = super().add(method, path, operation)
+    def _wrap(self, endpoint: Endpoint) -> Endpoint:
+        @functools.wraps(endpoint)
+        async def answer(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except (TenutoError, AccessDenied) as error:
+                return failure_response(error)
+            except ClientDisconnect:
+                raise
+            except Exception:
+                _log.exception("a request failed")
+                return _response(500, error_body(500, "internal", "something went wrong here"))
 
-        def with_errors(endpoint: _Endpoint) -> _Endpoint:
-            @functools.wraps(endpoint)
-            async def answer(request: Request) -> Response:
-                try:
-                    return await endpoint(request)
-                except (TenutoError, AccessDenied) as error:
-                    return failure_response(error)
-                except ClientDisconnect:
-                    raise
-                except Exception:
-                    _log.exception("a request failed")
-                    return _response(500, error_body(500, "internal", "something went wrong here"))
-
-            return register(answer)
-
-        return with_errors
-
-    get = partialmethod(add, "GET")
-    post = partialmethod(add, "POST")
-    delete = partialmethod(add, "DELETE")
+        return answer
 
 
 def failure_response(error: TenutoError | AccessDenied) -> Response:

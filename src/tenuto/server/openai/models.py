@@ -10,19 +10,17 @@ from typing import Any, Final, Literal
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tenuto.access import Caller
 from tenuto.context import TokenCounter
 from tenuto.errors import Invalid
+from tenuto.model import Scope
 from tenuto.model.values import Json, JsonObject
-from tenuto.server.auth import asking, service
-from tenuto.server.json_io import body_of, path_parameter
-from tenuto.server.openai.conversations import json_response
-from tenuto.server.openai.errors import ModelUnknown, OpenAIRouter, describe_openai
+from tenuto.server.auth import ServerContext
+from tenuto.server.openai.errors import ModelUnknown, OpenAIRouter
 from tenuto.server.streams import cancel_on_disconnect
 
-routes = OpenAIRouter(prefix="/v1")
+routes = OpenAIRouter()
 
 # As OpenAI has them: texts of a request, tokens of a text, and tokens of a request where no setting is below.
 _TEXTS: Final = 2_048
@@ -40,31 +38,28 @@ class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
     dimensions: int | None = None
 
 
-@routes.get("/models", describe_openai())
-async def list_models(request: Request) -> Response:
+@routes.get("/models")
+async def list_models(_: Scope, context: ServerContext) -> JsonObject:
     """List the assistants as models."""
-    await asking(request)
-    known = service(request).chat.assistants
-    return json_response({"object": "list", "data": [_model_view(assistant.name) for assistant in known]})
+    known = context.chat.assistants
+    return {"object": "list", "data": [_model_view(assistant.name) for assistant in known]}
 
 
-@routes.get("/models/{model}", describe_openai())
-async def get_model(request: Request) -> Response:
+@routes.get("/models/{model}")
+async def get_model(_: Scope, context: ServerContext, model: str) -> JsonObject:
     """Get one assistant as a model."""
-    await asking(request)
-    name = path_parameter(request, "model")
-    if name not in service(request).chat.assistants.names:
+    if model not in context.chat.assistants.names:
         raise ModelUnknown
-    return json_response(_model_view(name))
+    return _model_view(model)
 
 
-@routes.post("/embeddings", describe_openai(body={"input": ["Where do I start?"]}))
-async def create_embeddings(request: Request) -> Response:
+@routes.post("/embeddings", body={"input": ["Where do I start?"]})
+async def create_embeddings(
+    request: Request, scope: Scope, context: ServerContext, body: _EmbeddingsBody
+) -> JsonObject:
     """Create vectors of texts, by the server's embedder. Cancelled when the client disconnects."""
-    scope = await asking(request)
-    body = await body_of(request, _EmbeddingsBody)
     texts = _texts_of(body.input)
-    context = service(request)
+    context = context
     per_minute = context.settings.embedding_tokens_per_minute
     tokens = await asyncio.to_thread(_count_tokens, texts, min(_REQUEST_TOKENS, per_minute or _REQUEST_TOKENS))
     context.embedding_rates.acquire(_caller_key(request), tokens)
@@ -78,7 +73,7 @@ async def create_embeddings(request: Request) -> Response:
     ]
     name = memories.embedder.name if memories.embedder is not None else ""
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return json_response({"object": "list", "data": data, "model": body.model or name, "usage": usage})
+    return {"object": "list", "data": data, "model": body.model or name, "usage": usage}
 
 
 def _texts_of(given: str | list[Any]) -> list[str]:

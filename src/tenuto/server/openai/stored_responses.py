@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from starlette.requests import Request
-
+from tenuto.app import Tenuto
 from tenuto.errors import TurnStopped
 from tenuto.holder import is_holder_gone
 from tenuto.model import Message, Scope
@@ -13,7 +12,6 @@ from tenuto.model.message import STOPPED, is_input
 from tenuto.model.turn import Trace, turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
-from tenuto.server.auth import service, sessions
 from tenuto.server.openai.chains import StoredTurn, find_turn
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import items_of_message
@@ -27,10 +25,10 @@ def echo_from(noted: JsonObject, trace: str, model: str) -> Echo:
     return Echo.of(trace, noted.get("created_at", 0), noted.get("model", model), said)
 
 
-async def stored_response(request: Request, scope: Scope, response_id: str) -> JsonObject:
+async def stored_response(tenuto: Tenuto, scope: Scope, response_id: str) -> JsonObject:
     """The response of a turn that has ended, here or elsewhere, or still runs in another process."""
-    turn = await find_turn(sessions(request), scope, response_id)
-    traces = service(request).tenuto.store.traces
+    turn = await find_turn(tenuto.sessions, scope, response_id)
+    traces = tenuto.store.traces
     if turn.reply is None:
         return await _unanswered(traces, scope, turn)
     reply = turn.reply

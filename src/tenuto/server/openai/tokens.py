@@ -7,25 +7,22 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tenuto.context import TokenCounter, language_of
 from tenuto.context.compression import LogTail
 from tenuto.context.extract import summarise
 from tenuto.errors import Invalid
-from tenuto.model import Message, Role
-from tenuto.server.auth import asking, service
-from tenuto.server.json_io import body_of
+from tenuto.model import Message, Role, Scope
+from tenuto.model.values import JsonObject
+from tenuto.server.auth import ServerContext
 from tenuto.server.openai.bodies import ResponseBody
-from tenuto.server.openai.conversations import drafts_of_items, json_response
-from tenuto.server.openai.errors import InputTooLong, OpenAIRouter, describe_openai
+from tenuto.server.openai.conversations import drafts_of_items
+from tenuto.server.openai.errors import InputTooLong, OpenAIRouter
 from tenuto.server.openai.items import as_text, compaction_item, items_of, messages_of
 from tenuto.server.openai.response_objects import usage_of
 from tenuto.server.openai.response_requests import Asked, history_of
 from tenuto.sessions.ids import derived_id
 
-routes = OpenAIRouter(prefix="/v1")
+routes = OpenAIRouter()
 
 _counter: Final = TokenCounter()
 # The most that a compaction says of a conversation, and the most messages that it reads.
@@ -33,19 +30,19 @@ _SUMMARY_TOKENS: Final = 1024
 _READ: Final = 1000
 
 
-@routes.post("/responses/input_tokens", describe_openai(body={"input": "Where do I start?"}))
-async def count_input_tokens(request: Request) -> Response:
+@routes.post("/responses/input_tokens", body={"input": "Where do I start?"})
+async def count_input_tokens(scope: Scope, context: ServerContext, body: ResponseBody) -> JsonObject:
     """Count the input tokens of a request, with the conversation before it."""
-    body, messages = await _read(request)
+    messages = await _read(context, scope, body)
     beside = [body.instructions or "", as_text(body.tools) if body.tools else ""]
     count = await asyncio.to_thread(_count, messages, beside)
-    return json_response({"object": "response.input_tokens", "input_tokens": count})
+    return {"object": "response.input_tokens", "input_tokens": count}
 
 
-@routes.post("/responses/compact", describe_openai(body={"input": "Where do I start?"}))
-async def compact_response(request: Request) -> Response:
+@routes.post("/responses/compact", body={"input": "Where do I start?"})
+async def compact_response(scope: Scope, context: ServerContext, body: ResponseBody) -> JsonObject:
     """Compact a conversation. The result has the user messages, and one item that stands for the rest."""
-    _, messages = await _read(request)
+    messages = await _read(context, scope, body)
     if not messages:
         raise Invalid("input: expected a conversation to compact")
     said = tuple(message for message in messages if message.role is Role.USER)
@@ -58,18 +55,16 @@ async def compact_response(request: Request) -> Response:
         counter=_counter,
     )
     tokens = await asyncio.to_thread(_count, messages)
-    return json_response(
-        {
-            "id": derived_id("resp_", uuid4().hex),
-            "object": "response.compaction",
-            "created_at": int(service(request).clock().timestamp()),
-            "output": [*items_of(said), compaction_item(summary)],
-            "usage": usage_of(tokens, _counter.count(summary)),
-        }
-    )
+    return {
+        "id": derived_id("resp_", uuid4().hex),
+        "object": "response.compaction",
+        "created_at": int(context.clock().timestamp()),
+        "output": [*items_of(said), compaction_item(summary)],
+        "usage": usage_of(tokens, _counter.count(summary)),
+    }
 
 
-async def check_untruncated(request: Request, asked: Asked) -> None:
+async def check_untruncated(context: ServerContext, asked: Asked) -> None:
     """Refuse what would have to be cut, where the request disables truncation; a summary stands for what it covers.
 
     Raises:
@@ -78,9 +73,9 @@ async def check_untruncated(request: Request, asked: Asked) -> None:
     body, turn = asked.body, asked.turn
     if body.truncation != "disabled":
         return
-    assistant = service(request).chat.assistants.find(turn.assistant)
+    assistant = context.chat.assistants.find(turn.assistant)
     policy, loaded = assistant.prompt, assistant.policies.context.loaded_messages
-    tail = LogTail(await history_of(request, asked.scope, body, max(loaded, 1)))
+    tail = LogTail(await history_of(context.sessions, asked.scope, body, max(loaded, 1)))
     summary = tail.summary()
     talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
     beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
@@ -96,10 +91,8 @@ def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
     return sum(map(_counter.count_message, messages)) + sum(map(_counter.count, beside))
 
 
-async def _read(request: Request) -> tuple[ResponseBody, tuple[Message, ...]]:
-    """A request, and all messages that it speaks of."""
-    scope = await asking(request)
-    body = await body_of(request, ResponseBody)
+async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[Message, ...]:
+    """All messages that a request speaks of."""
     given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
-    new = messages_of(await drafts_of_items(request, scope, given))
-    return body, (*await history_of(request, scope, body, _READ), *new)
+    new = messages_of(await drafts_of_items(context, scope, given))
+    return (*await history_of(context.sessions, scope, body, _READ), *new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -12,15 +13,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, LiveTurn, ReplyFinished, TurnStarted
+from tenuto.chat import ChatEvent, LiveTurn, LiveTurns, ReplyFinished, TurnStarted
 from tenuto.context.wording import quote_text
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.model import Changes, Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.values import JsonObject
-from tenuto.server.auth import asking, service, sessions
-from tenuto.server.json_io import body_of, path_parameter
-from tenuto.server.openapi import EventStream, Router, describe
-from tenuto.server.requests import Name, RequestBody
+from tenuto.server.auth import ServerContext
+from tenuto.server.json_io import RequestBody
+from tenuto.server.openapi import EventStream, Router
+from tenuto.server.requests import Name
 from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ag_ui_events import AgUiStream, thread_messages
 from tenuto.server.web_streams.turns import (
@@ -76,18 +77,18 @@ class RunAgentInput(RequestBody, frozen=True, kw_only=True, rename="camel", forb
     context: list[AgUiContext] | None = None
 
 
-@routes.post("/{assistant}", describe(None, body=RunAgentInput, problems=(409, 502), stream=_STREAM))
-async def run_agent(request: Request) -> Response:
+@routes.post("/{assistant}", problems=(409, 502), stream=_STREAM)
+async def run_agent(
+    request: Request, scope: Scope, context: ServerContext, assistant: str, body: RunAgentInput
+) -> Response:
     """Answer the new messages of a thread as a run. A repeated `runId` joins its run."""
-    scope, body = await asking(request), await body_of(request, RunAgentInput)
-    assistant = path_parameter(request, "assistant")
-    service(request).chat.assistants.find(assistant)
-    session_id = await sessions(request).find_named(scope, body.thread_id)
-    log = await load_log(request, scope, session_id)
-    given = _input(body, request)
-    run = _Run(request, scope, body, session_id, missing=_misses(body, log or ()))
+    context.chat.assistants.find(assistant)
+    session_id = await context.sessions.find_named(scope, body.thread_id)
+    log = await load_log(context.sessions, scope, session_id)
+    given = _input(body, context.clock())
+    run = _Run(request, context, scope, body, session_id, missing=_misses(body, log or ()))
     if not given:
-        return await chunk_response(request, run.show(await _running(request, scope, session_id)))
+        return await chunk_response(request, run.show(await _running(context.live, scope, session_id)))
     asked = WebTurn(
         name=body.thread_id,
         session_id=session_id,
@@ -99,21 +100,20 @@ async def run_agent(request: Request) -> Response:
         instructions="\n".join([f"- {quote_text(it.description)}: {quote_text(it.value)}" for it in body.context or ()])
         or None,
     )
-    turn = service(request).live.start(scope, chat_request(request, asked, log))
+    turn = context.live.start(scope, chat_request(context, asked, log))
     return await chunk_response(request, run.follow(turn))
 
 
-async def _running(request: Request, scope: Scope, session_id: str) -> LiveTurn | None:
+async def _running(live: LiveTurns, scope: Scope, session_id: str) -> LiveTurn | None:
     try:
-        turn = await service(request).live.find(scope, session_id)
+        turn = await live.find(scope, session_id)
     except SessionNotFound:
         return None
     return turn if turn is not None and not turn.ended else None
 
 
-def _input(body: RunAgentInput, request: Request) -> tuple[Draft, ...]:
+def _input(body: RunAgentInput, now: datetime) -> tuple[Draft, ...]:
     """The messages after the last answer."""
-    now = service(request).clock()
     behind = [*takewhile(lambda message: message.role != "assistant", reversed(body.messages))]
     return tuple(
         Draft(
@@ -152,6 +152,7 @@ class _Run:
     """One run for one client."""
 
     request: Request
+    context: ServerContext
     scope: Scope
     body: RunAgentInput
     session_id: str
@@ -208,17 +209,17 @@ class _Run:
     async def _state(self, given: object = None) -> JsonObject:
         """The session's attributes, with those that the client has changed."""
         try:
-            session = await sessions(self.request).get(self.scope, self.session_id)
+            session = await self.context.sessions.get(self.scope, self.session_id)
             if isinstance(given, dict) and any(session.attributes.get(name) != value for name, value in given.items()):
                 changes = Changes(attributes=given)
-                session = await sessions(self.request).patch(self.scope, self.session_id, changes)
+                session = await self.context.sessions.patch(self.scope, self.session_id, changes)
         except TenutoError as refused:
             _log.warning("the state of a thread was not stored: %s", refused.code)
             return {"type": "STATE_SNAPSHOT", "snapshot": given if isinstance(given, dict) else {}}
         return {"type": "STATE_SNAPSHOT", "snapshot": session.attributes}
 
     async def _thread(self) -> list[JsonObject]:
-        log = await load_log(self.request, self.scope, self.session_id)
+        log = await load_log(self.context.sessions, self.scope, self.session_id)
         return [each for one in log or () for each in thread_messages(one)]
 
     @staticmethod

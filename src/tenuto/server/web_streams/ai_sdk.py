@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -15,11 +16,11 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import asking, service, sessions
+from tenuto.server.auth import ServerContext
 from tenuto.server.chat import StopView, stop_running_turn
-from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_parameter
-from tenuto.server.openapi import EventStream, Router, describe
-from tenuto.server.requests import Name, RequestBody
+from tenuto.server.json_io import RequestBody, fingerprint
+from tenuto.server.openapi import EventStream, Router
+from tenuto.server.requests import Name
 from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ai_sdk_chunks import UiStream
 from tenuto.server.web_streams.turns import (
@@ -32,6 +33,7 @@ from tenuto.server.web_streams.turns import (
     is_shown,
     load_log,
 )
+from tenuto.sessions import Sessions
 
 routes = Router("web streams", prefix="/v1/ai-sdk")
 _STREAM = EventStream(
@@ -74,32 +76,27 @@ class UiMessages(View, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
 
 
-_JOIN = describe(None, stream=_STREAM)
-_JOIN.content["responses"]["204"] = {"description": "No turn is running."}
-
-
-@routes.post(
-    "/chat", describe(None, body=UiChatBody, headers=("Idempotency-Key",), problems=(409, 502), stream=_STREAM)
-)
-async def ui_chat(request: Request) -> Response:
+@routes.post("/chat", problems=(409, 502), stream=_STREAM)
+async def ui_chat(
+    request: Request, scope: Scope, context: ServerContext, idempotency_key: str | None, body: UiChatBody
+) -> Response:
     """Answer the newest message of a chat as a UI message stream.
 
     A message is identified by its id: a repeated one is answered once, and one with another text is edited.
     """
-    scope, body = await asking(request), await body_of(request, UiChatBody)
     given = [body.message] if body.message is not None else body.messages
     check_messages_given(given)
     # The last message may be the answer that shall be made anew.
     anew = body.trigger == "regenerate-message"
     last = given[-2] if anew and given[-1].role == "assistant" and len(given) > 1 else given[-1]
-    drafts = _drafts(last, request)
+    drafts = _drafts(last, context.clock())
     check_messages_given(drafts)
-    session_id = await sessions(request).find_named(scope, body.id)
+    session_id = await context.sessions.find_named(scope, body.id)
     asked = WebTurn(
         name=body.id,
         session_id=session_id,
         messages=drafts,
-        key=idempotency_key(request) or fingerprint([body.id, [[draft.id, list(draft.parts)] for draft in drafts]]),
+        key=idempotency_key or fingerprint([body.id, [[draft.id, list(draft.parts)] for draft in drafts]]),
         anew=anew,
         assistant=body.assistant,
         persona=body.persona,
@@ -107,38 +104,31 @@ async def ui_chat(request: Request) -> Response:
         # The outputs of tools continue the message that called them.
         reply_metadata={"ui_id": last.id} if last.role == "assistant" else {},
     )
-    log = await load_log(request, scope, session_id)
-    return await _stream(request, service(request).live.start(scope, chat_request(request, asked, log)))
+    log = await load_log(context.sessions, scope, session_id)
+    return await _stream(request, context.live.start(scope, chat_request(context, asked, log)))
 
 
-@routes.get("/chat/{session_id}/stream", _JOIN)
-async def resume_ui_chat(request: Request) -> Response:
+@routes.get("/chat/{session_id}/stream", stream=_STREAM, no_content="No turn is running.")
+async def resume_ui_chat(request: Request, scope: Scope, context: ServerContext, session_id: str) -> Response | None:
     """Follow the running turn of a chat from its start. 204 if no turn runs."""
-    scope = await asking(request)
     try:
-        turn = await service(request).live.find(scope, await _session_of_path(request, scope))
+        turn = await context.live.find(scope, await context.sessions.find_named(scope, session_id))
     except SessionNotFound:
         turn = None
-    return Response(status_code=204) if turn is None or turn.ended else await _stream(request, turn)
+    return None if turn is None or turn.ended else await _stream(request, turn)
 
 
-@routes.post("/chat/{session_id}/stop", describe(StopView))
-async def stop_ui_chat(request: Request) -> Response:
+@routes.post("/chat/{session_id}/stop")
+async def stop_ui_chat(scope: Scope, context: ServerContext, session_id: str) -> StopView:
     """Stop the running turn of a chat. The text so far is kept. Closing the stream does not stop the turn."""
-    scope = await asking(request)
-    return answer(await stop_running_turn(request, scope, path_parameter(request)))
+    return await stop_running_turn(context, scope, session_id)
 
 
-@routes.get("/chat/{session_id}", describe(UiMessages))
-async def get_ui_messages(request: Request) -> Response:
+@routes.get("/chat/{session_id}")
+async def get_ui_messages(scope: Scope, sessions: Sessions, session_id: str) -> UiMessages:
     """List the newest messages of a chat. A chat that does not exist yet has none."""
-    scope: Scope = await asking(request)
-    log = await load_log(request, scope, await _session_of_path(request, scope))
-    return answer(UiMessages(messages=list(_ui_messages(log or ()))))
-
-
-async def _session_of_path(request: Request, scope: Scope) -> str:
-    return await sessions(request).find_named(scope, path_parameter(request))
+    log = await load_log(sessions, scope, await sessions.find_named(scope, session_id))
+    return UiMessages(messages=list(_ui_messages(log or ())))
 
 
 async def _stream(request: Request, turn: LiveTurn) -> Response:
@@ -161,9 +151,8 @@ async def _chunks(request: Request, turn: LiveTurn) -> AsyncIterator[JsonObject 
     yield _DONE
 
 
-def _drafts(message: UiMessage, request: Request) -> tuple[Draft, ...]:
+def _drafts(message: UiMessage, now: datetime) -> tuple[Draft, ...]:
     """What a message brings: words of the user, or outputs of the tools that the last step of an answer called."""
-    now = service(request).clock()
     if message.role == "user":
         parts = tuple(_user_part(part) for part in message.parts if isinstance(part.get("type"), str))
         return (Draft(id=message.id, role=Role.USER, sent_at=now, parts=parts),) if parts else ()

@@ -19,9 +19,10 @@ from tenuto.model.message import INPUT, TOOL_PARTS, is_input, is_summary
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.turn import ONCE
 from tenuto.model.values import JsonObject
-from tenuto.server.auth import service, sessions
+from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import fingerprint
 from tenuto.server.streams import ServerSentEvent, event_stream
+from tenuto.sessions import Sessions
 
 # The newest messages of a session, among which those of a request are looked for.
 _NEWEST = 200
@@ -61,16 +62,16 @@ class WebTurn:
     reply_metadata: JsonObject = field(default_factory=dict)
 
 
-async def load_log(request: Request, scope: Scope, session_id: str) -> tuple[Message, ...] | None:
+async def load_log(sessions: Sessions, scope: Scope, session_id: str) -> tuple[Message, ...] | None:
     """The newest messages of a session without summaries; `None` if there is no such session for this caller."""
     try:
-        page = await sessions(request).messages(scope, session_id, Page(limit=_NEWEST))
+        page = await sessions.messages(scope, session_id, Page(limit=_NEWEST))
     except SessionNotFound:
         return None
     return tuple(message for message in page.messages if not is_summary(message))
 
 
-def chat_request(request: Request, asked: WebTurn, log: Sequence[Message] | None) -> ChatRequest:
+def chat_request(context: ServerContext, asked: WebTurn, log: Sequence[Message] | None) -> ChatRequest:
     """The turn that a browser asks for. A session that does not exist is created."""
     base = ChatRequest(
         session_id=asked.session_id,
@@ -79,7 +80,7 @@ def chat_request(request: Request, asked: WebTurn, log: Sequence[Message] | None
         tools=asked.tools,
         instructions=asked.instructions,
         reply_metadata=asked.reply_metadata,
-        policy=_adopting(request, asked.assistant) if log is None else None,
+        policy=_adopting(context, asked.assistant) if log is None else None,
         regenerate=True,
     )
     mark = mark_of(asked.key)
@@ -100,8 +101,8 @@ def chat_request(request: Request, asked: WebTurn, log: Sequence[Message] | None
     return replace(base, regenerate=False, messages=(last,), edit=stored.seq)
 
 
-def _adopting(request: Request, assistant: str | None) -> SessionPolicy:
-    known = service(request).chat.assistants
+def _adopting(context: ServerContext, assistant: str | None) -> SessionPolicy:
+    known = context.chat.assistants
     return replace(known.find(assistant or known.default).policies.sessions, on_missing=OnMissing.ADOPT)
 
 

@@ -1,0 +1,44 @@
+"""The ports: every protocol between the rooms and the outside, one file for each socket."""
+
+from tenuto.ports.channels import Channel
+from tenuto.ports.environment import Clock, Span, SpanAttributes, utc_now
+from tenuto.ports.models import ChatModel, Embedder, ModelChain
+from tenuto.ports.privacy import Cipher, Ciphers, Detector, Place
+from tenuto.ports.records import DurabilityReport, Preparable, RecordFeed, RecordStore, Versioned
+from tenuto.ports.sessions import SessionStore, TraceStore, TurnFollowUp, release_lease
+from tenuto.ports.state import StateStore
+from tenuto.ports.stores import CacheCounts, ElsewhereFeed, Store, StoreUpkeep
+from tenuto.ports.tasks import TaskEngine
+from tenuto.ports.tools import OfflineTool, Tool
+
+__all__ = [
+    "CacheCounts",
+    "Channel",
+    "ChatModel",
+    "Cipher",
+    "Ciphers",
+    "Clock",
+    "Detector",
+    "DurabilityReport",
+    "ElsewhereFeed",
+    "Embedder",
+    "ModelChain",
+    "OfflineTool",
+    "Place",
+    "Preparable",
+    "RecordFeed",
+    "RecordStore",
+    "SessionStore",
+    "Span",
+    "SpanAttributes",
+    "StateStore",
+    "Store",
+    "StoreUpkeep",
+    "TaskEngine",
+    "Tool",
+    "TraceStore",
+    "TurnFollowUp",
+    "Versioned",
+    "release_lease",
+    "utc_now",
+]

@@ -1,0 +1,66 @@
+"""The ports of models: those that answer, and those that compute vectors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol, runtime_checkable
+
+from tenuto.model.generation import ModelEvent, ModelRequest
+from tenuto.ports.tools import Tool
+
+
+class ChatModel(Protocol):
+    """Answers prompts as a stream of events: text, tool calls, and one `ModelDone` at the end.
+
+    After tool calls the caller runs them and requests again, with their results in `messages` and `tool_results`.
+    Closing the iterator cancels the answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and traces."""
+        ...
+
+    def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Answer; `tools` are those of `request.tools`, for models that work with them directly.
+
+        Raises:
+            ModelTimeout: it took longer than its time limit.
+            ModelFailed: it returned no usable answer.
+        """
+        ...
+
+
+@runtime_checkable
+class ModelChain(Protocol):
+    """A model with fallbacks: each may use its whole timeout before the next one is requested."""
+
+    @property
+    def chain_length(self) -> int:
+        """The number of models."""
+        ...
+
+
+class Embedder(Protocol):
+    """Computes vectors that are close if texts are similar in meaning; those of one embedder can be compared.
+
+    Texts are neither stored nor logged.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in settings and in the doctor."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether texts leave this machine: then they are redacted as for a model."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector for each text, in order, all of one length. It may be cancelled while it waits.
+
+        Raises:
+            Unavailable: it does not answer, or not usably.
+        """
+        ...

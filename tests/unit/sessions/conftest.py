@@ -1,0 +1,18 @@
+"""What tests of sessions ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.sessions import Sessions
+from tests.unit.sessions.memory_sessions import MemorySessions
+
+
+@pytest.fixture
+def room() -> MemorySessions:
+    return MemorySessions()
+
+
+@pytest.fixture
+def sessions(room: MemorySessions) -> Sessions:
+    return room.sessions()

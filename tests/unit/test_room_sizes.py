@@ -1,0 +1,75 @@
+"""How many lines each room of `src/tenuto` may have: what grows says so here, with its reason beside the figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import tenuto
+
+SOURCE = Path(tenuto.__file__).parent
+TOP = "files beside the rooms"
+STORE_SCRIPTS = "stores, SQL and Lua"
+CONSOLE = "console"
+
+LIMITS = {
+    "access": 550,
+    "assistants": 3550,
+    "channels": 1400,
+    "chat": 4450,
+    "cli": 6350,
+    "client": 1650,
+    "context": 3550,
+    "gateway": 1100,
+    "integrations": 4050,
+    "llm": 2500,
+    "model": 4600,
+    "ports": 1050,
+    "privacy": 10350,
+    "recall": 2900,
+    "server": 12650,
+    "sessions": 4000,
+    "stores": 14550,
+    "tasks": 5100,
+    "upkeep": 1650,
+    "wiring": 1700,
+    CONSOLE: 13900,
+    STORE_SCRIPTS: 900,
+    TOP: 2600,
+}
+
+
+def room_of(path: Path) -> str | None:
+    """The room whose lines a file's count among; `None` for what others wrote, and for texts and pictures."""
+    parts = path.relative_to(SOURCE).parts
+    if "vendor" in parts:
+        return None
+    match path.suffix:
+        case ".py":
+            return parts[0] if len(parts) > 1 else TOP
+        case ".sql" | ".lua":
+            return STORE_SCRIPTS
+        case ".js" | ".css" | ".html":
+            return CONSOLE
+    return None
+
+
+def count_lines() -> Counter[str]:
+    lines: Counter[str] = Counter()
+    for path in SOURCE.rglob("*.*"):
+        if (room := room_of(path)) is not None and path.is_file():
+            lines[room] += path.read_bytes().count(b"\n")
+    return lines
+
+
+def test_no_room_is_larger_than_its_limit() -> None:
+    lines = count_lines()
+
+    beyond = [
+        f"{room}: {lines[room]} lines, {lines[room] - limit} more than its limit of {limit}; make it smaller, or raise "
+        "the limit here with the reason beside it"
+        for room, limit in LIMITS.items()
+        if lines[room] > limit
+    ]
+    assert not beyond, "\n".join(beyond)
+    assert LIMITS.keys() == lines.keys(), "each room has a limit"
