@@ -6,8 +6,6 @@ something in between, and for sessions. The conflict of an `if_version` that a c
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from types import EllipsisType
@@ -17,13 +15,14 @@ import msgspec
 
 from tenuto.errors import Unavailable, VersionConflict
 from tenuto.model import Scope, StateChange, StateEntry
+from tenuto.pauses import Backoff
 from tenuto.ports import StateStore
 
 _T = TypeVar("_T")
 _New = TypeVar("_New")
 # Some seconds in all: hundreds of writers of one value get through.
 _ATTEMPTS: Final = 32
-_FIRST_PAUSE: Final = 0.002
+_FIRST_PAUSE: Final = 0.004
 _LONGEST_PAUSE: Final = 0.25
 
 
@@ -106,13 +105,12 @@ async def update(
         Unavailable: others have changed it before each of many attempts.
     """
     before = await read() if guess is ... else guess
-    failures = 0
+    backoff = _backoff()
     while (new := change(before)) is not None:
         try:
             return Update(before, await write(before, new), changed=True)
         except VersionConflict:
-            failures += 1
-            await _pause_after(failures)
+            await _pause(backoff)
         before = await read()
     return Update(before, before, changed=False)
 
@@ -123,13 +121,12 @@ async def retry_on_conflict(attempt: Callable[[], Awaitable[_T]]) -> _T:
     Raises:
         Unavailable: as in `update`.
     """
-    failures = 0
+    backoff = _backoff()
     while True:
         try:
             return await attempt()
         except VersionConflict:
-            failures += 1
-            await _pause_after(failures)
+            await _pause(backoff)
 
 
 async def write_if_unchanged(write: Awaitable[_T]) -> _T | None:
@@ -140,8 +137,12 @@ async def write_if_unchanged(write: Awaitable[_T]) -> _T | None:
         return None
 
 
-async def _pause_after(failures: int) -> None:
-    """Wait at random, so that writers that met do not meet again, and longer each time, until there is room for all."""
-    if failures == _ATTEMPTS:
+def _backoff() -> Backoff:
+    """Pauses wholly at random, so that writers that met do not meet again, and longer until there is room for all."""
+    return Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=1)
+
+
+async def _pause(backoff: Backoff) -> None:
+    if backoff.failures == _ATTEMPTS - 1:
         raise Unavailable("record", "keeps being changed by other writers")
-    await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+    await backoff.wait()

@@ -404,16 +404,16 @@ async def test_a_thread_that_grows_makes_others_leave_the_cache(app: Tenuto, mon
     for name in "abc":
         assert await saver.aget_tuple(thread(name)) is None
         last = await put(saver, thread(name), empty_checkpoint(), name)
-    assert len(saver._cache._folds) == 3
+    assert len(saver._cache) == 3
     for place in range(12):
         last = await put(saver, *last, f"{place}" * 9000)
 
-    assert [key[2] for key in saver._cache._folds] == [saver.session_id("c")]
+    assert [key[2] for key in saver._cache] == [saver.session_id("c")]
     for name, value in (("a", "a"), ("c", "11" * 9000)):
         held = await saver.aget_tuple(thread(name))
         assert held is not None
         assert held.checkpoint["channel_values"]["messages"] == value
-    assert saver._cache._bytes == sum(one.fold.held_bytes() for one in saver._cache._folds.values())
+    assert saver._cache.weight == sum(one.fold.held_bytes() for _, one in saver._cache.items())
 
 
 def record(name: str, parent: str | None = None, **rest: Any) -> Put:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant
+from tenuto.background import run_in_background
 from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer, Toolbox, plan_arguments
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import AUTO, NONE, REQUIRED, ChatRequest, EventSink
@@ -323,7 +324,7 @@ async def lease_renewed(sessions: Sessions, turn: OpenTurn | None) -> AsyncItera
         yield
         return
     loop, pause, renewals = asyncio.get_running_loop(), turn.lease.total_seconds() / 3, list[asyncio.Task[None]]()
-    alarm = loop.call_later(pause, lambda: renewals.append(loop.create_task(_renew(sessions, turn, pause))))
+    alarm = loop.call_later(pause, lambda: renewals.append(run_in_background(_renew(sessions, turn, pause), "lease")))
     try:
         yield
     finally:

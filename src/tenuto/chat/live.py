@@ -15,6 +15,7 @@ from typing import Final, Self
 
 import msgspec
 
+from tenuto.background import run_in_background
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, TurnStarted
 from tenuto.chat.service import Chat
 from tenuto.errors import LimitReached, TenutoError, TurnStopped, Unavailable
@@ -191,7 +192,7 @@ class LiveTurns:
             raise LimitReached(f"{_MOST_RUNNING} turns are already running")
         self._running[owner] += 1
         turn = LiveTurn(scope, request)
-        task = asyncio.create_task(turn.run(self._chat, self._register), name="tenuto turn")
+        task = run_in_background(turn.run(self._chat, self._register), "turn")
         self._tasks.add(task)
         if key is not None:
             self._keyed[scope, key] = turn

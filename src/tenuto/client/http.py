@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import timedelta
@@ -23,6 +22,7 @@ from tenuto.client.problems import error_from, problem_from
 from tenuto.errors import CircuitOpen, Invalid, ModelFailed, PackageMissing, TenutoError, Unavailable
 from tenuto.model import Scope
 from tenuto.model.values import JsonObject, Value
+from tenuto.pauses import Backoff
 from tenuto.task_errors import TaskFailed
 
 try:
@@ -180,7 +180,8 @@ class HttpClient:
         if isinstance(wish, timedelta):
             seconds = wish.total_seconds()
         else:
-            seconds = min(self._policy.first_pause * (1 << attempt), longest).total_seconds() * random.uniform(0.5, 1)
+            backoff = Backoff(self._policy.first_pause.total_seconds(), longest.total_seconds(), failures=attempt)
+            seconds = backoff.next_pause()
         _log.info("a request is sent again in %.1f s: %s", seconds, error.code)
         await asyncio.sleep(seconds)
 

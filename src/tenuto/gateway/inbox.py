@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tenuto.compare_and_set import retry_on_conflict, update_state
 from tenuto.errors import QueueFull, StateCorrupt
 from tenuto.holder import is_holder_gone
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, IncomingMessage
 from tenuto.model.scope import SYSTEM
@@ -101,7 +102,7 @@ class Inbox:
 
     def __init__(self, *, state: StateStore, app: str, policy: ChannelPolicy, clock: Clock) -> None:
         self._app = app
-        self._known_tenants: set[str] = set()
+        self._known_tenants = LruCache[str, bool](_MOST_TENANTS)
         self._state = state
         self._policy = policy
         self._clock = clock
@@ -231,11 +232,9 @@ class Inbox:
         return derived_id("", self._app, message_id)
 
     async def _mark_busy(self, place: QueuePlace) -> None:
-        if place.tenant not in self._known_tenants:
+        if not self._known_tenants.get(place.tenant):
             await self._state.write_state(SYSTEM, _TENANTS, derived_id("", place.tenant), place.tenant)
-            if len(self._known_tenants) >= _MOST_TENANTS:
-                self._known_tenants.clear()
-            self._known_tenants.add(place.tenant)
+            self._known_tenants.put(place.tenant, True)
         value = {"app": self._app, "tenant": place.tenant, "key": place.key}
         await self._state.write_state(SYSTEM, _BUSY, derived_id("", place.tenant, place.key), value)
 

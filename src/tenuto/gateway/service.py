@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tenuto.background import run_in_background, running
 from tenuto.errors import ChannelUnavailable, ReplyRefused, TenutoError, Unavailable
 from tenuto.gateway.addresses import address_of
 from tenuto.gateway.commands import Command, Commands, parse_command
@@ -23,9 +24,11 @@ from tenuto.gateway.inbox import HELD_FOR, Inbox, Queue, QueuePlace, Waiting
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.wording import WORDING
 from tenuto.logs import bind_log_context, describe_exception
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery, IncomingMessage, MessageKind
 from tenuto.model.values import JsonObject
+from tenuto.pauses import Backoff
 from tenuto.ports import Channel, Clock
 
 _HOLD_AGAIN: Final = HELD_FOR.total_seconds() / 3
@@ -78,7 +81,7 @@ class Gateway:
         self._slots = asyncio.Semaphore(concurrency)
         self._workers: dict[QueuePlace, asyncio.Task[None]] = {}
         self._news: dict[QueuePlace, asyncio.Event] = {}
-        self._live: dict[tuple[QueuePlace, str], str] = {}
+        self._live = LruCache[tuple[QueuePlace, str], str](_LIVE)
 
     async def receive(self, delivery: Delivery) -> JsonObject:
         """Store the message of a delivery that was verified; returns the body that acknowledges it.
@@ -119,7 +122,7 @@ class Gateway:
             accepted = await self._inbox.put(place, stored, resets=resets)
         finally:
             if remembered and not accepted:
-                self._live.pop((place, message.id), None)
+                self._live.pop((place, message.id))
         if accepted:
             self._wake(place)
         return accepted
@@ -132,20 +135,17 @@ class Gateway:
         """Remember what was said, where the store holds less of it by its privacy policy, and it is not known yet."""
         if stored == message.text or (place, message.id) in self._live:
             return False
-        self._live[place, message.id] = message.text
-        if len(self._live) > _LIVE:
-            del self._live[next(iter(self._live))]
+        self._live.put((place, message.id), message.text)
         return True
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Meanwhile, messages are answered, also those that a process left behind."""
-        looking = [asyncio.create_task(self._look_for_queues()), asyncio.create_task(self._forget_marks())]
         try:
-            yield
+            async with running(self._look_for_queues(), "channel queues"), running(self._forget_marks(), "old marks"):
+                yield
         finally:
-            ending = [*looking, *self._workers.values()]
-            for task in ending:
+            for task in (ending := [*self._workers.values()]):
                 task.cancel()
             await asyncio.gather(*ending, return_exceptions=True)
 
@@ -171,7 +171,7 @@ class Gateway:
         """Work on a queue, or let its worker look at it again."""
         self._news.setdefault(place, asyncio.Event()).set()
         if place not in self._workers:
-            self._workers[place] = asyncio.create_task(self._work(place), name="tenuto channel")
+            self._workers[place] = run_in_background(self._work(place), "channel")
 
     async def _work(self, place: QueuePlace) -> None:
         try:
@@ -187,15 +187,14 @@ class Gateway:
 
     async def _drain(self, place: QueuePlace) -> None:
         """Answer what waits, until nothing does or another worker holds the queue."""
-        wait = _FIRST_WAIT
+        backoff = Backoff(_FIRST_WAIT, _HOLD_AGAIN)
         try:
             while (queue := await self._hold(place)) is not None:
                 entry = queue.next()
                 if entry is None or await self._handle(place, queue, entry):
-                    wait = _FIRST_WAIT
+                    backoff.reset()
                 else:
-                    await asyncio.sleep(wait)
-                    wait = min(wait * 2, _HOLD_AGAIN)
+                    await backoff.wait()
         except asyncio.CancelledError:
             with contextlib.suppress(TenutoError):
                 await self._inbox.release(place, self._worker)
@@ -245,7 +244,7 @@ class Gateway:
                 else:
                     await self._answer(place, queue, entry, message)
         await self._inbox.remove(place, entry)
-        self._live.pop((place, entry.id), None)
+        self._live.pop((place, entry.id))
 
     async def _give_up(self, entry: Waiting, message: IncomingMessage) -> None:
         """A reset has ended the turn of this message: there is no answer, and its progress says so."""
@@ -286,7 +285,7 @@ class Gateway:
 
     async def _send(self, entry: Waiting, message: IncomingMessage, text: str, shown: str | None) -> None:
         """Send a reply; a platform that does not take it now is asked again until it does."""
-        wait = _FIRST_WAIT
+        backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             try:
                 is_old = entry.begun_at is not None and self._clock() - entry.begun_at > _RECOGNISED_FOR
@@ -302,8 +301,7 @@ class Gateway:
                     return
                 asked = down.retry_after.total_seconds() if down.retry_after is not None else 0.0
                 _log.warning("a reply is waiting: %s", down)
-                await asyncio.sleep(max(wait, asked))
-                wait = min(wait * 2, _LONGEST_WAIT)
+                await asyncio.sleep(max(backoff.next_pause(), asked))
             except Exception as unexpected:
                 _log.error("a reply is not sent: %s", describe_exception(unexpected))
                 return

@@ -11,7 +11,6 @@ a conversation removes all of its text, and nothing of others.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
@@ -23,6 +22,7 @@ from tenuto.integrations import missing_extra
 from tenuto.integrations.home import Installation, find_home
 from tenuto.integrations.parts import Form, without
 from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, has_access, titled
+from tenuto.lru_cache import LruCache
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -63,7 +63,7 @@ class TenutoConversationStore(ConversationStore):
         self._as_tenant = scope is not None
         self._logs = SessionLogs(as_tenant=self._as_tenant)
         # In which conversations the histories of entries lie that this process has met.
-        self._places: OrderedDict[str, str] = OrderedDict()
+        self._places = LruCache[str, str](_PLACES)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation."""
@@ -234,10 +234,7 @@ class TenutoConversationStore(ConversationStore):
 
     def _note(self, record: ConversationRecord) -> None:
         for entry in filter(None, (record.head_id, *record.branches)):
-            self._places[entry] = record.conversation_id
-            self._places.move_to_end(entry)
-        while len(self._places) > _PLACES:
-            self._places.popitem(last=False)
+            self._places.put(entry, record.conversation_id)
 
 
 def _line(held: dict[str, Message], head_id: str, limit: int | None) -> tuple[list[Message], bool]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import SessionNotFound
+from tenuto.lru_cache import LruCache
 from tenuto.model import (
     AppendResult,
     Changes,
@@ -218,16 +219,14 @@ class SessionLogs:
 
     def __init__(self, *, as_tenant: bool = False) -> None:
         self._as_tenant = as_tenant
-        self._met: dict[tuple[Scope, str], SessionLog] = {}
+        self._met = LruCache[tuple[Scope, str], SessionLog](_MET)
 
     def find(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> SessionLog:
         """The session of that name; the metadata is for a new one."""
         key = (scope, name)
-        # Taken out and put in again: the first is the one not asked for the longest.
-        log = self._met.pop(key, None) or SessionLog(app, scope, name, metadata, as_tenant=self._as_tenant)
-        self._met[key] = log
-        if len(self._met) > _MET:
-            del self._met[next(iter(self._met))]
+        log = self._met.get(key)
+        if log is None:
+            self._met.put(key, log := SessionLog(app, scope, name, metadata, as_tenant=self._as_tenant))
         return log
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
+from tenuto.background import run_in_background
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.memory import MemoryHit, MemoryQuery
 from tenuto.model.scope import owner_key
@@ -37,8 +38,7 @@ class Copies:
     def __init__(self, records: MemoryRecords, clock: Clock) -> None:
         self._records = records
         self._clock = clock
-        self._owners: OrderedDict[bytes, OwnerMemories] = OrderedDict()
-        self._held = 0
+        self._owners = LruCache[bytes, OwnerMemories](_KEPT, most_weight=_KEPT, weigh=lambda owner: owner.weight)
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
 
     async def load(self, scope: Scope) -> OwnerMemories:
@@ -52,8 +52,7 @@ class Copies:
         key = owner_key(scope)
         owner = self._owners.get(key)
         if owner is None:
-            owner = self._owners[key] = OwnerMemories()
-        self._owners.move_to_end(key)
+            self._owners.put(key, owner := OwnerMemories())
         try:
             async with owner.lock:
                 await self._refresh(scope, owner)
@@ -64,7 +63,8 @@ class Copies:
                 self.run(b"reload" + key, self._reload(scope, owner))
         finally:
             # Also of a copy that could not be loaded: in an outage, every user who asks would leave one behind.
-            self._evict(key, owner)
+            if self._owners.peek(key) is owner:
+                self._owners.put(key, owner)
 
     async def announce(
         self, scope: Scope, owner: OwnerMemories, changed: Sequence[str], captured: tuple[str, int] | None = None
@@ -96,7 +96,7 @@ class Copies:
         if subject in self._tasks:
             work.close()
             return
-        task = asyncio.create_task(_log_failure(work), name="tenuto memories")
+        task = run_in_background(_log_failure(work), "memories")
         self._tasks[subject] = task
 
         def end(_: asyncio.Task[None]) -> None:
@@ -125,13 +125,10 @@ class Copies:
     def clear(self) -> None:
         """Drop all copies."""
         self._owners.clear()
-        self._held = 0
 
     def drop(self, scope: Scope) -> None:
         """Drop the copy of an owner."""
-        owner = self._owners.pop(owner_key(scope), None)
-        if owner is not None:
-            self._held -= owner.counted
+        self._owners.pop(owner_key(scope))
 
     def holds(self, scope: Scope) -> bool:
         """Whether there is a copy of an owner's memories."""
@@ -176,13 +173,6 @@ class Copies:
                 owner.remove(memory_id)
             else:
                 owner.put(stored.memory, stored.vector)
-
-    def _evict(self, key: bytes, owner: OwnerMemories) -> None:
-        if self._owners.get(key) is owner:
-            self._held += owner.weight - owner.counted
-            owner.counted = owner.weight
-        while self._held > _KEPT and len(self._owners) > 1:
-            self._held -= self._owners.popitem(last=False)[1].counted
 
 
 async def _log_failure(work: Coroutine[None, None, object]) -> None:

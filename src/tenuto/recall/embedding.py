@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from array import array
 from asyncio import Lock, timeout
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -18,6 +17,7 @@ from operator import mul
 from typing import Final, NamedTuple, TypeAlias
 
 from tenuto.errors import Unavailable
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.ports import Clock, Embedder
 
@@ -45,7 +45,7 @@ class CachedEmbedder:
         self._embedder = embedder
         self._clock = clock
         self._patience = patience.total_seconds()
-        self._known: OrderedDict[bytes, _CachedVector] = OrderedDict()
+        self._known = LruCache[bytes, _CachedVector](_KNOWN)
         self._forgotten = 0
         self._rests_until: datetime | None = None
         self._bulk = Lock()
@@ -124,7 +124,7 @@ class CachedEmbedder:
     async def _embed_cached(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
         keys = [_cache_key(scope, text) for text in texts]
         self._evict_expired()
-        vectors = {key: self._known[key].vector for key in keys if key in self._known}
+        vectors = {key: cached.vector for key in keys if (cached := self._known.peek(key)) is not None}
         unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         forgotten = self._forgotten
         if unknown:
@@ -142,16 +142,13 @@ class CachedEmbedder:
     def _cache_vectors(self, vectors: dict[bytes, Vector]) -> None:
         now = self._clock()
         for key, vector in vectors.items():
-            self._known[key] = _CachedVector(vector, now)
-            self._known.move_to_end(key)
-        while len(self._known) > _KNOWN:
-            self._known.popitem(last=False)
+            self._known.put(key, _CachedVector(vector, now))
 
     def _evict_expired(self) -> None:
         """Evict expired vectors; the cache is ordered by last use."""
         before = self._clock() - _LIFE
-        while self._known and next(iter(self._known.values())).needed_at <= before:
-            self._known.popitem(last=False)
+        while self._known and next(iter(self._known.items()))[1].needed_at <= before:
+            self._known.drop_oldest()
 
 
 class _CachedVector(NamedTuple):

@@ -29,7 +29,6 @@ class OwnerMemories:
         self.lock = asyncio.Lock()
         self.log = MemoryLog()
         self.loaded_at: datetime | None = None
-        self.counted = 0
         self._index: MemoryIndex | None = None
         self.fill({}, {})
 

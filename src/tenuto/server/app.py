@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
+from tenuto.background import running
 from tenuto.chat import LiveTurns
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model.urls import is_loopback
@@ -196,12 +197,8 @@ async def _warming(memories: Memories) -> AsyncIterator[None]:
     if memories.embedder is None or memories.embedder.ready or not memories.policy.enabled:
         yield
         return
-    task = asyncio.create_task(warm(memories.embedder), name="tenuto embedder")
-    try:
+    async with running(warm(memories.embedder), "embedder"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def _gate(

@@ -14,7 +14,6 @@ import contextlib
 import ipaddress
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +30,7 @@ from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns
 from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import check_tenant_id
@@ -87,7 +87,7 @@ class RateLimiter:
         self._what = what
         self._per_second = per_minute / 60
         self._now = now
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._buckets = LruCache[Hashable, tuple[float, float]](_REMEMBERED)
 
     def acquire(self, caller: Hashable, count: int = 1) -> None:
         """Count one request, or so many of `what` is limited.
@@ -98,12 +98,10 @@ class RateLimiter:
         if not self._per_minute:
             return
         now = self._now()
-        left, seen = self._buckets.pop(caller, (float(self._per_minute), now))
+        left, seen = self._buckets.get(caller) or (float(self._per_minute), now)
         left = min(self._per_minute, left + (now - seen) * self._per_second)
-        self._buckets[caller] = (left - count if left >= count else left, now)
-        if len(self._buckets) > _REMEMBERED:
-            # The caller idle for longest has the fullest bucket, so dropping it loses least.
-            self._buckets.popitem(last=False)
+        # The caller idle for longest has the fullest bucket, so dropping it loses least.
+        self._buckets.put(caller, (left - count if left >= count else left, now))
         if left < count:
             raise RateLimited(self._per_minute, timedelta(seconds=(count - left) / self._per_second), self._what)
 
@@ -207,7 +205,7 @@ class Gate:
         self._wrong_rates = wrong_rates
         self._now = now
         # By the digests of their secrets, so that the memory of the process holds no keys.
-        self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
+        self._callers = LruCache[bytes, _CachedCaller](_REMEMBERED)
         self._closed = tokens is not None
         self._looked_at: float | None = None
         # Set, and replaced, when a credential may no longer hold.
@@ -293,14 +291,14 @@ class Gate:
     def forget(self, key_id: str) -> None:
         """Look a key up again at its next use, and end its streams: it was revoked."""
         for digest in [digest for digest, known in self._callers.items() if known.caller.key_id == key_id]:
-            del self._callers[digest]
+            self._callers.pop(digest)
         self._recheck()
 
     def forget_user(self, tenant: str, user: str) -> None:
         """The same for the keys of a user who was erased."""
         theirs = (tenant, user)
         for digest in [d for d, known in self._callers.items() if (known.caller.tenant, known.caller.user) == theirs]:
-            del self._callers[digest]
+            self._callers.pop(digest)
         self._recheck()
 
     async def _has_keys(self) -> bool:
@@ -320,7 +318,7 @@ class Gate:
         if self._tokens is not None or (self._looked_at is not None and not self._closed):
             return True
         now = self._now()
-        return any(now - known.seen_at < _HELD_FOR for known in self._callers.values())
+        return any(now - known.seen_at < _HELD_FOR for _, known in self._callers.items())
 
     async def mode(self) -> str:
         """How requests are admitted, for the log."""
@@ -343,21 +341,15 @@ class Gate:
                 raise
             # The store confirmed the key lately, so it stays trusted a little longer.
             held = replace(known, trusted_until=min(now + _TRUSTED_FOR, known.seen_at + _HELD_FOR))
-            self._cache_caller(digest, held)
+            self._callers.put(digest, held)
             return held.caller
         if key is None:
-            self._callers.pop(digest, None)
+            self._callers.pop(digest)
             # Tokens expire by themselves and need no lookup in the store: they are verified each time.
             return self._tokens.verify(credential, allow_expired=allow_expired) if self._tokens is not None else None
         caller = Caller.from_key(key)
-        self._cache_caller(digest, _CachedCaller(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
+        self._callers.put(digest, _CachedCaller(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
         return caller
-
-    def _cache_caller(self, digest: bytes, known: _CachedCaller) -> None:
-        self._callers[digest] = known
-        self._callers.move_to_end(digest)
-        if len(self._callers) > _REMEMBERED:
-            self._callers.popitem(last=False)
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.background import running
 from tenuto.chat import LiveTurn
 from tenuto.errors import LimitReached, SessionNotFound, Unavailable
 from tenuto.model import Scope, Session
@@ -149,13 +150,8 @@ class SessionEvents:
         if self._feed is None:
             yield
             return
-        async with self._feed.watch(self._on_change):
-            task = asyncio.create_task(self._look(self._feed), name="tenuto session events")
-            try:
-                yield
-            finally:
-                task.cancel()
-                await asyncio.wait([task])
+        async with self._feed.watch(self._on_change), running(self._look(self._feed), "session events"):
+            yield
 
     async def on_session_event(self, event: SessionEvent) -> None:
         """Report what this process did."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from tenuto.app import Tenuto
+from tenuto.background import running
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.logs import describe_exception
 from tenuto.model.values import View
+from tenuto.pauses import Backoff
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 1.0
@@ -45,18 +46,13 @@ class TaskWorker:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Open the engine meanwhile."""
-        opening = asyncio.create_task(self._open(), name="tenuto task worker")
-        try:
+        async with running(self._open(), "task worker"):
             yield
-        finally:
-            opening.cancel()
-            await asyncio.wait([opening])
 
     async def _open(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while await self._failed_for_now():
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await backoff.wait()
 
     async def _failed_for_now(self) -> bool:
         """Open the engine if it is needed; returns whether to try again."""

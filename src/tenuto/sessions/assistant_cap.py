@@ -8,13 +8,14 @@ created a session: upkeep lists and removes, in bounded portions.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from tenuto.errors import SessionBusy, SessionElsewhere, SessionNotFound
+from tenuto.lru_cache import LruCache
 from tenuto.model import BeginTurn, RemovedSession, Scope, Session, SessionQuery
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import ASSISTANT
@@ -63,13 +64,13 @@ class AssistantCap:
     def __init__(self, *, store: SessionStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._counts: OrderedDict[_Place, _Count] = OrderedDict()
+        self._counts = LruCache[_Place, _Count](_MOST_SITES)
         self._removing = asyncio.Lock()
 
     @property
     def due(self) -> bool:
         """Whether `remove_excess` has something to look at."""
-        return any(count.due for count in self._counts.values())
+        return any(count.due for _, count in self._counts.items())
 
     def note(self, session: Session, policy: SessionPolicy) -> None:
         """Note that this session was created under the policy of its assistant."""
@@ -77,15 +78,13 @@ class AssistantCap:
         if not isinstance(assistant, str):
             return
         place = (session.scope.tenant, session.scope.site, assistant)
-        count = self._counts.setdefault(place, _Count(policy=policy, latest=session.id))
+        count = self._counts.get(place) or _Count(policy=policy, latest=session.id)
         count.policy, count.latest, count.due = policy, session.id, True
         if len(count.created) >= _PAGE:
             count.listed_at = None
             count.created.clear()
         count.created.add(session.id)
-        self._counts.move_to_end(place)
-        if len(self._counts) > _MOST_SITES:
-            self._counts.popitem(last=False)
+        self._counts.put(place, count)
 
     async def remove_excess(self) -> AsyncGenerator[RemovedSession]:
         """Remove a portion of what is beyond the number of one assistant on one site, and tell each that is gone.
@@ -94,12 +93,11 @@ class AssistantCap:
             Unavailable: the store is away; it stays due.
         """
         async with self._removing:
-            place = next((place for place, count in self._counts.items() if count.due), None)
-            if place is None:
+            place, count = next(((place, count) for place, count in self._counts.items() if count.due), (None, None))
+            if place is None or count is None:
                 return
-            count, more = self._counts[place], True
-            self._counts.move_to_end(place)
-            count.due = False
+            self._counts.put(place, count)
+            count.due, more = False, True
             try:
                 age = self._clock() - count.listed_at if count.listed_at is not None else _TRUSTED_FOR
                 if not timedelta(0) <= age < _TRUSTED_FOR or (count.excess > 0 and not count.oldest):

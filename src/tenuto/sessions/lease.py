@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from datetime import timedelta
 
 from tenuto.errors import SessionBusy, SessionElsewhere, TenutoError
 from tenuto.holder import is_holder_gone
 from tenuto.model import BeginTurn, OpenTurn, Scope
+from tenuto.pauses import Backoff
 from tenuto.ports import SessionStore, release_lease
 from tenuto.sessions.cancellation import complete_despite_cancel
 
@@ -26,7 +26,7 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
     released = ""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + busy_wait.total_seconds()
-    pause = 0.01
+    backoff = Backoff(0.015, 0.375, jitter=2 / 3)
     while True:
         beginning = asyncio.create_task(store.begin_turn(scope, request))
         try:
@@ -42,9 +42,8 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
             left = give_up - loop.time()
             if left <= 0:
                 raise
-            wait = min(pause * random.uniform(0.5, 1.5), max(busy.retry_after.total_seconds(), 0.001), left)
+            wait = min(backoff.next_pause(), max(busy.retry_after.total_seconds(), 0.001), left)
         await asyncio.sleep(wait)
-        pause = min(pause * 2, 0.25)
 
 
 async def _release_begun(store: SessionStore, beginning: asyncio.Future[OpenTurn]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.policy import MOST_LOADED
 from tenuto.model.scope import session_key
@@ -18,17 +18,13 @@ class PromptReach:
     """Tells how many messages to load with a turn, so that older ones need no second read; a guess, and no more."""
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[bytes, int] = OrderedDict()
+        self._counts = LruCache[bytes, int](_MOST_SESSIONS)
 
     def guess(self, scope: Scope, session_id: str | None) -> int:
         """How many messages the next prompt may hold; 0 if unknown."""
-        count = self._counts.get(session_key(scope, session_id), 0) if session_id else 0
+        count = self._counts.peek(session_key(scope, session_id)) if session_id else 0
         return min(count + _GROWTH, MOST_LOADED) if count else 0
 
     def note(self, scope: Scope, session_id: str, count: int) -> None:
         """Remember how many messages no summary covers."""
-        key = session_key(scope, session_id)
-        self._counts[key] = count
-        self._counts.move_to_end(key)
-        if len(self._counts) > _MOST_SESSIONS:
-            self._counts.popitem(last=False)
+        self._counts.put(session_key(scope, session_id), count)

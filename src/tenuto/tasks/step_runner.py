@@ -34,6 +34,7 @@ from tenuto.model.plan import Plan, Step, StepRun, StepStatus, TaskProgress, fai
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import AGENT_FAILED, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
+from tenuto.pauses import Backoff
 from tenuto.ports import Clock, Span
 from tenuto.task_errors import AgentNotFound, KeyLocked, StepLost, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks.agent_contexts import AgentContexts
@@ -436,7 +437,7 @@ def _retrieve_exception(work: asyncio.Future[Any]) -> None:
 
 async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavailable] = Unavailable) -> _Result:
     """Call again, after growing pauses, while the store does not answer, which an error of this kind says."""
-    pause = _FIRST_PAUSE
+    backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
             return await call()
@@ -444,8 +445,7 @@ async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavaila
             raise
         except kind as away:
             _log.warning("a step waits for the store: %s", away)
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        await backoff.wait()
 
 
 def _error_of(failed: Exception, step: Step) -> TaskError:

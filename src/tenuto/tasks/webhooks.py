@@ -21,6 +21,7 @@ from tenuto.logs import bind_log_context
 from tenuto.model import Scope
 from tenuto.model.signature import signed_headers
 from tenuto.model.task import Task, TaskEvent, TaskEventType
+from tenuto.pauses import Backoff
 from tenuto.ports import Clock
 from tenuto.task_errors import TaskNotFound
 from tenuto.tasks.service import Tasks
@@ -83,7 +84,7 @@ class EventDelivery:
 
     async def send_new(self, scope: Scope, task_id: str, run: int, sent: Collection[str]) -> list[str]:
         """Wait for events of a run that were not sent, send them, and return their ids; none when all are sent."""
-        pause = POLL
+        backoff = Backoff(POLL, _LONGEST_LOOK)
         with bind_log_context(task=task_id):
             while True:
                 try:
@@ -101,20 +102,20 @@ class EventDelivery:
                     await self._send(scope, task, event)
                 if new:
                     return [event.id for event in new]
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_LOOK)
+                await backoff.wait()
 
     async def _send(self, scope: Scope, task: Task, event: TaskEvent) -> None:
-        waited, pause = 0.0, _FIRST_PAUSE
+        waited, backoff = 0.0, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while waited < _GIVE_UP_SECONDS:
             try:
                 await self._webhook.send(scope, task, event)
             except Unavailable as away:
+                pause = backoff.next_pause()
                 _log.info("%s; %s is sent again in %.0f s", away, event.type, pause)
             else:
                 return
             await asyncio.sleep(pause)
-            waited, pause = waited + pause, min(pause * 2, _LONGEST_PAUSE)
+            waited += pause
         _log.warning("the task webhook did not accept %s for a day", event.type)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Literal
@@ -20,6 +19,7 @@ from tenuto.context.compression import of_persona
 from tenuto.context.summary_request import invents
 from tenuto.errors import SessionNotFound
 from tenuto.llm.offline.phrases import is_question, is_request, match_intent
+from tenuto.lru_cache import LruCache
 from tenuto.model import Message, Page, Role
 from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemorySource
@@ -108,7 +108,7 @@ class Capturer:
         self._redaction = redaction
         self._compressor = compressor
         # The last message that was captured from, by session.
-        self._captured: OrderedDict[bytes, int] = OrderedDict()
+        self._captured = LruCache[bytes, int](_SESSIONS)
 
     def due(self, ended: TurnEnded) -> tuple[Message, ...]:
         """The user's messages to read after a turn: those since the last that was read.
@@ -118,7 +118,7 @@ class Capturer:
         """
         if not self._covers(ended):
             return ()
-        known = self._captured.get(session_key(ended.scope, ended.session.id))
+        known = self._captured.peek(session_key(ended.scope, ended.session.id))
         recent = ended.session.updated_at - _LOOK_BACK
         said = [
             one
@@ -130,7 +130,7 @@ class Capturer:
     async def capture(self, ended: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what the user said in these messages, each once."""
         session = session_key(ended.scope, ended.session.id)
-        last = self._captured.get(session, 0)
+        last = self._captured.peek(session) or 0
         if not last or len(messages) > 1:
             # A single message is this turn's own; others may have been read by another process.
             last = max(last, await self._memories.captured_through(ended.scope, ended.session.id))
@@ -139,10 +139,7 @@ class Capturer:
             notes = [note for message in unread for note in await self._extract(ended, message)]
             last = unread[-1].seq
             await self._remember(ended, notes, (ended.session.id, last))
-        self._captured[session] = last
-        self._captured.move_to_end(session)
-        if len(self._captured) > _SESSIONS:
-            self._captured.popitem(last=False)
+        self._captured.put(session, last)
 
     async def capture_stale(self, ended: TurnEnded) -> None:
         """Remember in short what the user said before the session became stale (D10, D11)."""

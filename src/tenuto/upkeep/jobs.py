@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
 from tenuto.model.values import Value
@@ -142,7 +143,7 @@ class Jobs:
         else:
             self._next[key] = work
             session = subject[0] if isinstance(subject, tuple) else subject
-            task = asyncio.create_task(self._run(kind, key, session), name=f"tenuto {kind}")
+            task = run_in_background(self._run(kind, key, session), kind)
             self._tasks[key] = task
             self._of_kind[kind] += 1
             # Not in the job itself: one that is cancelled before its first step never gets to its end.

@@ -13,7 +13,6 @@ Journal and breaker are there for servers only. Vaults and data keys are values 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
+from tenuto.background import running
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.ports import CacheCounts, Clock, Detector, ElsewhereFeed, Preparable, RecordStore, StateStore, Store
 from tenuto.privacy.redacting_store import RedactingStore
@@ -112,8 +112,7 @@ async def open_stores(
     if is_cached or journal is not None:
         await stack.enter_async_context(engine)
     if journal is not None:
-        task = asyncio.create_task(journal.run(), name="tenuto journal")
-        stack.push_async_callback(_cancel, task)
+        await stack.enter_async_context(running(journal.run(), "journal"))
     screen = open_screen(stack, settings, state=plain_state, sessions=engine.sessions, clock=clock, detector=detector)
     trusted = RedactingStore(store=engine, screen=screen)
     return Stores(
@@ -180,11 +179,6 @@ async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder | Non
         return None
     stack.push_async_callback(folder.close)
     return folder
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 def _may_begin_away(settings: Settings, folder: Path) -> bool:

@@ -8,7 +8,6 @@ cases are state of their user, so that the scope checks of the store keep them a
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import date
 from hashlib import blake2b
@@ -21,6 +20,7 @@ from tenuto.assistants.goods.item import EDITION, Case, CaseStatus, Item, Order,
 from tenuto.assistants.goods.shelf import Shelf
 from tenuto.compare_and_set import retry_on_conflict, update_state, write_if_unchanged
 from tenuto.errors import Invalid, StateCorrupt, Unavailable, VersionConflict
+from tenuto.lru_cache import LruCache
 from tenuto.model.privacy import SHOP
 from tenuto.model.scope import Scope, user_scope
 from tenuto.model.session import StateEntry
@@ -75,7 +75,7 @@ class Catalogue:
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._shelves: OrderedDict[tuple[str, str], tuple[str, Shelf]] = OrderedDict()
+        self._shelves = LruCache[tuple[str, str], tuple[str, Shelf]](_MAX_SHELVES)
         # An entry lives as long as a task waits for it: there are as many locks as catalogues being loaded.
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -95,7 +95,7 @@ class Catalogue:
         except StateCorrupt:
             raise
         except Unavailable:
-            _, last = self._shelves.get((owner.tenant, owner.site), ("", None))
+            _, last = self._shelves.get((owner.tenant, owner.site)) or ("", None)
             if last is None:
                 raise
             return last
@@ -168,12 +168,8 @@ class Catalogue:
         return await retry_on_conflict(attempt)
 
     def _cached(self, owner: Scope, head: Head) -> Shelf | None:
-        place = (owner.tenant, owner.site)
-        name, shelf = self._shelves.get(place, ("", None))
-        if shelf is None or name != head.name:
-            return None
-        self._shelves.move_to_end(place)
-        return shelf
+        name, shelf = self._shelves.get((owner.tenant, owner.site)) or ("", None)
+        return shelf if name == head.name else None
 
     async def _load(self, owner: Scope) -> Shelf:
         for _ in range(_ATTEMPTS):
@@ -184,9 +180,7 @@ class Catalogue:
             # Indexing thousands of items takes a while, and other turns go on meanwhile.
             shelf = await asyncio.to_thread(_build_shelf, head, chunks[: head.chunks])
             if shelf is not None:
-                self._shelves[owner.tenant, owner.site] = (head.name, shelf)
-                while len(self._shelves) > _MAX_SHELVES:
-                    self._shelves.popitem(last=False)
+                self._shelves.put((owner.tenant, owner.site), (head.name, shelf))
                 return shelf
         raise Unavailable("goods catalogue", "is not complete")
 

@@ -98,7 +98,7 @@ class ThreadLogs:
                     return await self._load(session_id, key, ns, load)
                 page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK))
         except SessionNotFound:
-            self._cache.drop(key)
+            self._cache.pop(key)
             return None
         if missing > 0:
             _apply(cached, page.session, page.messages, ns)

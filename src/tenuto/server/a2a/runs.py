@@ -16,6 +16,7 @@ from a2a.types.a2a_pb2 import Message, TaskArtifactUpdateEvent, TaskStatusUpdate
 from a2a.types.a2a_pb2 import Task as ProtoTask
 from msgspec.structs import replace
 
+from tenuto.background import run_in_background
 from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply
 from tenuto.chat.request import ChatEvent, ToolStarted
 from tenuto.errors import SessionBusy, TenutoError, TurnStopped, Unavailable
@@ -147,7 +148,7 @@ class Runs:
         run = self.find(scope, task.id)
         if run is None:
             run = self._runs[key] = Run()
-            run.work = work = asyncio.create_task(self._work(run, scope, loaded, again), name="tenuto a2a turn")
+            run.work = work = run_in_background(self._work(run, scope, loaded, again), "a2a turn")
             self._working.add(work)
             work.add_done_callback(lambda _: self._drop(key, work))
         return run

@@ -28,6 +28,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from tenuto.app import Tenuto
+from tenuto.background import run_in_background
 from tenuto.errors import Invalid, NotFound, TenutoError
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
@@ -183,7 +184,7 @@ class McpHttp:
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         # The manager's task group must end in the task that began it.
-        self._running = asyncio.create_task(self._run(), name="tenuto mcp")
+        self._running = run_in_background(self._run(), "mcp")
 
     async def _run(self) -> None:
         async with self._manager.run():

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -24,7 +23,9 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
+from tenuto.background import running
 from tenuto.errors import CircuitOpen, SessionElsewhere, SessionNotFound, StoreUnavailable, Unavailable
+from tenuto.lru_cache import LruCache
 from tenuto.model import AppendResult, OpenTurn, Scope
 from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
@@ -124,7 +125,7 @@ class Journal:
         self._name = name
         self._codec = codec
         self._replay = Replay(folder, cache, state, clock=clock, codec=codec, queue=queue, sharded=are_sharded(records))
-        self._folds: OrderedDict[bytes, _Fold] = OrderedDict()
+        self._folds = LruCache[bytes, _Fold](_FOLDS_KEPT)
         self._agreeing: asyncio.Task[bool] | None = None
         self._store_answers = True
         self._refuted_until = self._offers_until = float("-inf")
@@ -306,10 +307,7 @@ class Journal:
                     raise StoreUnavailable from None
             if record is not None and record.reach != _ANY_NUMBER:
                 record = replace(record, reach=_ANY_NUMBER)
-        self._folds.pop(key, None)
-        self._folds[key] = _Fold(fold.base, fold.base_seq, record, last, origin)
-        if len(self._folds) > _FOLDS_KEPT:
-            self._folds.popitem(last=False)
+        self._folds.put(key, _Fold(fold.base, fold.base_seq, record, last, origin))
         return _Held(record, shelf.base, fold.base_seq, 1 if last is None else last.number + 1, origin)
 
     def _narrow(self, command: JournaledCommand, held: int) -> JournaledCommand:
@@ -408,13 +406,10 @@ class Journal:
     async def run(self) -> None:
         """Vote when asked, look for the store while it is away, and store what waits; for as long as the process
         lives."""
-        watching = asyncio.create_task(self._folder.watch(self._answer_vote, self._on_change))
-        try:
+        async with running(self._folder.watch(self._answer_vote, self._on_change), "journal watch"):
             while True:
                 await self._look()
                 await asyncio.sleep(_PROBE_EVERY)
-        finally:
-            watching.cancel()
 
     async def _look(self) -> None:
         self._cache.listen()

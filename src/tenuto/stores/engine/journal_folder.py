@@ -5,15 +5,16 @@ A folder holds bytes, numbers and the plain facts by which rows are found and er
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from tenuto.model import Scope
 from tenuto.model.values import Value
 
 ALWAYS: Final = 2**62
 """A time behind all others."""
+Callback: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 class StoredBase(Value, frozen=True, kw_only=True):
@@ -213,7 +214,7 @@ class JournalFolder(Protocol):
         """The store answers: no new row is written, and records without rows are removed."""
         ...
 
-    async def watch(self, on_asked: Callable[[], Awaitable[None]], on_change: Callable[[], Awaitable[None]]) -> None:
+    async def watch(self, on_asked: Callback, on_change: Callback) -> None:
         """Call these when another process asks for votes; and when the folder goes down or up, or a process joins while
         it is down. Does not return."""
         ...

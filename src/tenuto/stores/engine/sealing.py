@@ -6,12 +6,12 @@ state. Plain are keys of records, the columns to find and count by (without titl
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from tenuto.errors import DecryptionFailed, Unavailable
+from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.ports import Cipher, Ciphers, Clock, utc_now
 from tenuto.stores.engine.codec import Codec
@@ -32,10 +32,10 @@ class SealedCodecs:
         self._ciphers = ciphers
         self._clock = clock
         self.sealing = sealing
-        self._loaded: OrderedDict[tuple[str, str], tuple[Codec, datetime]] = OrderedDict()
+        self._loaded = LruCache[tuple[str, str], tuple[Codec, datetime]](_MOST_SITES)
 
     def ready(self, scope: Scope) -> Codec | None:
-        loaded = self._loaded.get((scope.tenant, scope.site))
+        loaded = self._loaded.peek((scope.tenant, scope.site))
         if loaded is None or not timedelta(0) <= self._clock() - loaded[1] < _FRESH:
             return None
         return loaded[0]
@@ -48,14 +48,11 @@ class SealedCodecs:
         try:
             codec, read_at, is_complete = await self._load(scope, writing=writing, refresh=refresh)
         except Unavailable:
-            if site in self._loaded:
-                return self._loaded[site][0]
+            if (loaded := self._loaded.get(site)) is not None:
+                return loaded[0]
             raise
         if is_complete:
-            self._loaded[site] = codec, read_at
-            self._loaded.move_to_end(site)
-            if len(self._loaded) > _MOST_SITES:
-                self._loaded.popitem(last=False)
+            self._loaded.put(site, (codec, read_at))
         return codec
 
     async def _load(self, scope: Scope, *, writing: bool, refresh: bool) -> tuple[Codec, datetime, bool]:

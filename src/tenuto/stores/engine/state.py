@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import Lock, sleep
+from asyncio import Lock
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from hashlib import blake2b
@@ -29,6 +29,7 @@ from tenuto.model.stored import (
     ValuePlace,
 )
 from tenuto.model.values import Json
+from tenuto.pauses import Backoff
 from tenuto.ports import RecordStore
 from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, UnknownFormat
@@ -44,8 +45,7 @@ class _Held(NamedTuple):
 
 
 _NOTHING: Final = _Held(0, 0, None)
-_EAGER_RETRIES: Final = 2
-_FIRST_PAUSE: Final = 0.001
+_FIRST_PAUSE: Final = 0.004
 _LONGEST_PAUSE: Final = 0.25
 
 
@@ -91,12 +91,9 @@ class EngineState:
             # before they met, so that a store that is slow to fail is not waited for by one after another.
             for key in sorted([record_key(scope, namespace, name) for name in replaced]):
                 await turns.enter_async_context(self._turns.setdefault(key, Lock()))
-            refusals = 1
+            backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=1, chance=self._chance.random)
             while (made := await self._change(scope, namespace, changes, replaced, codec)) is None:
-                refusals += 1
-                if refusals >= _EAGER_RETRIES:
-                    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(refusals, 16))
-                    await sleep(pause * self._chance.random())
+                await backoff.wait()
             return made
 
     async def _change(

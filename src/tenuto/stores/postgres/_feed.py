@@ -21,7 +21,9 @@ from contextlib import asynccontextmanager, suppress
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
+from tenuto.background import run_in_background
 from tenuto.errors import TenutoError, Unavailable
+from tenuto.pauses import Backoff
 from tenuto.stores.postgres._client import Connection, Link, unread
 from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
@@ -63,7 +65,7 @@ class PostgresFeed:
         self._watchers.append(on_change)
         if self._listening is None:
             self._tried.clear()
-            self._listening = asyncio.create_task(self._listen())
+            self._listening = run_in_background(self._listen(), "postgres feed")
         try:
             await self._tried.wait()
             yield
@@ -167,13 +169,12 @@ def parse_notification(message: str) -> tuple[int | None, list[tuple[bytes, int]
 async def wait_for_caches(link: Link, strict: int) -> None:
     """Wait until every cache has acknowledged a strict change. It is committed, so this must not raise."""
     until = time.monotonic() + PATIENCE
-    pause = 0.001
+    backoff = Backoff(0.001, 0.05)
     while time.monotonic() < until:
         try:
             if (await link.row("SELECT heard_by_all($1) AS heard", strict))["heard"]:
                 return
         except Unavailable as exc:
             log.debug("could not check whether caches acknowledged a change: %s", exc)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, 0.05)
+        await backoff.wait()
     log.warning("a cache did not acknowledge a change within %s s; it serves nothing until it does", PATIENCE)

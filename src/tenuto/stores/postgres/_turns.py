@@ -11,7 +11,9 @@ import asyncio
 from asyncio import Future, TimerHandle, get_running_loop
 from typing import Final
 
+from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
+from tenuto.lru_cache import LruCache
 from tenuto.model.stored import RecordChange, Refused
 from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._errors import STORE, InDoubt
@@ -35,7 +37,7 @@ class Turns:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._refused_at: dict[bytes, float] = {}
+        self._refused_at = LruCache[bytes, float](_MOST_KEYS)
         self._under_way: dict[bytes, asyncio.Task[None]] = {}
         self._kept: dict[bytes, tuple[Connection, int, TimerHandle]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -43,21 +45,18 @@ class Turns:
 
     def mark(self, key: bytes) -> None:
         """A commit of this key was refused."""
-        now = get_running_loop().time()
-        self._refused_at.pop(key, None)
-        self._refused_at[key] = now
-        while len(self._refused_at) > _MOST_KEYS:
-            del self._refused_at[next(iter(self._refused_at))]
+        self._refused_at.put(key, get_running_loop().time())
 
     def are_due(self, key: bytes) -> bool:
         """Whether a commit of this key is to be made in turn; of one process only one is at a time."""
-        if key not in self._refused_at or key in self._under_way:
+        refused_at = self._refused_at.peek(key)
+        if refused_at is None or key in self._under_way:
             return False
         if key in self._kept:
             return True
-        if get_running_loop().time() - self._refused_at[key] < _CONTENDED:
+        if get_running_loop().time() - refused_at < _CONTENDED:
             return len(self._under_way) + len(self._kept) < _MOST
-        del self._refused_at[key]
+        self._refused_at.pop(key)
         return False
 
     def commit(self, change: RecordChange) -> Future[Refused | None]:
@@ -119,7 +118,7 @@ class Turns:
     def _give_up(self, key: bytes) -> None:
         connection, _, timer = self._kept.pop(key)
         timer.cancel()
-        task = asyncio.create_task(self._unlock(connection))
+        task = run_in_background(self._unlock(connection), "postgres unlock")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

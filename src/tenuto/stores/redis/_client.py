@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import hiredis
 
+from tenuto.pauses import Backoff
 from tenuto.stores.redis._auth import ConnectionPolicy, Door
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._resp import (
@@ -241,7 +241,7 @@ class Link:
                 raise response_error(reply)
 
     async def _back_off(self, errand: _PendingCall, code: str) -> None:
-        pause = min(_FIRST_PAUSE * 2**errand.attempts, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, failures=errand.attempts).next_pause()
         if asyncio.get_running_loop().time() + pause >= errand.deadline:
             raise ResponseError(code)
         await asyncio.sleep(pause)

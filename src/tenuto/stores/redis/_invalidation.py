@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import hiredis
 
+from tenuto.background import run_in_background
+from tenuto.pauses import Backoff
 from tenuto.stores.redis._auth import Door
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._socket import NOTHING, dial
@@ -64,7 +66,7 @@ class InvalidationListener:
         self._deaf = asyncio.Event()
         self.tried = asyncio.Event()
         """Set once it listens, or a first attempt failed."""
-        self._work = asyncio.create_task(self._run())
+        self._work = run_in_background(self._run(), "redis invalidation")
 
     def listen(self) -> bool:
         """Read all that has arrived. False if changes of this server may be missing."""
@@ -79,17 +81,16 @@ class InvalidationListener:
 
     async def _run(self) -> None:
         """Connect and listen until the connection is lost, repeatedly."""
-        pause = BEAT / 20
+        backoff = Backoff(BEAT / 20, BEAT)
         while True:
             try:
                 async with asyncio.timeout(self._door.policy.connect_timeout):
                     sock, reader = await dial(self.endpoint, self._door, self._greeting)
             except (OSError, CallFailed, hiredis.HiredisError):
                 self.tried.set()
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, BEAT)
+                await backoff.wait()
                 continue
-            pause = BEAT / 20
+            backoff.reset()
             self._attach(sock, reader)
             self.tried.set()
             await self._ping_until_lost()

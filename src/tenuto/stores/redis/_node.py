@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
+from tenuto.pauses import Backoff
 from tenuto.stores.redis._auth import Door, open_connection
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.redis._resp import CallFailed, CallTimeout, Reply, ResponseError, Unsent
@@ -26,7 +26,7 @@ class Node:
         self.endpoint = endpoint
         self._door = door
         self._opening = SingleFlight(self._connect)
-        self._failures = 0
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._not_before = 0.0
         self._connection: Connection | None = None
 
@@ -72,12 +72,10 @@ class Node:
             async with asyncio.timeout(self._door.policy.connect_timeout):
                 connection = await open_connection(self.endpoint, self._door, on_lost=self._on_lost)
         except (OSError, CallFailed) as exc:
-            self._failures += 1
-            pause = min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE)
-            self._not_before = loop.time() + pause * random.uniform(0.5, 1.0)
+            self._not_before = loop.time() + self._backoff.next_pause()
             if isinstance(exc, ResponseError):
                 raise
             raise Unsent(f"cannot connect to {self.endpoint}") from exc
-        self._failures = 0
+        self._backoff.reset()
         self._connection = None if connection.closed else connection
         return connection

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from tenuto.background import run_in_background
 from tenuto.stores.redis._auth import Door, open_connection
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._resp import CallFailed, Reply, check, pack
@@ -75,7 +76,7 @@ class SentinelTopology:
 
     async def _find_primary(self) -> None:
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen())
+            self._listening = run_in_background(self._listen(), "redis sentinel")
         for sentinel in list(self._sentinels):
             try:
                 named = check(await sentinel.ask(self._ask, self._connect_deadline()))

@@ -7,24 +7,32 @@ import logging
 import os
 import secrets
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
 from tenuto.stores.engine.journal_files import files
 from tenuto.stores.engine.journal_files.members import acquire_member, is_alive, living_members
 from tenuto.stores.engine.journal_files.shared import SharedMemory
 from tenuto.stores.engine.journal_files.thread import FolderThread, is_locked, translate
-from tenuto.stores.engine.journal_folder import ALWAYS, JournalCounts, Offer, StoredBase, StoredRow, StoredShelf
+from tenuto.stores.engine.journal_folder import (
+    ALWAYS,
+    Callback,
+    JournalCounts,
+    Offer,
+    StoredBase,
+    StoredRow,
+    StoredShelf,
+)
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _POLL: Final = 0.05
-Callback = Callable[[], Awaitable[None]]
 
 
 class DiskFolder:
@@ -256,16 +264,9 @@ class DiskFolder:
                 await self.unlock(key)
 
     def _spawn(self, callback: Callback) -> None:
-        task = asyncio.ensure_future(_run(callback))
+        task = run_in_background(callback(), "journal vote")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-async def _run(callback: Callback) -> None:
-    try:
-        await callback()
-    except Exception:
-        _log.exception("the journal has met an error")
 
 
 def _join(path: Path) -> tuple[sqlite3.Connection, SharedMemory, int, sqlite3.Connection, str]:

@@ -1,0 +1,47 @@
+"""How long to wait before something that failed is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+# 2.0 to the power of more is no number.
+_MOST_DOUBLINGS: Final = 64
+
+
+class Backoff:
+    """Pauses in seconds, from `first` on, each twice the one before it up to `longest`.
+
+    Each is shortened at random by up to the share `jitter`, so that processes that failed together try apart.
+    """
+
+    def __init__(
+        self,
+        first: float,
+        longest: float,
+        *,
+        jitter: float = 0.5,
+        chance: Callable[[], float] = random.random,
+        failures: int = 0,
+    ) -> None:
+        self._first = first
+        self._longest = longest
+        self._jitter = jitter
+        self._chance = chance
+        self.failures = failures
+
+    def next_pause(self) -> float:
+        """The pause after one more failure."""
+        pause = min(self._longest, self._first * 2.0 ** min(self.failures, _MOST_DOUBLINGS))
+        self.failures += 1
+        return pause * (1 - self._jitter * self._chance())
+
+    async def wait(self) -> None:
+        """Wait after one more failure."""
+        await asyncio.sleep(self.next_pause())
+
+    def reset(self) -> None:
+        """It worked: the next pause is the first again."""
+        self.failures = 0
