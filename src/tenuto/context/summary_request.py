@@ -102,13 +102,21 @@ def usable(said: str, asked: SummaryRequest, counter: TokenCounter) -> str | Non
     about = set(terms(text))
     if len(about) < _LEAST_WORDS or language_of(text) is not asked.language:
         return None
-    # Line by line: of a longer text only the beginning is tokenized.
-    source = {term for line in asked.text.splitlines() for term in terms(line)}
-    if len(about & source) < _SHARED * len(about):
+    if not _shares_terms(about, asked.text):
         return None
     if invents(text, asked.text) or (_numbers(asked.text) and not _numbers(_ITEM_NUMBER.sub("", text))):
         return None
     return _cut_to_limits(text, asked.limits, counter)
+
+
+def _shares_terms(about: set[str], source: str) -> bool:
+    """Whether enough of these terms occur in the source: the first lines of a long talk mostly tell."""
+    shared = set[str]()
+    for line in source.splitlines():  # Of a longer text only the beginning would be tokenized.
+        shared |= about.intersection(terms(line))
+        if len(shared) >= _SHARED * len(about):
+            return True
+    return False
 
 
 def invents(text: str, source: str) -> bool:

@@ -107,8 +107,9 @@ class Capturer:
         self._small = small
         self._redaction = redaction
         self._compressor = compressor
-        # The last message that was captured from, by session.
+        # By session: the last message that was captured from, and the last one up to which none states anything.
         self._captured = LruCache[bytes, int](_SESSIONS)
+        self._judged = LruCache[bytes, int](_SESSIONS)
 
     def due(self, ended: TurnEnded) -> tuple[Message, ...]:
         """The user's messages to read after a turn: those since the last that was read.
@@ -118,14 +119,20 @@ class Capturer:
         """
         if not self._covers(ended):
             return ()
-        known = self._captured.peek(session_key(ended.scope, ended.session.id))
+        session = session_key(ended.scope, ended.session.id)
+        known, judged = self._captured.peek(session), self._judged.peek(session) or 0
         recent = ended.session.updated_at - _LOOK_BACK
         said = [
             one
             for one in ended.log_tail
-            if one.role is Role.USER and (one.seq > known if known is not None else one.sent_at >= recent)
+            if one.role is Role.USER
+            and one.seq > judged
+            and (one.seq > known if known is not None else one.sent_at >= recent)
         ]
-        return tuple([one for one in said if _states_something(one.text)][-_READ_AT_ONCE:])
+        stated = [one for one in said if _states_something(one.text)]
+        if said and not stated:
+            self._judged.put(session, said[-1].seq)
+        return tuple(stated[-_READ_AT_ONCE:])
 
     async def capture(self, ended: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what the user said in these messages, each once."""
