@@ -54,8 +54,8 @@ async def events_until_failure(model: ChatModel, asking: ModelRequest) -> tuple[
     try:
         async for event in model.stream_answer(asking, ()):
             events.append(event)  # noqa: PERF401 (what came before the failure is kept)
-    except ModelFailed as failed:
-        return events, str(failed)
+    except ModelFailed as error:
+        return events, str(error)
     raise AssertionError("the model did not fail")
 
 

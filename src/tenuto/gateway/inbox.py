@@ -283,5 +283,5 @@ def _decode_queue(entry: StateEntry | None) -> Queue:
 def _decode(value: Json, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as unfit:
-        raise StateCorrupt("queue of a chat", "cannot be decoded") from unfit
+    except msgspec.ValidationError as error:
+        raise StateCorrupt("queue of a chat", "cannot be decoded") from error

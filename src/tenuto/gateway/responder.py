@@ -95,24 +95,24 @@ class Responder:
         while True:
             try:
                 return await self._stream_turn(address, message, progress, since)
-            except SessionBusy as busy:
+            except SessionBusy as error:
                 # Another door has a turn in this session.
-                await asyncio.sleep(min(busy.retry_after.total_seconds(), _AGAIN[0]))
-            except ModelRefused as refused:
-                return await self._explain(address, message, refused)
+                await asyncio.sleep(min(error.retry_after.total_seconds(), _AGAIN[0]))
+            except ModelRefused as error:
+                return await self._explain(address, message, error)
             except TurnLost:
                 if not await self._is_stored(address, message):
                     return None
                 await asyncio.sleep(_AGAIN[0])
-            except ModelFailed as failed:
+            except ModelFailed as error:
                 if failures == len(_AGAIN):
-                    return await self._explain(address, message, failed)
+                    return await self._explain(address, message, error)
                 await asyncio.sleep(_AGAIN[failures])
                 failures += 1
             except (Unavailable, AssistantFailed):
                 raise
-            except TenutoError as refused:
-                return await self._explain(address, message, refused)
+            except TenutoError as error:
+                return await self._explain(address, message, error)
 
     async def _is_stored(self, address: Address, message: IncomingMessage) -> bool:
         """Whether the session still has the message of a turn that lost its lease."""

@@ -155,16 +155,16 @@ class Gateway:
                 for place in await self._inbox.busy():
                     if place not in self._workers:
                         self._wake(place)
-            except Exception as failed:
-                _log.warning("cannot look for waiting messages: %s", describe_exception(failed))
+            except Exception as error:
+                _log.warning("cannot look for waiting messages: %s", describe_exception(error))
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _forget_marks(self) -> None:
         while True:
             try:
                 await self._inbox.forget_old_marks()
-            except Exception as failed:
-                _log.warning("ids of old messages were not removed yet: %s", describe_exception(failed))
+            except Exception as error:
+                _log.warning("ids of old messages were not removed yet: %s", describe_exception(error))
             await asyncio.sleep(_FORGET_EVERY)
 
     def _wake(self, place: QueuePlace) -> None:
@@ -178,9 +178,9 @@ class Gateway:
             while (news := self._news.get(place)) is not None and news.is_set():
                 news.clear()
                 await self._drain(place)
-        except Exception as failed:
+        except Exception as error:
             # The queue is found again in seconds.
-            _log.error("the work on a chat failed: %s", describe_exception(failed))
+            _log.error("the work on a chat failed: %s", describe_exception(error))
         finally:
             del self._workers[place]
             self._news.pop(place, None)
@@ -205,8 +205,8 @@ class Gateway:
         while True:
             try:
                 return await self._inbox.hold(place, self._worker)
-            except Unavailable as down:
-                _log.warning("the queue of a chat cannot be read: %s", down.code)
+            except Unavailable as error:
+                _log.warning("the queue of a chat cannot be read: %s", error.code)
                 await asyncio.sleep(_LOOK_EVERY)
 
     async def _handle(self, place: QueuePlace, queue: Queue, entry: Waiting) -> bool:
@@ -273,9 +273,9 @@ class Gateway:
             text = await self._responder.explain_failure(said)
         except TenutoError:
             raise
-        except Exception as unexpected:
+        except Exception as error:
             # A message that breaks a turn each time would stop its chat for ever.
-            _log.error("a message was not answered: %s", describe_exception(unexpected))
+            _log.error("a message was not answered: %s", describe_exception(error))
             text = await self._responder.explain_failure(said)
         if text is not None:
             await self._send(replace(entry, begun_at=begun_at), message, text, progress.shown)
@@ -292,18 +292,18 @@ class Gateway:
                 if not (is_old and shown is None and await self.channel.has_reply(message)):
                     await self.channel.reply(message, text, shown)
                 return
-            except ReplyRefused as refused:
-                _log.warning("a reply was refused and is dropped: %s", refused.reason)
+            except ReplyRefused as error:
+                _log.warning("a reply was refused and is dropped: %s", error.reason)
                 return
-            except ChannelUnavailable as down:
+            except ChannelUnavailable as error:
                 if self._clock() - entry.received_at > _GIVE_UP_AFTER:
                     _log.error("a reply could not be sent for a day and is dropped")
                     return
-                asked = down.retry_after.total_seconds() if down.retry_after is not None else 0.0
-                _log.warning("a reply is waiting: %s", down)
+                asked = error.retry_after.total_seconds() if error.retry_after is not None else 0.0
+                _log.warning("a reply is waiting: %s", error)
                 await asyncio.sleep(max(backoff.next_pause(), asked))
-            except Exception as unexpected:
-                _log.error("a reply is not sent: %s", describe_exception(unexpected))
+            except Exception as error:
+                _log.error("a reply is not sent: %s", describe_exception(error))
                 return
 
 

@@ -178,6 +178,6 @@ class Copies:
 async def _log_failure(work: Coroutine[None, None, object]) -> None:
     try:
         await work
-    except Exception as failed:
+    except Exception as error:
         # What it complains of may quote a text.
-        _log.warning("work on memories was postponed: %s", type(failed).__name__)
+        _log.warning("work on memories was postponed: %s", type(error).__name__)

@@ -69,8 +69,8 @@ class CachedEmbedder:
         try:
             async with timeout(self._patience):
                 vectors = await self._embed_cached(scope, [text[:EMBEDDED_CHARACTERS] for text in texts])
-        except (Unavailable, TimeoutError) as failed:
-            _log.warning("embedder %s failed, ranking by words alone: %s", self._embedder.name, type(failed).__name__)
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("embedder %s failed, ranking by words alone: %s", self._embedder.name, type(error).__name__)
             self._rests_until = self._clock() + _REST
             return None
         self._rests_until, self.ready = None, True

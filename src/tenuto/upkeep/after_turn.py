@@ -65,8 +65,8 @@ class LeaseRelease:
             except Unavailable:
                 if last:
                     return
-            except TenutoError as over:
-                _log.info("a lease need not be released any more: %s", over.code)
+            except TenutoError as error:
+                _log.info("a lease need not be released any more: %s", error.code)
                 return
             else:
                 _log.info("a lease was released after an outage")

@@ -242,9 +242,9 @@ class Capturer:
         said = await self._redaction.to_model(ended.scope, message.text[:_READ])
         try:
             answer = await self._small(ended.scope, _SYSTEM[ended.language], said, _TOKENS)
-        except Exception as failure:
+        except Exception as error:
             # Quotations replace any failed model; the message of the exception may quote user text.
-            _log.warning("statements were quoted without the model, which failed: %s", type(failure).__name__)
+            _log.warning("statements were quoted without the model, which failed: %s", type(error).__name__)
             return None
         return parse_notes(answer, said)
 

@@ -213,9 +213,9 @@ class Compressor:
         asked = replace(asked, text=await self._redaction.to_model(scope, asked.text))
         try:
             said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
-        except Exception as failure:
+        except Exception as error:
             # Extraction replaces any failed model; the message of the exception may quote user text.
-            _log.warning("a summary was extracted without the model, which failed: %s", type(failure).__name__)
+            _log.warning("a summary was extracted without the model, which failed: %s", type(error).__name__)
             return None
         summary = usable(said, asked, self.counter)
         if summary is None:

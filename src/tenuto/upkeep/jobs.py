@@ -190,11 +190,11 @@ async def safely(kind: str, work: Work) -> bool:
     try:
         await work()
         return True
-    except Unavailable as away:
-        _log.warning("a %s was postponed: %s", kind, type(away).__name__)
-    except Exception as failure:
-        place = extract_tb(failure.__traceback__)[-1]
-        _log.warning("a %s was postponed: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")
+    except Unavailable as error:
+        _log.warning("a %s was postponed: %s", kind, type(error).__name__)
+    except Exception as error:
+        place = extract_tb(error.__traceback__)[-1]
+        _log.warning("a %s was postponed: %s in %s", kind, type(error).__name__, f"{place.name}, line {place.lineno}")
     return False
 
 

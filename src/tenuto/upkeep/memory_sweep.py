@@ -54,9 +54,9 @@ class MemorySweep:
                 async for owner in self._owners(last):
                     try:
                         embedded += await self._memories.sweep_owner(owner)
-                    except Exception as failed:
+                    except Exception as error:
                         # The others are swept whatever fails with one.
-                        _log.warning("the memories of an owner were not swept: %s", type(failed).__name__)
+                        _log.warning("the memories of an owner were not swept: %s", type(error).__name__)
                     owners += 1
                     yield SweepProgress(owners, embedded)
 

@@ -125,8 +125,8 @@ class Upkeep:
     async def _sweep_sessions(self) -> bool:
         try:
             await self.sweep()
-        except Unavailable as away:
-            _log.warning("expired sessions were not swept: %s", away)
+        except Unavailable as error:
+            _log.warning("expired sessions were not swept: %s", error)
         except Exception:
             # The next rounds are needed whatever fails in one.
             _log.exception("expired sessions were not swept")

@@ -284,6 +284,6 @@ def _check_budget(assistant: Assistant, model: ChatModel) -> None:
         for persona in (None, *assistant.personas.values()):
             try:
                 check_budget(prompt, assistant.system_prompt(persona, language), counter, language)
-            except InvalidSetting as unfit:
-                why = str(unfit).removeprefix(f"{unfit.setting}: ")
-                raise InvalidSetting(unfit.setting, f"{why} (assistant {assistant.name})") from None
+            except InvalidSetting as error:
+                why = str(error).removeprefix(f"{error.setting}: ")
+                raise InvalidSetting(error.setting, f"{why} (assistant {assistant.name})") from None

@@ -112,8 +112,8 @@ class LarkChannel:
                     self._bot = await self._identify()
             except TimeoutError:
                 raise ChannelUnavailable(CHANNEL, "does not tell the bot's id in time") from None
-            except LarkRefusal as refused:
-                raise ChannelUnavailable(CHANNEL, f"does not tell the bot's id (code {refused.code})") from None
+            except LarkRefusal as error:
+                raise ChannelUnavailable(CHANNEL, f"does not tell the bot's id (code {error.code})") from None
         return self._bot
 
     async def _identify(self) -> str:
@@ -133,8 +133,8 @@ class LarkChannel:
         try:
             listed = await self._list_around(message)
             bot = await self._bot_open_id()
-        except LarkRefusal as refused:
-            raise ChannelUnavailable(CHANNEL, f"does not list messages (code {refused.code})") from None
+        except LarkRefusal as error:
+            raise ChannelUnavailable(CHANNEL, f"does not list messages (code {error.code})") from None
         lines = [line for one in listed if (line := self._chat_line(one, message, bot)) is not None]
         return lines[:limit][::-1]
 
@@ -195,8 +195,8 @@ class LarkChannel:
         """
         try:
             found = await self._find_reply(message)
-        except LarkRefusal as refused:
-            _log.warning("lark does not list replies: code %d", refused.code)
+        except LarkRefusal as error:
+            _log.warning("lark does not list replies: code %d", error.code)
             return False
         if found is not None and found.msg_type == _CARD:
             self._cards.put(message.id, found.message_id)
@@ -239,10 +239,10 @@ class LarkChannel:
                     sent = await self._send(message, _CARD, card_content(text))
                     # A text: a process before this one has answered already.
                     shown = sent.message_id if sent.msg_type in (_CARD, "") else None
-            except ChannelUnavailable as busy:
-                if busy.retry_after is None:
+            except ChannelUnavailable as error:
+                if error.retry_after is None:
                     raise
-                self._next_update.put(place, now + busy.retry_after)
+                self._next_update.put(place, now + error.retry_after)
                 return shown
         self._next_update.put(shown or place, now + _PACE)
         return shown
@@ -266,8 +266,8 @@ def _container(message: IncomingMessage) -> tuple[str, str]:
 def _translate_refusals() -> Iterator[None]:
     try:
         yield
-    except LarkRefusal as refused:
-        raise ReplyRefused(str(refused.code)) from None
+    except LarkRefusal as error:
+        raise ReplyRefused(str(error.code)) from None
 
 
 class _Recent(Generic[_V]):
