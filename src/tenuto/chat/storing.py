@@ -235,7 +235,7 @@ async def _finish(
     context, policy = work.context, work.context.assistant.policies.sessions
     if head is not None:
         covered = context.prompt_inputs.summarized_through
-        await deps.afterwards.secure(context.to_turn_ended(head), covered=covered, adding=len(request.reply))
+        await deps.afterwards.secure(context.to_turn_ended(head), through=covered, adding=len(request.reply))
     try:
         result = await deps.sessions.finish(turn, request, policy)
     except TooLarge:

@@ -104,7 +104,7 @@ class WebhookChannel:
         """None: the platform cannot be asked for the messages of a group."""
         return ()
 
-    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
+    async def reply(self, message: IncomingMessage, text: str, card_id: str | None = None) -> None:
         """Post a reply; a repeated one has the same `webhook-id`, by which the receiver recognises it.
 
         Raises:
@@ -139,7 +139,7 @@ class WebhookChannel:
         """A receiver recognises a repeated reply by its id at any time."""
         return False
 
-    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
+    async def show_progress(self, message: IncomingMessage, text: str, card_id: str | None) -> str | None:
         """Nothing: the receiver gets whole replies only."""
         return None
 
