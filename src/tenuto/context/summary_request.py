@@ -102,13 +102,21 @@ def usable(answer: str, request: SummaryRequest, counter: TokenCounter) -> str |
     about = set(terms(text))
     if len(about) < _LEAST_WORDS or language_of(text) is not request.language:
         return None
-    # Line by line: of a longer text only the beginning is tokenized.
-    source = {term for line in request.text.splitlines() for term in terms(line)}
-    if len(about & source) < _SHARED * len(about):
+    if not _shares_terms(about, request.text):
         return None
     if invents(text, request.text) or (_numbers(request.text) and not _numbers(_ITEM_NUMBER.sub("", text))):
         return None
     return _cut_to_limits(text, request.limits, counter)
+
+
+def _shares_terms(about: set[str], source: str) -> bool:
+    """Whether enough of these terms occur in the source: the first lines of a long talk mostly tell."""
+    shared = set[str]()
+    for line in source.splitlines():  # Of a longer text only the beginning would be tokenized.
+        shared |= about.intersection(terms(line))
+        if len(shared) >= _SHARED * len(about):
+            return True
+    return False
 
 
 def invents(text: str, source: str) -> bool:

@@ -26,7 +26,7 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
     released = ""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + busy_wait.total_seconds()
-    backoff = Backoff(0.015, 0.375, jitter=2 / 3)
+    backoff: Backoff | None = None
     while True:
         beginning = asyncio.create_task(store.begin_turn(scope, request))
         try:
@@ -42,6 +42,7 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
             left = give_up - loop.time()
             if left <= 0:
                 raise
+            backoff = backoff or Backoff(0.015, 0.375, jitter=2 / 3)
             wait = min(backoff.next_pause(), max(busy.retry_after.total_seconds(), 0.001), left)
         await asyncio.sleep(wait)
 

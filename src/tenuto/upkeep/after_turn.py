@@ -129,7 +129,7 @@ class AfterTurn:
             self._follow_with_memories(self._capturer, turn, bare, subject)
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
         whose = (subject, turn.persona)
-        if not self._jobs.is_running("summary", whose) and self._may_be_due(turn):
+        if self._may_be_due(turn) and not self._jobs.is_running("summary", whose):
             self._jobs.start("summary", whose, lambda: self._compressor.compress(bare))
 
     def _trim_if_due(self) -> None:

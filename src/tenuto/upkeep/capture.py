@@ -107,8 +107,9 @@ class Capturer:
         self._model = model
         self._redaction = redaction
         self._compressor = compressor
-        # The last message that was captured from, by session.
+        # By session: the last message that was captured from, and the last one up to which none states anything.
         self._captured_through = LruCache[bytes, int](_SESSIONS)
+        self._judged_through = LruCache[bytes, int](_SESSIONS)
 
     def due(self, turn: TurnEnded) -> tuple[Message, ...]:
         """The user's messages to read after a turn: those since the last that was read.
@@ -118,14 +119,20 @@ class Capturer:
         """
         if not self._covers(turn):
             return ()
-        last = self._captured_through.peek(session_key(turn.scope, turn.session.id))
+        session = session_key(turn.scope, turn.session.id)
+        last, judged = self._captured_through.peek(session), self._judged_through.peek(session) or 0
         recent = turn.session.updated_at - _LOOK_BACK
         messages = [
             one
             for one in turn.log_tail
-            if one.role is Role.USER and (one.seq > last if last is not None else one.sent_at >= recent)
+            if one.role is Role.USER
+            and one.seq > judged
+            and (one.seq > last if last is not None else one.sent_at >= recent)
         ]
-        return tuple([one for one in messages if _states_something(one.text)][-_READ_AT_ONCE:])
+        statements = [one for one in messages if _states_something(one.text)]
+        if messages and not statements:
+            self._judged_through.put(session, messages[-1].seq)
+        return tuple(statements[-_READ_AT_ONCE:])
 
     async def capture(self, turn: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what the user said in these messages, each once."""

@@ -46,7 +46,7 @@ def read_record(record: Record | None, scope: Scope, session_id: str, now: datet
 
 def touch(record: Record, now: datetime) -> tuple[Record, bool]:
     """The record after a read, and whether that moved its deadline."""
-    deadline = None if record.keeps_deadline else record.session.deadline_after_read(now)
-    if deadline is None:
+    deadline = record.profile.retention.deadline_after_read(record.head.expires_at, now)
+    if deadline is None or record.keeps_deadline:
         return record, False
     return replace(record, head=replace(record.head, expires_at=deadline)), True
