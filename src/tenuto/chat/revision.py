@@ -33,7 +33,7 @@ from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
 from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
-from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.lease import release_on_error
 
 SessionCheck: TypeAlias = Callable[[Session], Awaitable[None]]
 """Raises if a session may not begin the turn."""
