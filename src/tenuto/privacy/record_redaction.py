@@ -15,7 +15,7 @@ from tenuto.model.privacy import REDACTED, REDACTED_AT, Mode, Sink
 from tenuto.model.session import ASSISTANT, INTENT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject, replace_valid
-from tenuto.privacy.crypto.vault import neutralize_text
+from tenuto.privacy.placeholders import neutralize_text
 from tenuto.privacy.redactor import ANY, Places, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 from tenuto.privacy.rules.span import ON_REQUEST
 

@@ -19,7 +19,7 @@ from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDel
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
 from tenuto.ports import ChatModel, ModelChain, Tool
-from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
+from tenuto.privacy.placeholders import RestoringStream, neutralize_text, restore_text
 from tenuto.privacy.redactor import AT_ONCE, Redactor, ScopePolicy, fill_part_slots, fill_slots, part_slots, slots
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tenuto.model.scope import speaker_tag
 from tenuto.model.session import record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
-from tenuto.privacy.crypto.vault import neutralize_text, restore_text
+from tenuto.privacy.placeholders import neutralize_text, restore_text
 from tenuto.privacy.record_redaction import draft_slots, redact_stored, redact_trace
 from tenuto.privacy.redactor import WITHHELD, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
 

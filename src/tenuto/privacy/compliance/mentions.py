@@ -17,7 +17,7 @@ from tenuto.model.message import STATE, is_summary
 from tenuto.model.session import PROFILE
 from tenuto.model.turn import Trace
 from tenuto.ports import Store
-from tenuto.privacy.crypto.vault import PSEUDONYM
+from tenuto.privacy.placeholders import PSEUDONYM
 from tenuto.privacy.record_redaction import fill_draft_slots, message_texts, session_texts, trace_texts
 from tenuto.privacy.redactor import Redactor
 
