@@ -393,7 +393,7 @@ export interface MemoryList {
   cursor: string | null;
 }
 
-/** Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`. `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it. */
+/** Why a memory was found: its score, `cosine`, the similarity to the query, `coverage`, the share of the query's weight that the shared `terms` hold, and `similarity`, the greatest one to a memory ranked above it. */
 export interface MemoryScoresView {
   lexical: number;
   vector: number;

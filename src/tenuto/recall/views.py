@@ -25,8 +25,8 @@ class MemoryBrief(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, value: Memory) -> Self:
         """The view of a memory; what it does not have is null."""
-        absent = {name: None for name in cls.__struct_fields__ if getattr(value, name) == ""}
-        return cls.derive(value, **absent)
+        empty = {name: None for name in cls.__struct_fields__ if getattr(value, name) == ""}
+        return cls.derive(value, **empty)
 
 
 class MemoryView(MemoryBrief, frozen=True, kw_only=True):
@@ -52,9 +52,9 @@ class MemoryList(View, frozen=True, kw_only=True):
     cursor: str | None
 
     @classmethod
-    def page(cls, found: Sequence[Memory], limit: int) -> Self:
+    def page(cls, memories: Sequence[Memory], limit: int) -> Self:
         """The view of at most `limit` memories."""
-        return cls(memories=list(map(MemoryView.of, found)), cursor=next_cursor(found, limit))
+        return cls(memories=list(map(MemoryView.of, memories)), cursor=next_cursor(memories, limit))
 
 
 class MemoryScoreView(View, frozen=True, kw_only=True):
@@ -69,11 +69,8 @@ class MemoryScoreView(View, frozen=True, kw_only=True):
 
 
 class MemoryScoresView(MemoryScoreView, frozen=True, kw_only=True):
-    """Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`.
-
-    `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold,
-    and `similarity` the greatest similarity to a memory ranked above it.
-    """
+    """Why a memory was found: its score, `cosine`, the similarity to the query, `coverage`, the share of the query's
+    weight that the shared `terms` hold, and `similarity`, the greatest one to a memory ranked above it."""
 
     cosine: float
     coverage: float
@@ -112,5 +109,5 @@ class MemoryHits(View, frozen=True, kw_only=True):
 
 def shared_words(hit: MemoryHit) -> tuple[str, ...]:
     """The terms that a memory shares with the query, as the memory writes them: `live`, where the index has `liv`."""
-    written = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
-    return tuple(written.get(term, term) for term in hit.scores.terms)
+    words = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
+    return tuple(words.get(term, term) for term in hit.scores.terms)
