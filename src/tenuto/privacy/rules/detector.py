@@ -12,6 +12,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.api_keys import BLOCK, KEY_WORD, find_api_keys, find_private_keys
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
+from tenuto.privacy.rules.cjk_secrets import find_cjk_named_secrets
 from tenuto.privacy.rules.digit_runs import DigitRun, runs
 from tenuto.privacy.rules.emails import find_emails
 from tenuto.privacy.rules.folding import FoldedText, Work
@@ -25,7 +26,7 @@ from tenuto.privacy.rules.identity_numbers import (
 )
 from tenuto.privacy.rules.ip_addresses import find_ipv4, find_ipv6
 from tenuto.privacy.rules.logins import find_logins
-from tenuto.privacy.rules.named_secrets import find_cjk_named_secrets, find_named_secrets
+from tenuto.privacy.rules.named_secrets import find_named_secrets
 from tenuto.privacy.rules.on_request import find_on_request
 from tenuto.privacy.rules.own_ids import drop_own_ids
 from tenuto.privacy.rules.phones import NOWHERE, find_phones

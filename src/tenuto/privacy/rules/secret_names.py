@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.span import PiiRule
 from tenuto.privacy.rules.word_tables import load_table
 
 
@@ -17,6 +18,11 @@ class Name(NamedTuple):
     start: int
     end: int
     kind: str
+
+    @property
+    def rule(self) -> PiiRule:
+        """The rule that finds its value."""
+        return PiiRule.PASSWORD if self.kind == "password" else PiiRule.API_KEY
 
 
 _SECRETS: Final = load_table("secrets")

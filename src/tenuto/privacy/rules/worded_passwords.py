@@ -11,7 +11,7 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.secret_blocks import block_below
+from tenuto.privacy.rules.secret_blocks import find_block_below
 from tenuto.privacy.rules.secret_values import is_blank, is_other_data, is_varied
 from tenuto.privacy.rules.span import PiiRule
 
@@ -61,9 +61,9 @@ def has_worded_passwords(view: FoldedText) -> bool:
 def find_worded_passwords(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Every such password. It has a digit or a special character: words alone may belong to the sentence."""
     for name in _NAME.finditer(view.text):
-        block = None if name["common"] else block_below(view, *name.span())
+        block = None if name["common"] else find_block_below(view, *name.span())
         if block is not None:
-            yield block.start, block.end, PiiRule.PASSWORD
+            yield *block, PiiRule.PASSWORD
             continue
         link = _LINK.match(view.text, name.end(), name.end() + _LONGEST)
         if link is None:
