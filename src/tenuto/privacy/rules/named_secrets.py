@@ -119,6 +119,8 @@ _LINKS: Final = (
     (_SPACE, Link.SPACE),
     (_ANSWER, Link.FAR),
 )
+# `sk-` begins the keys of many providers, and is left where the rest is cut short: api_key=sk-xxx
+_SHORTENED_KEY: Final = lazy_pattern("sk-[A-Za-z0-9]{3}")
 _JOINED: Final = lazy_pattern(r"[\w.\"'?&-]")
 _MEASURE: Final = lazy_pattern(rf"[ ](?:{any_of(_WORDS['units'])})")
 _WORDS_JOINED: Final = lazy_pattern(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
@@ -243,8 +245,9 @@ def _is_secret(view: FoldedText, kind: str, link: Link, value: Value) -> bool:
     if kind == "password":
         return _is_password(view, link, value)
     if link in (Link.EQUALS, Link.ASSIGNMENT):
-        # The shortest key in the requirements.
-        return (is_keylike(text, 6) and not (kind == "weak" and is_slug(text))) or text == "sk-xxx"
+        if _SHORTENED_KEY.match(text):
+            return True
+        return is_keylike(text, 6) and not (kind == "weak" and is_slug(text))
     if kind == "weak":
         return is_keylike(text, 20) and (not is_fingerprint(text) or _is_setting(view, value.start))
     return is_keylike(text, 16 if link is Link.SPACE else 8)
