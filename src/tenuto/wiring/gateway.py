@@ -46,8 +46,8 @@ def make_gateway(
     """
     try:
         chat.assistants.find(policy.assistant)
-    except AssistantNotFound as absent:
-        raise InvalidSetting(f"assistant of {channel.name} app {channel.app}", str(absent)) from None
+    except AssistantNotFound as error:
+        raise InvalidSetting(f"assistant of {channel.name} app {channel.app}", str(error)) from None
     session_policy = replace(settings.channel_policies().sessions, on_missing=OnMissing.ADOPT)
     commands = Commands(sessions=sessions, policy=policy)
 

@@ -87,8 +87,8 @@ async def _check_key(ciphers: TenantCiphers, *, create: bool) -> None:
             await ciphers.cipher_for_sealing(SYSTEM)
         else:
             await ciphers.check(SYSTEM)
-    except MasterKeyMissing as missing:
-        why = f"the store was encrypted with another master key, with the fingerprint {missing.fingerprint}"
+    except MasterKeyMissing as error:
+        why = f"the store was encrypted with another master key, with the fingerprint {error.fingerprint}"
         raise InvalidSetting("privacy_key", why) from None
 
 

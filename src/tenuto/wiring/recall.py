@@ -39,7 +39,7 @@ async def open_memories(
         return None if clean == WITHHELD else clean
 
     async with _open_embedder(settings, home_provider(settings, models)) as embedder:
-        cached = CachedEmbedder(embedder, clock=clock, patience=_PATIENCE) if embedder is not None else None
+        cached = CachedEmbedder(embedder, clock=clock, time_limit=_PATIENCE) if embedder is not None else None
         memories = Memories(
             state=store.state,
             redact=redact,
