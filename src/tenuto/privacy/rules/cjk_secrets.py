@@ -23,7 +23,7 @@ from tenuto.privacy.rules.secret_values import (
     parse_value,
 )
 from tenuto.privacy.rules.several_secrets import further_values, old_and_new_values
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _WORDS: Final = load_table("secrets")["cjk"]
@@ -59,7 +59,7 @@ _UNITS: Final = lazy_pattern(rf"\s{{0,2}}(?:{any_of(_WORDS['units'])})")
 _METHOD: Final = lazy_pattern(rf"\s{{0,2}}(?:{any_of(_WORDS['methods'])})")
 
 
-def find_cjk_named_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_cjk_named_secrets(view: FoldedText) -> Iterator[Find]:
     """Every value after a Chinese, Japanese or Korean name. Names without a value nearby are skipped together."""
     match = _NAME.search(view.text)
     while match is not None:
@@ -74,13 +74,13 @@ def find_cjk_named_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule
         match = _NAME.search(view.text, at)
 
 
-def _cjk_secrets(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
+def _cjk_secrets(view: FoldedText, name: Name) -> Iterator[Find]:
     view.work.judged += 1
     column = secrets_in_column(view, name)
     yield from cjk_secrets_after(view, name) if column is None else column
 
 
-def cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
+def cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[Find]:
     """The values after a name in any language, where what follows it is Chinese, Japanese or Korean."""
     elsewhere = old_and_new_values(view, name)
     if elsewhere is None:
@@ -142,7 +142,7 @@ def _is_example(view: FoldedText, name: Name, link: re.Match[str], value: Value)
     return warning is not None and _SETS.search(link[0]) is not None
 
 
-def _passphrase(view: FoldedText, name: Name, link: re.Match[str]) -> tuple[tuple[int, int, PiiRule], ...]:
+def _passphrase(view: FoldedText, name: Name, link: re.Match[str]) -> tuple[Find, ...]:
     if name.kind != "password" or link[0].rstrip(" ")[-1:] not in _SAYS:
         return ()
     phrase = _PHRASE.match(view.text, link.end())
@@ -151,7 +151,7 @@ def _passphrase(view: FoldedText, name: Name, link: re.Match[str]) -> tuple[tupl
     return ((*phrase.span(), PiiRule.PASSWORD),)
 
 
-def _value_far(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
+def _value_far(view: FoldedText, name: Name) -> Iterator[Find]:
     """密码还是原来那个 Abc@123: some words come between, so the value must be unambiguous."""
     link = _FAR.match(view.text, name.end)
     if link is None or name.kind != "password" or _NOT_ABOUT.search(link[0]):

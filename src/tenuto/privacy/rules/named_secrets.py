@@ -11,7 +11,7 @@ from tenuto.privacy.rules.cjk_secrets import cjk_secrets_after
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.secret_blocks import secrets_in_block
 from tenuto.privacy.rules.secret_columns import secrets_in_column
-from tenuto.privacy.rules.secret_names import OF_KEY, Name
+from tenuto.privacy.rules.secret_names import OF_KEY, Name, find_secret_names
 from tenuto.privacy.rules.secret_values import (
     Value,
     announces_pair,
@@ -25,7 +25,7 @@ from tenuto.privacy.rules.secret_values import (
     parse_value,
 )
 from tenuto.privacy.rules.several_secrets import further_values, old_and_new_values
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find
 from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _WORDS: Final = load_table("secrets")
@@ -126,13 +126,13 @@ _MEASURE: Final = lazy_pattern(rf"[ ](?:{any_of(_WORDS['units'])})")
 _WORDS_JOINED: Final = lazy_pattern(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
 
 
-def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:
-    """Every value after one of `names`.
+def find_named_secrets(view: FoldedText) -> Iterator[Find]:
+    """Every value after the English or German name of a secret.
 
     In `password=key=...` the value is the last name's. Where that finds none, as what follows is no key, it is the
     value of the name before.
     """
-    reached = 0
+    reached, names = 0, find_secret_names(view)
     for before, name, following in zip((None, *names), names, (*names[1:], None), strict=False):
         column = secrets_in_column(view, name)
         if column is not None:
@@ -155,7 +155,7 @@ def _heads(view: FoldedText, name: Name, following: Name | None) -> bool:
     return sign in ("=", ":") and view.ascii[following.end : following.end + 1] == sign
 
 
-def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
+def _secrets_after(view: FoldedText, name: Name) -> Iterator[Find]:
     """The value after `name`, if there is one, and further ones beside it."""
     view.work.judged += 1
     if view.text is not view.ascii and view.text[name.end : name.end + 2].strip()[:1] > "\x7f":

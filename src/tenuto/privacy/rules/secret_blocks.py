@@ -8,7 +8,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.secret_names import Name
 from tenuto.privacy.rules.secret_values import is_blank, is_keylike
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find
 
 _OPENS: Final = lazy_pattern(
     r"""["'`]?[ \t]?:[ \t]{1,3}[|>][0-9+-]{0,2}[ \t]{0,3}\n(?:[ \t]{0,8}\n)?(?P<indent>[ \t]{1,24})(?=\S)"""
@@ -19,7 +19,7 @@ _REACH: Final = 136
 _MOST_BEFORE: Final = 64
 
 
-def secrets_in_block(view: FoldedText, name: Name) -> list[tuple[int, int, PiiRule]] | None:
+def secrets_in_block(view: FoldedText, name: Name) -> list[Find] | None:
     """The secret in the block that the name opens, none if the block holds something else; `None` without a block."""
     place = find_block_below(view, name.start, name.end)
     if place is None:

@@ -13,7 +13,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.secret_names import Name
 from tenuto.privacy.rules.secret_values import is_blank, is_keylike, is_other_data, is_varied
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find
 
 _CUTS: Final = ("|", "\t", ",")
 _ENDS_CELL: Final = lazy_pattern(r"""["'`*]{0,2}[ ]{0,16}(?P<cut>[|\t,\n])""")
@@ -25,7 +25,7 @@ _BELOW: Final = 136
 _CELL: Final = lazy_pattern(r"""[ "'`]*(?P<value>[^\s"'`]{4,64})[ "'`]*""")
 
 
-def secrets_in_column(view: FoldedText, name: Name) -> list[tuple[int, int, PiiRule]] | None:
+def secrets_in_column(view: FoldedText, name: Name) -> list[Find] | None:
     """The values below a name that heads a column; `None` if it does not."""
     text = view.text
     ends = _ENDS_CELL.match(text, name.end, name.end + 20)

@@ -17,7 +17,7 @@ from tenuto.privacy.rules.secret_values import (
     is_varied,
     parse_value,
 )
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 
 # "changed my password from ... to ...": two values, and both must be unambiguous.
 _FROM: Final = lazy_pattern(
@@ -41,7 +41,7 @@ _SIGHT: Final = 100
 """How far after a name further values are searched."""
 
 
-def old_and_new_values(view: FoldedText, name: Name) -> list[tuple[int, int, PiiRule]] | None:
+def old_and_new_values(view: FoldedText, name: Name) -> list[Find] | None:
     """The old value and the new one, where the sentence names both."""
     link = _FROM.match(view.text, name.end)
     if link is None or name.kind != "password":
@@ -54,7 +54,7 @@ def old_and_new_values(view: FoldedText, name: Name) -> list[tuple[int, int, Pii
     return [(old.start, old.end, PiiRule.PASSWORD), (new.start, new.end, PiiRule.PASSWORD)]
 
 
-def further_values(view: FoldedText, name: Name, value: Value) -> Iterator[tuple[int, int, PiiRule]]:
+def further_values(view: FoldedText, name: Name, value: Value) -> Iterator[Find]:
     """`pw: old -> new`, "the passwords are X and Y": the new value, and further values next to it."""
     if name.kind != "password" or value.end == len(view.text):
         return
