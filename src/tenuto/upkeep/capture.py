@@ -27,7 +27,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.scope import session_key, speaker_tag
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.recall.lexical import split_sentences, terms
-from tenuto.recall.owner import normal_text
+from tenuto.recall.owner_cache import normal_text
 from tenuto.recall.service import Memories, captured_id
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
