@@ -29,7 +29,7 @@ _POLL_SECONDS: Final = 0.25
 _COLOURS: Final = {StepStatus.COMPLETED: "green", StepStatus.FAILED: "red", StepStatus.WAITING: "yellow"}
 
 
-class StepView(View, frozen=True, kw_only=True):
+class StepRow(View, frozen=True, kw_only=True):
     """A step of a plan, and what became of it."""
 
     id: str
@@ -45,7 +45,7 @@ class StepView(View, frozen=True, kw_only=True):
     ended_at: datetime | None
 
     @classmethod
-    def all_of(cls, progress: TaskProgress) -> list[StepView]:
+    def all_of(cls, progress: TaskProgress) -> list[StepRow]:
         """The steps in the order of the plan."""
         steps = () if progress.plan is None else progress.plan.steps
         ran = ("status", "attempts", "error", "started_at", "ended_at")

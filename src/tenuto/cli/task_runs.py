@@ -14,7 +14,7 @@ from tenuto.app import Tenuto
 from tenuto.cli.options import TaskId, argument, flag, option, session_option
 from tenuto.cli.running import Call, StoreCall, UserCall
 from tenuto.cli.short_ids import whole_session_id, whole_task_id
-from tenuto.cli.task_progress import StepView, follow, print_end, showing
+from tenuto.cli.task_progress import StepRow, follow, print_end, showing
 from tenuto.cli.terminal import pluralize
 from tenuto.model.plan import Plan, TaskProgress, parse_plan
 from tenuto.model.task import NewTask, TaskStatus
@@ -185,7 +185,7 @@ def _end(call: Call, progress: TaskProgress) -> None:
 
 
 def _document(progress: TaskProgress) -> JsonObject:
-    return {"task": TaskView.of(progress.task), "error": progress.task.error, "steps": StepView.all_of(progress)}
+    return {"task": TaskView.of(progress.task), "error": progress.task.error, "steps": StepRow.all_of(progress)}
 
 
 def _read_file(file: Path) -> JsonObject:

@@ -8,10 +8,10 @@ import logging
 from datetime import timedelta
 
 from tenuto.errors import SessionBusy, SessionElsewhere, TenutoError
-from tenuto.holder import is_holder_gone
 from tenuto.model import BeginTurn, OpenTurn, Scope
 from tenuto.pauses import Backoff
 from tenuto.ports import SessionStore, release_lease
+from tenuto.process_identity import is_holder_gone
 from tenuto.sessions.cancellation import complete_despite_cancel
 
 _log = logging.getLogger(__name__)

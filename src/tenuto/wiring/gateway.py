@@ -15,13 +15,13 @@ from tenuto.gateway.commands import Commands
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.service import Gateway
-from tenuto.holder import with_holder
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery
 from tenuto.model.policy import OnMissing
 from tenuto.model.privacy import Sink
 from tenuto.ports import Channel, Clock, StateStore
 from tenuto.privacy.redactor import WITHHELD, Redactor, Slot
+from tenuto.process_identity import with_holder
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
 from tenuto.wiring.channels import open_channel
