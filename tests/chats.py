@@ -36,8 +36,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import EventEmitter, Sessions
-from tenuto.sessions.spending import Spending
-from tenuto.sessions.usage import UsageLedger
+from tenuto.sessions.usage import Spending, UsageLedger
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ANN

@@ -23,8 +23,7 @@ from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
-from tenuto.sessions.spending import Spending
-from tenuto.sessions.usage import UsageLedger
+from tenuto.sessions.usage import Spending, UsageLedger
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
 from tenuto.upkeep import LAST_WORK, ScheduledScan, SmallModel, Upkeep

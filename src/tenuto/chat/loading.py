@@ -42,7 +42,7 @@ from tenuto.model.session import PROFILE
 from tenuto.model.turn import trace_id
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import fresh_id
-from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.lease import release_on_error
 
 EMBEDDER: Final = "embedder"
 RECALL: Final = "recall"

@@ -13,7 +13,7 @@ from tenuto.errors import DataKeysDamaged, DecryptionFailed, InvalidSetting, Pri
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
-from tenuto.privacy.redactor import Slot
+from tenuto.privacy.json_texts import Slot
 from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.wiring.privacy import open_ciphers
 

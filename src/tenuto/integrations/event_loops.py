@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
-from tenuto.sessions.cancellation import complete_despite_cancel
+from tenuto.sessions.lease import complete_despite_cancel
 
 _Result = TypeVar("_Result")
 Work: TypeAlias = Callable[[TenutoApi], Coroutine[Any, Any, _Result]]

@@ -23,9 +23,9 @@ from tenuto.model.values import check_int, check_type
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions, TurnRequest
-from tenuto.sessions.cancellation import release_on_error
-from tenuto.sessions.reach import PromptReach
-from tenuto.sessions.spending import Spending
+from tenuto.sessions.lease import release_on_error
+from tenuto.sessions.requests import PromptReach
+from tenuto.sessions.usage import Spending
 from tenuto.upkeep import Upkeep
 from tenuto.upkeep.jobs import SPARE, SmallModel, safely
 

@@ -40,7 +40,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
-from tenuto.sessions.spending import Spending
+from tenuto.sessions.usage import Spending
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
 from tenuto.upkeep import LAST_WORK, SmallModel, Upkeep

@@ -20,7 +20,8 @@ from tenuto.model.channel import ChannelPolicy, Delivery
 from tenuto.model.policy import OnMissing
 from tenuto.model.privacy import Sink
 from tenuto.ports import Channel, Clock, StateStore
-from tenuto.privacy.redactor import WITHHELD, Redactor, Slot
+from tenuto.privacy.json_texts import Slot
+from tenuto.privacy.redactor import WITHHELD, Redactor
 from tenuto.process_identity import with_holder
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings

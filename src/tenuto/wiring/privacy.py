@@ -11,7 +11,8 @@ from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, Detector, SessionStore, StateStore
 from tenuto.privacy.crypto.machine_key import MachineKey
 from tenuto.privacy.crypto.vault import Vault
-from tenuto.privacy.redactor import Redactor, TenantPolicies
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tenuto.settings import Settings
 from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 
