@@ -105,14 +105,14 @@ class _Lines:
 
     def _line(self, progress: TaskProgress, run: StepRun) -> str:
         step = progress.plan.step(run.step) if progress.plan is not None else None
-        told = f"{run.step}: {run.status}"
+        text = f"{run.step}: {run.status}"
         if run.status is StepStatus.WAITING and step is not None and step.remote:
-            return f"{told} for agent {step.agent}"
+            return f"{text} for agent {step.agent}"
         if run.status is StepStatus.WAITING and step is not None:
-            return f"{told} for an answer: {step.human_input} ({self._answer_with(run.step)})"
+            return f"{text} for an answer: {step.human_input} ({self._answer_with(run.step)})"
         if run.attempts > 1:
-            told = f"{told}, attempt {run.attempts}"
-        return told if run.error is None else f"{told}, {run.error.code}: {run.error.message}"
+            text = f"{text}, attempt {run.attempts}"
+        return text if run.error is None else f"{text}, {run.error.code}: {run.error.message}"
 
 
 def _table(progress: TaskProgress) -> Table:

@@ -62,14 +62,14 @@ def list_tasks(
 
 async def _waiting(app: Tenuto, scope: Scope, page: TaskPage) -> set[str]:
     """The tasks of which a step waits for input."""
-    found: set[str] = set()
+    agents: set[str] = set()
     for task in page.tasks:
         if task.status is TaskStatus.RUNNING:
             # It may end or go meanwhile.
             with suppress(TaskNotFound):
                 if _waiting_steps(await app.tasks.progress(scope, task.id)):
-                    found.add(task.id)
-    return found
+                    agents.add(task.id)
+    return agents
 
 
 def _waiting_steps(progress: TaskProgress) -> list[str]:
