@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import PrivateData, TooManyPrivateValues
 from tenuto.model import Scope, Session
+from tenuto.model.attachment import ATTACHMENT, shows_attachment
 from tenuto.model.policy import PRESETS
 from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
 from tenuto.model.session import record_types
@@ -45,6 +46,8 @@ _INSTANT_DIGITS: Final = frozenset({10, 13, 16, 19})
 _PLAIN_NAME: Final = 15
 # Structural fields of a message part, not user text.
 _STRUCTURE: Final = frozenset({"type", "id", "call_id", "name", "role", "through_id", "made_by"})
+# Those of a part that shows an attachment: its name is the user's.
+_OF_ATTACHMENT: Final = frozenset({"type", ATTACHMENT, "media_type", "size"})
 
 
 Places: TypeAlias = "Mapping[str, Places]"
@@ -68,6 +71,8 @@ def slots(value: Json, name: str = "", house: Places | None = None) -> Iterator[
             yield Slot(value, name, house is not None and not house)
     elif isinstance(value, dict):
         for key, inner in value.items():
+            if key in _OF_ATTACHMENT and shows_attachment(value):
+                continue
             if not _is_plain_key(key):
                 yield Slot(key, house=house is not None and ANY in house)
             if key == _WORDS and isinstance(inner, str):
@@ -88,6 +93,9 @@ def fill_slots(value: Json, texts: Iterator[str], name: str = "") -> Json:
     if isinstance(value, dict):
         filled: dict[str, Json] = {}
         for key, inner in value.items():
+            if key in _OF_ATTACHMENT and shows_attachment(value):
+                filled[key] = inner
+                continue
             shown = key if _is_plain_key(key) else next(texts)
             words = key == _WORDS and isinstance(inner, str)
             told = next(texts) if words else fill_slots(inner, texts, _slot_name(key, name))
@@ -113,7 +121,8 @@ def fill_part_slots(parts: Iterable[JsonObject], texts: Iterator[str]) -> tuple[
 
 
 def _content_fields(part: JsonObject) -> JsonObject:
-    return {name: value for name, value in part.items() if name not in _STRUCTURE}
+    structure = _OF_ATTACHMENT if shows_attachment(part) else _STRUCTURE
+    return {name: value for name, value in part.items() if name not in structure}
 
 
 def _is_opaque(text: str) -> bool:
