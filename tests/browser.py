@@ -202,5 +202,5 @@ def _say(line: str) -> None:
 if __name__ == "__main__":
     try:
         _say(f"The page is tested in {obtain().path}")
-    except BrowserMissing as missing:
-        sys.exit(str(missing))
+    except BrowserMissing as error:
+        sys.exit(str(error))

@@ -36,8 +36,7 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import EventEmitter, Sessions
-from tenuto.sessions.spending import Spending
-from tenuto.sessions.usage import UsageLedger
+from tenuto.sessions.usage import Spending, UsageLedger
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ANN
@@ -54,8 +53,8 @@ async def events_until_failure(model: ChatModel, asking: ModelRequest) -> tuple[
     try:
         async for event in model.stream_answer(asking, ()):
             events.append(event)  # noqa: PERF401 (what came before the failure is kept)
-    except ModelFailed as failed:
-        return events, str(failed)
+    except ModelFailed as error:
+        return events, str(error)
     raise AssertionError("the model did not fail")
 
 
@@ -99,18 +98,18 @@ class Adder:
 
 
 @dataclass
-class Noted:
+class FollowUpRecorder:
     """What would follow a turn, noted instead of done."""
 
     ended: list[TurnEnded] = field(default_factory=list)
 
-    def follow(self, ended: TurnEnded) -> None:
-        self.ended.append(ended)
+    def follow(self, turn: TurnEnded) -> None:
+        self.ended.append(turn)
 
-    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+    async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
         pass
 
-    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy) -> None:
         pass
 
 
@@ -153,7 +152,7 @@ def talk(
     )
     known = list(assistants) or [helper()]
     script = model or ScriptedModel(*scripts, ended=ended)
-    noted = Noted()
+    noted = FollowUpRecorder()
     chat = Chat(
         ChatDeps(
             sessions=sessions,
@@ -165,7 +164,7 @@ def talk(
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),
             span=span,
-            embedder=CachedEmbedder(embedder, clock=clock, patience=patience) if embedder is not None else None,
+            embedder=CachedEmbedder(embedder, clock=clock, time_limit=patience) if embedder is not None else None,
             memories=memories,
             redaction=redaction or TurnRedaction(NO_REDACTION),
         )

@@ -55,7 +55,7 @@ class RoomChannel:
     async def chat_context(self, message: IncomingMessage, limit: int) -> Sequence[ChatLine]:
         return self.lines[-limit:]
 
-    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
+    async def reply(self, message: IncomingMessage, text: str, card_id: str | None = None) -> None:
         if self.failures:
             raise self.failures.pop(0)
         async with self._came:
@@ -67,9 +67,9 @@ class RoomChannel:
     async def has_reply(self, message: IncomingMessage) -> bool:
         return message.id in self.answered
 
-    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
+    async def show_progress(self, message: IncomingMessage, text: str, card_id: str | None) -> str | None:
         self.shown.append(text)
-        return shown or f"card-{message.id}"
+        return card_id or f"card-{message.id}"
 
     async def wait_for(self, *messages: IncomingMessage) -> list[str]:
         """The replies to these messages, when all have come."""

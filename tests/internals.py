@@ -114,7 +114,7 @@ def patient_gate(chat: Chat) -> None:
     """Have the gate wait for its embedder for a minute: how long a busy machine takes is not what is tested."""
     embedder = chat._deps.embedder
     assert embedder is not None
-    embedder._patience = 60
+    embedder._time_limit = 60
 
 
 def hot_ciphertexts(keys: TenantCiphers) -> tuple[int, Any]:

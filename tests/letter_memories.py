@@ -50,7 +50,7 @@ def memories_over(
         clock=clock,
         policy=policy or MemoryPolicy(),
         new_id=lambda: f"m{next(_numbers)}",
-        embedder=CachedEmbedder(embedder, clock=clock, patience=timedelta(minutes=1)) if embedder else None,
+        embedder=CachedEmbedder(embedder, clock=clock, time_limit=timedelta(minutes=1)) if embedder else None,
     )
 
 

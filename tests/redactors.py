@@ -10,7 +10,8 @@ from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys, load_k
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redacting_store import RedactingStore
-from tenuto.privacy.redactor import Redactor, TenantPolicies
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tests.doubles import MemoryStore
 
 MASTER_KEY = b64encode(bytes(range(32))).decode()

@@ -64,8 +64,8 @@ async def _answered(sessions: Sessions, order: dict[str, Any]) -> dict[str, Any]
         return await _carry_out(sessions, order)
     except TenutoError as error:
         return {"error": error.code}
-    except ExceptionGroup as group:
-        first = group.exceptions[0]
+    except ExceptionGroup as error:
+        first = error.exceptions[0]
         return {"error": getattr(first, "code", repr(first))}
 
 

@@ -180,11 +180,11 @@ def _writer(number: int, errors: str, *, lines: bool) -> io.TextIOWrapper:
 def _exit_code(args: list[str]) -> int:
     try:
         _run_python(args)
-    except SystemExit as ended:
-        if ended.code is None or isinstance(ended.code, int):
-            code = (ended.code or 0) & 0xFF
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            code = (error.code or 0) & 0xFF
         else:
-            sys.stderr.write(f"{ended.code}\n")
+            sys.stderr.write(f"{error.code}\n")
             code = 1
     except BaseException:
         traceback.print_exc()

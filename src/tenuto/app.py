@@ -23,11 +23,10 @@ from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
-from tenuto.sessions.spending import Spending
-from tenuto.sessions.usage import UsageLedger
+from tenuto.sessions.usage import Spending, UsageLedger
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
-from tenuto.upkeep import LAST_WORK, ScheduledScan, Small, Upkeep
+from tenuto.upkeep import LAST_WORK, ScheduledScan, SmallModel, Upkeep
 from tenuto.wiring.caller_turns import CallerTurns
 from tenuto.wiring.stores import Stores, open_stores
 
@@ -90,7 +89,7 @@ class Tenuto:
         self._opening_engine = asyncio.Lock()
         self._chat: Chat | None = None
         self._memories: Memories | None = None
-        self._small: Small | None = None
+        self._small: SmallModel | None = None
         # A process may control tasks before it begins to work on them.
         self._engines: dict[bool, TaskEngine] = {}
         self._turns = CallerTurns(
@@ -138,7 +137,7 @@ class Tenuto:
     async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
         """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""
         async with self._opening:
-            small = self.upkeep.small or self._small
+            small = self.upkeep.model or self._small
             if small is None:
                 from tenuto.wiring.chat import open_small
 

@@ -59,8 +59,8 @@ def _is_running(pid: int, started: int) -> bool:
         # `hidepid` hides processes of other users here, but not from signals.
         try:
             os.kill(pid, 0)
-        except OSError as failed:
-            return not isinstance(failed, ProcessLookupError)
+        except OSError as error:
+            return not isinstance(error, ProcessLookupError)
         return True
     except (OSError, ValueError):
         return True

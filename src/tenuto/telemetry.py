@@ -39,8 +39,8 @@ class Spans:
         with self._tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as span:
             try:
                 yield SpanAttributes(span)
-            except BaseException as ended:
-                _record_error(span, ended)
+            except BaseException as error:
+                _record_error(span, error)
                 raise
 
 
@@ -126,8 +126,8 @@ def _exporters() -> Iterator[SpanExporter]:
             raise InvalidSetting("telemetry", f"no package brings the exporter {name!r} of OTEL_TRACES_EXPORTER{hint}")
         try:
             exporter: SpanExporter = found.load()()
-        except Exception as broken:
-            kind = type(broken).__name__
+        except Exception as error:
+            kind = type(error).__name__
             raise InvalidSetting("telemetry", f"the exporter {name!r} cannot be opened ({kind})") from None
         yield exporter
 

@@ -43,8 +43,8 @@ async def test_what_is_remembered_is_stored_without_private_data(store: Store) -
     try:
         await screened.state.write_state(ANN, "facts", "mail", MAIL, if_version=first.version)
         conflict = None
-    except VersionConflict as met:
-        conflict = met
+    except VersionConflict as error:
+        conflict = error
 
     assert first.value == {"said": ["write to [REDACTED_EMAIL]"], "n": 3}
     assert (first.version, second.version) == (1, 2)

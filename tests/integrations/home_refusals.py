@@ -9,8 +9,8 @@ from tenuto.integrations.home import Home
 def refuses_because(home: Home, why: str) -> bool:
     try:
         home.wait(nothing)
-    except Invalid as said:
-        return why in str(said)
+    except Invalid as error:
+        return why in str(error)
     return False
 
 

@@ -106,8 +106,8 @@ def test_every_shell_line_names_what_exists() -> None:
             seen += 1
             try:
                 check_line(list(words), extras, targets)
-            except Exception as wrong:
-                pytest.fail(f"{page.name}: {shlex.join(words)}: {wrong!r}")
+            except Exception as error:
+                pytest.fail(f"{page.name}: {shlex.join(words)}: {error!r}")
 
     assert seen > 100
 

@@ -66,7 +66,7 @@ async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int |
 async def embedding(embedder: LetterEmbedder, **settings: Any) -> AsyncIterator[HttpService]:
     """A server that needs a key, with this embedder."""
     async with http_service(locked=True, embedder="none", **settings) as service:
-        cached = CachedEmbedder(embedder, clock=utc_now, patience=timedelta(minutes=1))
+        cached = CachedEmbedder(embedder, clock=utc_now, time_limit=timedelta(minutes=1))
         (await service.tenuto.memories()).embedder = cached
         yield service
 

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
-from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -21,6 +20,7 @@ import pytest
 import tenuto
 from tenuto.access import ApiKeys
 from tenuto.ports import utc_now
+from tests.built_package import build_package
 from tests.journeys.http_service import ANN, at, bearer, code, says
 from tests.journeys.server_process import WAIT, ServerProcess, _start, running_server
 from tests.journeys.terminal import own_settings
@@ -56,12 +56,8 @@ def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
 
 def test_the_built_package_serves_the_console(tmp_path: Path) -> None:
     """From a wheel, and not from this tree: what `pip install` and `uvx` run."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=Path(__file__).parents[2], check=True, capture_output=True)
-    with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        wheel.extractall(tmp_path / "package")
+    environ = own_settings(PYTHONPATH=str(build_package(tmp_path)))
     command = [sys.executable, "-m", "tenuto", "serve", "--port", "0"]
-    environ = own_settings(PYTHONPATH=str(tmp_path / "package"))
 
     with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as process:
         try:

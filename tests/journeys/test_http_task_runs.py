@@ -436,8 +436,8 @@ async def test_a_protected_key_is_refused_at_every_door() -> None:
         for change in changes:
             try:
                 await change()
-            except Exception as refused:
-                tried.append(getattr(refused, "code", ""))
+            except Exception as error:
+                tried.append(getattr(error, "code", ""))
         return tried
 
     async with http_service() as service:

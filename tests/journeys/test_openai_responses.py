@@ -17,8 +17,8 @@ from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import Role, Scope
 from tenuto.model.privacy import Mode
-from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.response_objects import place_of_response
+from tenuto.server.openai.response_requests import tools_of
 from tests.chats import Adder, hurried
 from tests.journeys.http_service import ANN, bearer, http_service, playing
 from tests.journeys.openai_clients import openai_served

@@ -84,8 +84,8 @@ class Agents(RuleBasedStateMachine):
     def outcome(self, call: Any) -> Any:
         try:
             return self.runner.run(call)
-        except TenutoError as refused:
-            return type(refused)
+        except TenutoError as error:
+            return type(error)
 
     @rule(key=KEYS, agent=AGENTS, value=VALUES, age=st.none() | st.integers(0, 2), off=st.sampled_from([None, 0, 0, 1]))
     def write(self, key: str, agent: str, value: int, age: int | None, off: int | None) -> None:

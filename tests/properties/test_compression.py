@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, assemble, prompt_token_limit
-from tenuto.context.compression import conversation_in, due, find_summary, outliving, summary_limits
+from tenuto.context.compression import compression_due, conversation_in, find_summary, outliving, summary_limits
 from tenuto.context.window import drop_unpaired_tools
 from tenuto.errors import ModelFailed, TurnLost, VersionConflict
 from tenuto.model import (
@@ -153,7 +153,7 @@ class Life:
             sessions=self.sessions,
             redaction=UpkeepRedaction(NO_REDACTION),
             sweep_every=timedelta(minutes=5),
-            small=small,
+            model=small,
         )
 
     @property
@@ -220,7 +220,7 @@ class Life:
         reply = self.reply(number)
         summary = find_summary(turn.window, turn.session.window_start)
         await self.upkeep[0].after_turn.secure(
-            self.ended(turn.session), covered=summary.through if summary else 0, adding=len(reply)
+            self.ended(turn.session), through=summary.through if summary else 0, adding=len(reply)
         )
         try:
             done = await self.sessions.finish(turn, FinishTurn(reply=reply))
@@ -481,7 +481,7 @@ def test_a_cut_leaves_every_call_with_its_results(entries: list[tuple[str, int]]
     session = replace(HEAD, retention=Retention(max_messages=cap), last_seq=len(log), turns=turn)
     context = ContextPolicy(compress_at=0.9, compress_over=keep + 1, keep_verbatim=keep)
 
-    found = due(session, log, COUNTER, PromptPolicy(), context)
+    found = compression_due(session, log, COUNTER, PromptPolicy(), context)
 
     if found is not None:
         cut = len(found.cover)

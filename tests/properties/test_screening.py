@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,8 +11,8 @@ from tenuto.model import Page, Role, tool_result
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.values import Json
 from tenuto.privacy import detect
+from tenuto.privacy.json_texts import collect_slots, in_order, replace_part_texts, replace_texts
 from tenuto.privacy.record_redaction import redact_draft
-from tenuto.privacy.redactor import fill_slots, part_slots, slots
 from tests.doubles import MemoryStore
 from tests.redactors import redacting_store, redactor_over
 from tests.samples import ANN, odd_texts, opening, says
@@ -31,7 +33,8 @@ values = st.recursive(
 
 @given(values)
 def test_a_value_refilled_with_its_own_texts_is_the_same(value: Json) -> None:
-    assert fill_slots(value, (slot.text for slot in slots(value))) == value
+    unchanged, slots = collect_slots(partial(replace_texts, value))
+    assert unchanged == replace_texts(value, in_order(slot.text for slot in slots)) == value
 
 
 @settings(deadline=None)
@@ -43,7 +46,7 @@ async def test_what_is_stored_holds_nothing_that_can_be_found(text: str, output:
     await store.sessions.begin_turn(ANN, opening("s", user_messages=words))
 
     for message in (await store.sessions.messages(ANN, "s", Page(limit=10))).messages:
-        for slot in part_slots(message.parts):
+        for slot in collect_slots(partial(replace_part_texts, message.parts))[1]:
             assert detect(slot.text) == [], "found again in what was stored"
 
 

@@ -183,8 +183,8 @@ class Process:
         for one in commands:
             try:
                 step = self.fetching(one, record, now, merged=bool(steps))
-            except TenutoError as refused:
-                ends.append(refused.code)
+            except TenutoError as error:
+                ends.append(error.code)
                 continue
             ends.append(step.answer)
             if step.changed:
@@ -196,11 +196,11 @@ class Process:
         while True:
             try:
                 return one(record, now)
-            except MessagesMissing as missing:
+            except MessagesMissing as error:
                 assert record is not None
                 assert not merged, "only short tails miss messages, and they merge nothing"
-                page = self.table.page(KEY, Part.MESSAGES, *missing.span, 1000)
-                record = with_messages(record, missing.span, PLAIN.decode_messages(page.entries, record.profile))
+                page = self.table.page(KEY, Part.MESSAGES, *error.span, 1000)
+                record = with_messages(record, error.span, PLAIN.decode_messages(page.entries, record.profile))
 
     def refresh(self) -> Record | None:
         """Load what the process lacks; what it held stays the same object if nothing is new."""

@@ -305,15 +305,15 @@ async def _outcome(call: Call, store: Store) -> Any:
     """The answer, or what exactly was refused."""
     try:
         return await call(store)
-    except SessionBusy as busy:
-        return ("refused", busy.code, busy.retry_after)
-    except VersionConflict as conflict:
-        return ("refused", conflict.code, conflict.actual)
-    except SequenceGap as gap:
-        return ("refused", gap.code, gap.expected)
-    except TenutoError as refused:
+    except SessionBusy as error:
+        return ("refused", error.code, error.retry_after)
+    except VersionConflict as error:
+        return ("refused", error.code, error.actual)
+    except SequenceGap as error:
+        return ("refused", error.code, error.expected)
+    except TenutoError as error:
         # By its code: why a session does not exist for the caller, a store may know or not.
-        return ("refused", refused.code)
+        return ("refused", error.code)
 
 
 @pytest.mark.requirement("T3", "T5", "T20")

@@ -142,15 +142,15 @@ class Client:
             async with asyncio.timeout(step.gives_up_after):
                 await (self._turn if step.kind == "turn" else self._append)(step, op)
             self.was_answered = True
-        except (SessionBusy, TurnLost, Unavailable, ConnectionLost, TimeoutError) as failure:
-            self.world.tell(op.client, f"{op.id} {type(failure).__name__}")
-            self.world.counts["refused in an outage"] += in_outage and isinstance(failure, Unavailable)
-            if not isinstance(failure, SessionBusy | TurnLost):
+        except (SessionBusy, TurnLost, Unavailable, ConnectionLost, TimeoutError) as error:
+            self.world.tell(op.client, f"{op.id} {type(error).__name__}")
+            self.world.counts["refused in an outage"] += in_outage and isinstance(error, Unavailable)
+            if not isinstance(error, SessionBusy | TurnLost):
                 self._move()
             # Without a key, only what was certainly not stored is sent again.
-            return not step.keyed and not isinstance(failure, SessionBusy)
-        except TenutoError as failure:
-            self.world.stuck.append(f"{op.id} met {type(failure).__name__}")
+            return not step.keyed and not isinstance(error, SessionBusy)
+        except TenutoError as error:
+            self.world.stuck.append(f"{op.id} met {type(error).__name__}")
         return True
 
     def _move(self) -> None:
@@ -217,9 +217,9 @@ class Client:
     async def _try_once(self, make: Callable[[Engine], Awaitable[Any]]) -> Any:
         try:
             return await self._host().call(make)
-        except (TenutoError, ConnectionLost, TimeoutError) as failure:
-            self.world.tell(self.plan.name, type(failure).__name__)
-            if not isinstance(failure, SessionNotFound | SessionExists):
+        except (TenutoError, ConnectionLost, TimeoutError) as error:
+            self.world.tell(self.plan.name, type(error).__name__)
+            if not isinstance(error, SessionNotFound | SessionExists):
                 self._move()
             return None
 

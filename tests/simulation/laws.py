@@ -161,6 +161,6 @@ def broken_law(world: World) -> tuple[str, str] | None:
         try:
             for offence in law(world):
                 return name, offence
-        except Undecodable as damage:
-            return "entries", f"a stored record is damaged: {damage}"
+        except Undecodable as error:
+            return "entries", f"a stored record is damaged: {error}"
     return None

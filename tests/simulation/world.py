@@ -73,8 +73,8 @@ class World:
         try:
             with _small_limits():
                 self.loop.run_until_complete(self._run())
-        except Stuck as stuck:
-            self.stuck.append(str(stuck))
+        except Stuck as error:
+            self.stuck.append(str(error))
         finally:
             asyncio.set_event_loop(None)
             self._abandon_tasks()

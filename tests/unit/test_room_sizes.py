@@ -23,7 +23,7 @@ LIMITS = {
     "gateway": 1100,
     "integrations": 4050,
     "llm": 2500,
-    "model": 4850,  # attachments: contents, parts that show them, ids
+    "model": 4900,  # what is opaque to the privacy policy; attachments: contents, parts that show them, ids
     "ports": 1050,
     "privacy": 10350,
     "recall": 2900,

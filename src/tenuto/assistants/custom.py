@@ -146,13 +146,13 @@ def _read_toml(path: Path) -> _AssistantFile:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise _invalid_file(path, "cannot be read") from None
-    except tomllib.TOMLDecodeError as broken:
-        raise _invalid_file(path, f"is not TOML: {broken}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise _invalid_file(path, f"is not TOML: {error}") from None
     _check_known_fields(path, given, _AssistantFile.__struct_fields__)
     try:
         return msgspec.convert(given, _AssistantFile)
-    except msgspec.ValidationError as unfit:
-        raise _invalid_file(path, str(unfit)) from None
+    except msgspec.ValidationError as error:
+        raise _invalid_file(path, str(error)) from None
 
 
 def _policies(path: Path, given: _AssistantFile) -> Preset:
@@ -174,8 +174,8 @@ def _override_policy(path: Path, base: _Policy, given: Mapping[str, Any]) -> _Po
     kind = type(base)
     try:
         return msgspec.convert(_with_fields(path, base, given), kind, strict=False)
-    except msgspec.ValidationError as unfit:
-        raise _invalid_file(path, str(unfit)) from None
+    except msgspec.ValidationError as error:
+        raise _invalid_file(path, str(error)) from None
 
 
 def _with_fields(path: Path, base: Value, given: Mapping[str, Any]) -> JsonObject:

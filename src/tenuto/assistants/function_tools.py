@@ -48,9 +48,9 @@ def make_tool(function: Callable[..., Any]) -> Tool:
         return _FunctionTool(function) if serving is None else _OfflineFunctionTool(function, *serving)
     except InvalidSetting:
         raise
-    except Exception as unfit:
+    except Exception as error:
         # The code is the user's: an error names the file and is no crash of the server.
-        raise InvalidSetting(function.__name__, f"cannot be a tool ({type(unfit).__name__}: {unfit})") from None
+        raise InvalidSetting(function.__name__, f"cannot be a tool ({type(error).__name__}: {error})") from None
 
 
 class _FunctionTool:
@@ -75,10 +75,10 @@ class _FunctionTool:
         try:
             # Models write numbers as text.
             fitting = msgspec.convert(arguments, self._arguments, strict=False)
-        except msgspec.ValidationError as unfit:
+        except msgspec.ValidationError as error:
             # The value of an unknown choice may be user text, so the message names its place alone.
-            reason, _, place = str(unfit).rpartition(" - at ")
-            raise Invalid(f"Invalid value - at {place}" if reason.startswith("Invalid") else str(unfit)) from None
+            reason, _, place = str(error).rpartition(" - at ")
+            raise Invalid(f"Invalid value - at {place}" if reason.startswith("Invalid") else str(error)) from None
         given = {name: getattr(fitting, name) for name in self._fields}
         if self._takes_turn:
             given["turn"] = turn
@@ -110,8 +110,8 @@ def _fields(function: Callable[..., Any]) -> Mapping[str, tuple[Any, ...]]:
     """The parameters a model fills in, as fields: type, and default where there is one."""
     try:
         hints = get_type_hints(function)
-    except (NameError, TypeError) as unknown:
-        raise InvalidSetting(function.__name__, f"its types cannot be read ({unknown})") from None
+    except (NameError, TypeError) as error:
+        raise InvalidSetting(function.__name__, f"its types cannot be read ({error})") from None
     fields: dict[str, tuple[Any, ...]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name == "turn":
@@ -128,8 +128,8 @@ def _fields(function: Callable[..., Any]) -> Mapping[str, tuple[Any, ...]]:
 def _schema(arguments: type[msgspec.Struct]) -> JsonObject:
     try:
         schema = msgspec.json.schema(arguments)
-    except TypeError as unfit:
-        raise InvalidSetting("tools", f"a parameter's type has no JSON schema ({unfit})") from None
+    except TypeError as error:
+        raise InvalidSetting("tools", f"a parameter's type has no JSON schema ({error})") from None
     # One object, spelled out: models take no references at the top.
     found: JsonObject = {**schema["$defs"].pop("Arguments")}
     found.pop("title", None)

@@ -18,8 +18,8 @@ from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
-from tenuto.sessions.reach import PromptReach
-from tenuto.sessions.spending import Spending
+from tenuto.sessions.requests import PromptReach
+from tenuto.sessions.usage import Spending
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
 Observer: TypeAlias = Callable[[Trace], None]

@@ -30,7 +30,7 @@ from tenuto.context import (
     points_back,
     profile_text,
     speaker_names,
-    spoken,
+    spoken_texts,
 )
 from tenuto.context.compression import LogTail, of_persona
 from tenuto.model import Draft, Message, OpenTurn, Page, TurnState
@@ -42,7 +42,7 @@ from tenuto.model.session import PROFILE
 from tenuto.model.turn import trace_id
 from tenuto.recall.service import PreparedSearch
 from tenuto.sessions import fresh_id
-from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.lease import release_on_error
 
 EMBEDDER: Final = "embedder"
 RECALL: Final = "recall"
@@ -211,13 +211,13 @@ async def _compare_by_meaning(deps: ChatDeps, context: TurnContext) -> TurnConte
     """
     assert deps.embedder is not None
     tool_context, inputs = context.tool_context, context.prompt_inputs
-    history = [one for one in tool_context.history if one.seq >= inputs.window_start and spoken((one,))]
+    history = [one for one in tool_context.history if one.seq >= inputs.window_start and spoken_texts((one,))]
     talk = PromptInputs(question=inputs.question, summary=inputs.summary, history=tuple(history[-_COMPARED:]))
     if points_back(talk.question) or not (talk.history or talk.summary):
         return context
     if deps.embedder.remote:
         talk = await deps.redaction.redact_prompt_inputs(context.scope, tool_context.session, talk) or talk
-    texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
+    texts = [talk.question, *spoken_texts(talk.history), *([talk.summary] if talk.summary else [])]
     vectors = await deps.embedder.embed(context.scope, texts)
     if vectors is None:
         return replace(context, degraded=(*context.degraded, EMBEDDER))

@@ -33,7 +33,7 @@ from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
 from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
-from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.lease import release_on_error
 
 SessionCheck: TypeAlias = Callable[[Session], Awaitable[None]]
 """Raises if a session may not begin the turn."""
@@ -59,7 +59,7 @@ def check_not_superseded(session: Session, key: str) -> None:
     Raises:
         Superseded: the message was edited, or the answer regenerated.
     """
-    if mark_of(key) in superseded_digests(session):
+    if mark_of(key) in superseded_digests(session.metadata):
         raise Superseded
 
 
@@ -278,7 +278,7 @@ def _has_messages_after(page: MessagePage, seq: int) -> bool:
 def _superseded_metadata(session: Session, messages: Sequence[Message]) -> JsonObject:
     """The metadata that records the keys of these messages as superseded; empty if it does already."""
     marks = dict.fromkeys(mark for message in messages if isinstance(mark := message.metadata.get(ONCE), str))
-    digests = superseded_digests(session)
+    digests = superseded_digests(session.metadata)
     if marks.keys() <= set(digests):
         return {}
     return {TAKEN_BACK: [*(mark for mark in digests if mark not in marks), *marks][-_NOTED:]}

@@ -46,7 +46,7 @@ from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject, replace_valid, to_text
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
-from tenuto.sessions.cancellation import complete_despite_cancel
+from tenuto.sessions.lease import complete_despite_cancel
 from tenuto.sessions.limits import check_message_sizes
 from tenuto.sessions.titles import claim_title
 
@@ -235,7 +235,7 @@ async def _finish(
     context, policy = work.context, work.context.assistant.policies.sessions
     if head is not None:
         covered = context.prompt_inputs.summarized_through
-        await deps.afterwards.secure(context.to_turn_ended(head), covered=covered, adding=len(request.reply))
+        await deps.afterwards.secure(context.to_turn_ended(head), through=covered, adding=len(request.reply))
     try:
         result = await deps.sessions.finish(turn, request, policy)
     except TooLarge:

@@ -55,7 +55,7 @@ from tenuto.model.turn import MAX_WINDOW, ONCE
 from tenuto.model.values import JsonObject, check_type
 from tenuto.ports import SpanAttributes
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
+from tenuto.sessions.lease import complete_despite_cancel, release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
 from tenuto.sessions.titles import with_fallback_title
 

@@ -14,7 +14,17 @@ from tenuto.errors import FailureReason
 from tenuto.extras import with_folder
 from tenuto.model import Role
 from tenuto.model.generation import StepChanged, TextDelta
-from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, PartState, PartText, Reason
+from tenuto.model.prompt import (
+    Disposition,
+    Kind,
+    Language,
+    LayoutName,
+    Manifest,
+    ManifestEntry,
+    PartState,
+    PartText,
+    Reason,
+)
 from tenuto.model.session import usd
 from tenuto.model.turn import Trace, TraceSpan
 from tenuto.model.values import JsonObject, View
@@ -60,6 +70,22 @@ class EntryView(View, frozen=True, kw_only=True):
     role: Role | UnsetType | None = UNSET
     speaker: str | UnsetType | None = UNSET
 
+    @classmethod
+    def of(cls, entry: ManifestEntry) -> Self:
+        """The view of an entry without its text; written out, since there is one for each message of each prompt."""
+        return cls(
+            kind=entry.kind,
+            disposition=entry.disposition,
+            reason=entry.reason,
+            tokens=entry.tokens,
+            uncut_tokens=entry.uncut_tokens,
+            id=entry.id,
+            first=entry.first,
+            last=entry.last,
+            count=entry.count,
+            score=entry.score,
+        )
+
 
 class ContextView(View, frozen=True, kw_only=True):
     """What the model saw: `total` of `prompt_limit` tokens, part by part."""
@@ -72,6 +98,11 @@ class ContextView(View, frozen=True, kw_only=True):
     exact: bool
     layout: LayoutName
     entries: list[EntryView]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """The view of a manifest."""
+        return cls.derive(manifest, entries=list(map(EntryView.of, manifest.entries)))
 
     @classmethod
     def with_texts(cls, manifest: Manifest, texts: Sequence[PartText]) -> Self:

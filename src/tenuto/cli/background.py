@@ -93,8 +93,8 @@ def _thread_main(settings: Settings, opened: Future[BackgroundApp], ended: Futur
     """The thread; it passes any error on to the waiting caller."""
     try:
         asyncio.run(_run_app(settings, opened))
-    except BaseException as failure:
-        (ended if opened.done() else opened).set_exception(failure)
+    except BaseException as error:
+        (ended if opened.done() else opened).set_exception(error)
     else:
         ended.set_result(None)
 

@@ -63,14 +63,14 @@ async def talking(app: Tenuto) -> list[Finding]:
             for name in sorted(models)
             if name != OFFLINE
         }
-    except PackageMissing as missing:
-        return [fail("chat", str(missing), missing.install)]
-    except InvalidSetting as refused:
-        if refused.setting == _ASSISTANTS:
+    except PackageMissing as error:
+        return [fail("chat", str(error), error.install)]
+    except InvalidSetting as error:
+        if error.setting == _ASSISTANTS:
             advice = "make the folder, or point TENUTO_ASSISTANTS at another one; no two assistants may have one name"
-            return [fail(_ASSISTANTS, str(refused).removeprefix(f"{_ASSISTANTS}: "), advice)]
+            return [fail(_ASSISTANTS, str(error).removeprefix(f"{_ASSISTANTS}: "), advice)]
         return [
-            fail("chat", str(refused), "correct the setting it names, or unset it: the offline model needs no settings")
+            fail("chat", str(error), "correct the setting it names, or unset it: the offline model needs no settings")
         ]
     room = settings.prompt_tokens - settings.reply_tokens
     return [
@@ -93,8 +93,8 @@ def _check_channels(settings: Settings, chat: Chat) -> list[Finding]:
         apps = channel_apps(settings)
         for app in apps:
             chat.assistants.find(app.policy.assistant)
-    except TenutoError as refused:
-        return [fail("channels", str(refused), "correct the app's table or settings: the server would not start")]
+    except TenutoError as error:
+        return [fail("channels", str(error), "correct the app's table or settings: the server would not start")]
     return [ok("channels", pluralize(len(apps), "app"))] if apps else []
 
 
@@ -171,8 +171,8 @@ async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | Non
             await complete(model, "", _ONE_WORD, _WORD_TOKENS, limit)
     except TimeoutError:
         return ModelTimeout(model.name)
-    except TenutoError as failed:
-        return failed
+    except TenutoError as error:
+        return error
     return None
 
 

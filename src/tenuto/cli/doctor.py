@@ -97,9 +97,9 @@ def _run_lark_checks() -> tuple[Settings | None, list[Finding]]:
         from tenuto.cli import lark_checks
 
         return settings, asyncio.run(lark_checks.findings(settings))
-    except ModuleNotFoundError as missing:
+    except ModuleNotFoundError as error:
         advice = install_line("lark")
-        says = f"the package {missing.name} is missing"
+        says = f"the package {error.name} is missing"
         return None, [Finding(name="lark", status=CheckStatus.ERROR, message=says, advice=advice)]
     except TenutoError as error:
         return None, [checks.settings_error(error)]

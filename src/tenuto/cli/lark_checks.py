@@ -50,12 +50,12 @@ async def _check_credentials(app: LarkApp, client: LarkClient) -> Finding:
     name = f"{app.app_id} credentials"
     try:
         await client.token()
-    except ChannelUnavailable as failed:
-        if isinstance(failed.__cause__, LarkRefusal):
+    except ChannelUnavailable as error:
+        if isinstance(error.__cause__, LarkRefusal):
             advice = "copy App ID and App Secret again, and check that the app belongs to this platform"
-            return fail(name, f"{app.domain} refuses them (code {failed.__cause__.code})", advice)
+            return fail(name, f"{app.domain} refuses them (code {error.__cause__.code})", advice)
         advice = "check the network, and TENUTO_LARK_DOMAIN: https://open.feishu.cn or https://open.larksuite.com"
-        return fail(name, f"{app.domain}: {failed}", advice)
+        return fail(name, f"{app.domain}: {error}", advice)
     return ok(name, f"{app.domain} accepts them")
 
 
@@ -63,10 +63,10 @@ async def _check_bot(app: LarkApp, client: LarkClient) -> Finding:
     name, publish = f"{app.app_id} bot", "enable the bot ability in the developer console, and publish a version"
     try:
         bot = await client.bot()
-    except LarkRefusal as refused:
-        return fail(name, f"the app has no bot (code {refused.code})", publish)
-    except ChannelUnavailable as failed:
-        return fail(name, str(failed), "try again later")
+    except LarkRefusal as error:
+        return fail(name, f"the app has no bot (code {error.code})", publish)
+    except ChannelUnavailable as error:
+        return fail(name, str(error), "try again later")
     if bot.activate_status != _ENABLED:
         return fail(name, f"the bot is not enabled for this company (status {bot.activate_status})", publish)
     return ok(name, f"{bot.app_name}, open_id {bot.open_id}")

@@ -327,7 +327,7 @@ def export_memories(
 async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
     """Every memory as JSON, without what the policy keeps out of exports."""
     from tenuto.model.privacy import Sink
-    from tenuto.privacy.redactor import Slot
+    from tenuto.privacy.json_texts import Slot
     from tenuto.recall.service import next_cursor
     from tenuto.recall.views import MemoryView
 

@@ -13,7 +13,7 @@ from tenuto.cli.bars import has_colours
 from tenuto.cli.terminal import visible
 from tenuto.model import Draft, Role
 from tenuto.model.privacy import REDACTED
-from tenuto.privacy.crypto.vault import LONGEST_MARK
+from tenuto.privacy.placeholders import LONGEST_PLACEHOLDER
 from tenuto.privacy.rules.span import MARK
 
 _COLOUR: Final = "cyan"
@@ -51,7 +51,7 @@ class PlaceholderStream:
         """Take a chunk; give back what is decided by now."""
         text = self._held + chunk
         start = text.rfind("[")
-        undecided = has_colours() and start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_MARK
+        undecided = has_colours() and start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_PLACEHOLDER
         cut = start if undecided else len(text)
         self._held = text[cut:]
         return self._marks.paint(text[:cut])

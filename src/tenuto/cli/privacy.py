@@ -33,7 +33,7 @@ from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Scope
 from tenuto.model.values import check_id
 from tenuto.privacy.compliance.compaction import CompactionStatus
-from tenuto.privacy.crypto.vault import normalize_placeholder
+from tenuto.privacy.placeholders import normalize_placeholder
 
 # Signatures and ciphers are heavy to load; each command loads what it needs.
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tenuto.errors import DataKeysDamaged, DecryptionFailed, InvalidSetting, Pri
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
-from tenuto.privacy.redactor import Slot
+from tenuto.privacy.json_texts import Slot
 from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.wiring.privacy import open_ciphers
 
@@ -63,8 +63,8 @@ async def why_keys_closed(ciphers: TenantCiphers, tenant: str) -> str | None:
     """Why a tenant's keys do not open; `None` where they do, and where it has none."""
     try:
         return await _missing_master_keys(ciphers, tenant)
-    except DecryptionFailed as tampered:
-        return str(tampered)
+    except DecryptionFailed as error:
+        return str(error)
 
 
 async def _missing_master_keys(ciphers: TenantCiphers, tenant: str) -> str | None:
@@ -89,8 +89,8 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
         advice = f"put that key back under [tenants.{tenant}.keys] in the key file, or among the others"
         try:
             why = await _missing_master_keys(ciphers, tenant)
-        except DataKeysDamaged as damaged:
-            why, advice = str(damaged), damaged_keys_advice(tenant)
+        except DataKeysDamaged as error:
+            why, advice = str(error), damaged_keys_advice(tenant)
         if why is not None:
             wrong.append(fail(name, f"tenant {tenant}: {why}", advice))
     well = tried - len(wrong)

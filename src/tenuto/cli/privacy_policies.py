@@ -21,7 +21,7 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.privacy.redactor import TenantPolicies
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tenuto.settings import Settings, read_settings
 from tenuto.wiring.privacy import open_ciphers, open_policies, refuse_keyless
 

@@ -50,8 +50,8 @@ def mcp(call: UserStore) -> None:
 async def _serve_mcp(settings: Settings, scope: Scope) -> None:
     try:
         from tenuto.server.mcp.service import serve_stdio
-    except ModuleNotFoundError as absent:
-        raise ExtraMissing("protocol MCP", "mcp") from absent
+    except ModuleNotFoundError as error:
+        raise ExtraMissing("protocol MCP", "mcp") from error
     async with open_app(settings) as app:
         await serve_stdio(app, scope)
 

@@ -238,8 +238,8 @@ async def _delete_each(app: Tenuto, scope: Scope, session_ids: list[str]) -> tup
         try:
             await app.sessions.delete(scope, session_id)
             deleted.append(session_id)
-        except NotFound as absent:
-            failures.append({"id": session_id, "code": absent.code, "error": str(absent)})
+        except NotFound as error:
+            failures.append({"id": session_id, "code": error.code, "error": str(error)})
     return deleted, failures
 
 

@@ -52,12 +52,12 @@ async def _engine_findings(app: Tenuto, with_engine: bool) -> list[Finding]:
             says = f"no plan was run, and the engine has no database yet; agents here: {_names(own)}"
             return [ok("tasks", says)]
         running = await (await app.engine(worker=False)).agents()
-    except PackageMissing as missing:
-        return [fail("tasks", str(missing), missing.install)]
-    except InvalidSetting as refused:
-        return [fail("tasks", str(refused), _CORRECT)]
-    except Unavailable as away:
-        return [fail("tasks", f"{database}: {away}", "start it, or correct TENUTO_TASKS_DATABASE")]
+    except PackageMissing as error:
+        return [fail("tasks", str(error), error.install)]
+    except InvalidSetting as error:
+        return [fail("tasks", str(error), _CORRECT)]
+    except Unavailable as error:
+        return [fail("tasks", f"{database}: {error}", "start it, or correct TENUTO_TASKS_DATABASE")]
     notice = one_machine_notice(app.settings)
     says = f"{database}; agents here: {_names(own)}; agents of running workers: {_names(running)}"
     if notice is None:

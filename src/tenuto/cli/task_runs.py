@@ -193,8 +193,8 @@ def _read_file(file: Path) -> JsonObject:
         if file.suffix == ".json":
             return msgspec.json.decode(file.read_bytes(), type=JsonObject)
         return tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as unfit:
-        raise PlanInvalid(None, f"{file.name} cannot be read: {unfit}") from None
+    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PlanInvalid(None, f"{file.name} cannot be read: {error}") from None
 
 
 def _parse_value(text: str) -> Json:

@@ -92,8 +92,8 @@ async def _watch(url: str, key: str | None, every: float) -> None:
             await asyncio.sleep(every)
             try:
                 before, status = status, await _read_status(url, key)
-            except Unavailable as away:
-                draw([*frame(status, None, url), "", _fit(f"x {away}")])
+            except Unavailable as error:
+                draw([*frame(status, None, url), "", _fit(f"x {error}")])
                 await asyncio.sleep(every)
 
 

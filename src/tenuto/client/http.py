@@ -27,8 +27,8 @@ from tenuto.task_errors import TaskFailed
 
 try:
     import httpx
-except ModuleNotFoundError as missing:
-    raise PackageMissing("connect", "a connection", extra="client") from missing
+except ModuleNotFoundError as error:
+    raise PackageMissing("connect", "a connection", extra="client") from error
 
 _log = logging.getLogger(__name__)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -122,10 +122,10 @@ class HttpClient:
         async with self.stream(scope, call) as response:
             try:
                 await response.aread()
-            except httpx.HTTPError as lost:
+            except httpx.HTTPError as error:
                 # The head has arrived, so the request was carried out: a repeatable one is asked for again.
                 if not call.repeatable:
-                    raise ConnectionLost() from lost
+                    raise ConnectionLost() from error
             else:
                 return response
         return await self.send(scope, call._replace(repeatable=False, retried=True))
@@ -138,12 +138,12 @@ class HttpClient:
             for attempt in range(self._policy.retries + 1):
                 try:
                     response = await self._http.send(request, stream=True)
-                except httpx.LocalProtocolError as unfit:
-                    raise Invalid("an id holds what no header can carry") from unfit
-                except httpx.HTTPError as lost:
+                except httpx.LocalProtocolError as exc:
+                    raise Invalid("an id holds what no header can carry") from exc
+                except httpx.HTTPError as exc:
                     error: TenutoError = ConnectionLost()
-                    error.__cause__ = lost
-                    again = call.repeatable or isinstance(lost, _NOT_CONNECTED)
+                    error.__cause__ = exc
+                    again = call.repeatable or isinstance(exc, _NOT_CONNECTED)
                 else:
                     stack.push_async_callback(response.aclose)
                     retried = attempt or call.retried
@@ -196,8 +196,8 @@ class HttpClient:
             try:
                 async for piece in response.aiter_bytes():
                     yield piece
-            except httpx.HTTPError as lost:
-                raise ConnectionLost() from lost
+            except httpx.HTTPError as error:
+                raise ConnectionLost() from error
 
     async def events(self, scope: Scope, call: Call) -> AsyncGenerator[ServerEvent, None]:
         """The events of a stream.

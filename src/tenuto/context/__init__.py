@@ -10,7 +10,7 @@ from tenuto.context.assembly import (
     prompt_token_limit,
 )
 from tenuto.context.layout import agent_prompt, agent_question, agent_system, profile_text
-from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
+from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken_texts, term_coverage
 from tenuto.context.speakers import chat_context, display_name, speaker_names
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
 from tenuto.context.wording import language_of
@@ -43,7 +43,7 @@ __all__ = [
     "profile_text",
     "prompt_token_limit",
     "speaker_names",
-    "spoken",
+    "spoken_texts",
     "term_coverage",
     "truncate_text",
 ]

@@ -17,9 +17,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.context.layout import Layout, Page, PromptParts, layout_for
+from tenuto.context.layout import Layout, PromptPage, PromptParts, layout_for
 from tenuto.context.tokens import TokenCounter, truncate_text
-from tenuto.context.window import Shown, Turn, TurnReader, Window, WindowFiller, spans
+from tenuto.context.window import Turn, TurnReader, Window, WindowEntry, WindowFiller, spans
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import Summary
 from tenuto.model.message import INPUT, Message, Role
@@ -44,19 +44,19 @@ from tenuto.model.values import to_text
 # Looked up once, since there is an entry for each message.
 _MESSAGE: Final = Kind.MESSAGE
 _seq: Final = attrgetter("seq")
-_KEPT_FATE: Final = Disposition.KEPT
+_AS_IT_FITS: Final = Disposition.KEPT
 _FITS: Final = Reason.FITS
-_RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
+_RECALL_KINDS: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
 
 
 class ManifestBuilder:
     """The entries of one prompt, in the order of its parts."""
 
-    def __init__(self, counter: TokenCounter, policy: PromptPolicy, room: int, digest_key: bytes = b"") -> None:
+    def __init__(self, counter: TokenCounter, policy: PromptPolicy, prompt_limit: int, digest_key: bytes = b"") -> None:
         self._counter = counter
         self._digest_key = digest_key
         self._policy = policy
-        self._room = room
+        self._prompt_limit = prompt_limit
         self._entries: dict[Kind, list[ManifestEntry]] = {kind: [] for kind in _kind_order(policy.recall_position)}
 
     def add(
@@ -109,7 +109,7 @@ class ManifestBuilder:
             self._entries[_MESSAGE] += [
                 ManifestEntry(
                     kind=_MESSAGE,
-                    disposition=_KEPT_FATE,
+                    disposition=_AS_IT_FITS,
                     reason=_FITS,
                     tokens=message.tokens + around,
                     uncut_tokens=message.tokens + around,
@@ -131,18 +131,18 @@ class ManifestBuilder:
 
     def _add_turn(self, history: Sequence[Message], turn: Turn) -> None:
         if not turn.hidden:
-            self._entries[_MESSAGE] += self._shown_entries(turn.shown)
+            self._entries[_MESSAGE] += self._message_entries(turn.entries)
             return
-        shown = {one.message.seq: one for one in turn.shown}
-        hidden = {message.seq: reason for message, reason in turn.hidden}
+        visible = {one.message.seq: one for one in turn.entries}
+        reasons = {message.seq: reason for message, reason in turn.hidden}
         for message in history[turn.start : turn.end]:
-            one = shown.get(message.seq)
+            one = visible.get(message.seq)
             if one is None:
-                self.stretch([message], Disposition.DROPPED, hidden[message.seq])
+                self.stretch([message], Disposition.DROPPED, reasons[message.seq])
             else:
-                self._entries[_MESSAGE] += self._shown_entries((one,))
+                self._entries[_MESSAGE] += self._message_entries((one,))
 
-    def _shown_entries(self, shown: Sequence[Shown]) -> list[ManifestEntry]:
+    def _message_entries(self, messages: Sequence[WindowEntry]) -> list[ManifestEntry]:
         return [
             ManifestEntry(
                 kind=_MESSAGE,
@@ -155,7 +155,7 @@ class ManifestBuilder:
                 last=one.message.seq,
                 digest=digest_text(message_text(one.message), self._digest_key),
             )
-            for one in shown
+            for one in messages
         ]
 
     def manifest(self) -> Manifest:
@@ -164,7 +164,7 @@ class ManifestBuilder:
         return Manifest(
             entries=entries,
             total=sum([entry.tokens for entry in entries]),
-            prompt_limit=self._room,
+            prompt_limit=self._prompt_limit,
             budget=self._policy.budget,
             reply_tokens=self._policy.reply_tokens,
             encoding=self._counter.encoding,
@@ -189,8 +189,8 @@ def message_text(message: Message) -> str:
 
 
 @cache
-def _kind_order(recalled: RecallPosition) -> tuple[Kind, ...]:
-    early, late = (_RECALLED, ()) if recalled is RecallPosition.BEFORE_WINDOW else ((), _RECALLED)
+def _kind_order(position: RecallPosition) -> tuple[Kind, ...]:
+    early, late = (_RECALL_KINDS, ()) if position is RecallPosition.BEFORE_WINDOW else ((), _RECALL_KINDS)
     return (Kind.SYSTEM, Kind.PREFERENCES, Kind.SUMMARY, *early, Kind.MESSAGE, *late, Kind.QUESTION, Kind.FRAME)
 
 
@@ -218,12 +218,12 @@ def check_budget(
         InvalidSetting: beside the system prompt and the layout there is no room for a question.
     """
     layout = layout_for(policy.layout, language, counter, {}, policy.recall_position)
-    needed = counter.count(system) + layout.reserve() + LEAST_QUESTION
-    if needed > prompt_token_limit(policy, counter):
+    overhead = counter.count(system) + layout.reserve() + LEAST_QUESTION
+    if overhead > prompt_token_limit(policy, counter):
         raise InvalidSetting(
             "budget",
             f"{policy.budget} tokens with {policy.reply_tokens} for the reply are too few: "
-            f"system prompt, layout and a question of {LEAST_QUESTION} tokens take {needed}",
+            f"system prompt, layout and a question of {LEAST_QUESTION} tokens take {overhead}",
         )
 
 
@@ -243,18 +243,18 @@ def inputs_from_turn(
     without summaries, and `summary` covers what precedes it.
     """
     window = turn.window if talk is None else talk
-    given = turn.user_messages or last_input(window)
-    words = last_words(given)
-    before, asked = len(window) - len(words), [message.seq for message in words]
-    if [message.seq for message in window[before:]] == asked:
+    own = turn.user_messages or last_input(window)
+    question_messages = last_words(own)
+    before, question_seqs = len(window) - len(question_messages), [message.seq for message in question_messages]
+    if [message.seq for message in window[before:]] == question_seqs:
         history = window[:before]
     else:
         # Other messages were appended meanwhile.
-        history = [message for message in window if message.seq not in asked]
+        history = [message for message in window if message.seq not in question_seqs]
     return PromptInputs(
-        question="\n".join([message.text for message in words]) if question is None else question,
+        question="\n".join([message.text for message in question_messages]) if question is None else question,
         question_tokens=question_tokens,
-        input_start=given[0].seq if len(given) > len(words) else 0,
+        input_start=own[0].seq if len(own) > len(question_messages) else 0,
         system=system,
         summary=summary.text if summary is not None else "",
         summarized_through=summary.through if summary is not None else 0,
@@ -263,7 +263,7 @@ def inputs_from_turn(
         window_start=turn.context_start,
         history=tuple(history),
         persona=turn.scope.persona,
-        speaker=given[-1].speaker if given else None,
+        speaker=own[-1].speaker if own else None,
     )
 
 
@@ -284,7 +284,7 @@ def assemble(
 
 @dataclass(slots=True)
 class _PromptAssembly:
-    materials: PromptInputs
+    inputs: PromptInputs
     policy: PromptPolicy
     context: ContextPolicy
     counter: TokenCounter
@@ -293,55 +293,57 @@ class _PromptAssembly:
     left: int = 0
 
     def prompt(self) -> Prompt:
-        room = prompt_token_limit(self.policy, self.counter)
-        self.left = room - self.layout.reserve(self.materials.speaker)
-        account = ManifestBuilder(self.counter, self.policy, room, self.digest_key)
-        system = self._add_system(account)
-        question = self._add_question(account)
-        covered, irrelevant, filling = self._split_history(room)
-        given = self.materials
-        recalls = given.evidence is not None or given.memories is not None or bool(given.chat_context)
-        share = int(self.policy.recall_share * room) if recalls else 0
-        summary, preferences, window = self._fill_conversation(account, filling, share)
-        evidence = self._add_snippets(account, Kind.EVIDENCE, self.materials.evidence)
-        memories = self._add_snippets(account, Kind.MEMORY, self.materials.memories)
-        around = self._add_snippets(account, Kind.CHAT_CONTEXT, self.materials.chat_context)
-        self._record_history(account, covered, irrelevant, window, bool(summary))
-        page = Page(self.counter)
-        chosen = PromptParts(
+        prompt_limit = prompt_token_limit(self.policy, self.counter)
+        self.left = prompt_limit - self.layout.reserve(self.inputs.speaker)
+        manifest = ManifestBuilder(self.counter, self.policy, prompt_limit, self.digest_key)
+        system = self._add_system(manifest)
+        question = self._add_question(manifest)
+        summarised, irrelevant, filler = self._split_history(prompt_limit)
+        inputs = self.inputs
+        recalls = inputs.evidence is not None or inputs.memories is not None or bool(inputs.chat_context)
+        share = int(self.policy.recall_share * prompt_limit) if recalls else 0
+        summary, preferences, window = self._fill_conversation(manifest, filler, share)
+        evidence = self._add_snippets(manifest, Kind.EVIDENCE, self.inputs.evidence)
+        memories = self._add_snippets(manifest, Kind.MEMORY, self.inputs.memories)
+        around = self._add_snippets(manifest, Kind.CHAT_CONTEXT, self.inputs.chat_context)
+        self._record_history(manifest, summarised, irrelevant, window, bool(summary))
+        page = PromptPage(self.counter)
+        parts = PromptParts(
             system=system,
             preferences=preferences,
             summary=summary,
             memories=memories,
             evidence=evidence,
             chat_context=around[::-1],
-            window=window.shown,
+            window=window.entries,
             question=question,
-            speaker=self.materials.speaker,
+            speaker=self.inputs.speaker,
         )
-        stable = self.layout.write(page, chosen)
-        account.add(Kind.FRAME, *_ALWAYS, page.frame)
-        return Prompt(messages=page.messages(), manifest=account.manifest(), cacheable_messages=stable)
+        stable = self.layout.write(page, parts)
+        manifest.add(Kind.FRAME, *_ALWAYS, page.frame)
+        return Prompt(messages=page.messages(), manifest=manifest.manifest(), cacheable_messages=stable)
 
     def _fill_conversation(
-        self, account: ManifestBuilder, filling: WindowFiller, share: int
+        self, manifest: ManifestBuilder, filler: WindowFiller, share: int
     ) -> tuple[str, str, Window]:
         """Summary, preferences and window; mostly all of them fit, beside the share of recall."""
-        given, counter = self.materials, self.counter
-        summarised = counter.count_recurring(given.summary) if given.summary else 0
-        liked = counter.count(given.preferences) if given.preferences else 0
-        window = None if given.isolated else filling.whole(self.left - summarised - liked - share)
-        newest = filling.newest(self.left, given.persona if given.isolated else None) if window is None else window.cost
+        inputs, counter = self.inputs, self.counter
+        summary_tokens = counter.count_recurring(inputs.summary) if inputs.summary else 0
+        preference_tokens = counter.count(inputs.preferences) if inputs.preferences else 0
+        window = None if inputs.isolated else filler.take_all(self.left - summary_tokens - preference_tokens - share)
+        newest = (
+            filler.newest(self.left, inputs.persona if inputs.isolated else None) if window is None else window.cost
+        )
         self.left -= newest
-        summary = self._add_text(account, Kind.SUMMARY, given.summary, summarised)
-        preferences = self._add_text(account, Kind.PREFERENCES, given.preferences, liked)
+        summary = self._add_text(manifest, Kind.SUMMARY, inputs.summary, summary_tokens)
+        preferences = self._add_text(manifest, Kind.PREFERENCES, inputs.preferences, preference_tokens)
         if window is None:
-            window = filling.older(self.left + newest - share, self.policy.trim_share)
+            window = filler.older(self.left + newest - share, self.policy.trim_share)
             self.left -= window.cost - newest
         return summary, preferences, window
 
-    def _add_system(self, account: ManifestBuilder) -> str:
-        text, instructions = self.materials.system, self.materials.instructions
+    def _add_system(self, manifest: ManifestBuilder) -> str:
+        text, instructions = self.inputs.system, self.inputs.instructions
         tokens = self.counter.count_fixed(text)
         if tokens + LEAST_QUESTION > self.left:
             raise InvalidSetting("budget", f"the system prompt's {tokens} tokens leave no room for a question")
@@ -353,97 +355,97 @@ class _PromptAssembly:
         self.left -= tokens
         if text:
             # Instructions are not stored: there is nothing to compare them with.
-            account.add(Kind.SYSTEM, *_ALWAYS, tokens, text="" if instructions else text)
+            manifest.add(Kind.SYSTEM, *_ALWAYS, tokens, text="" if instructions else text)
         return text
 
-    def _add_question(self, account: ManifestBuilder) -> str:
-        asked = self.layout.escape_user_lines(self.materials.question)
-        counted = self.materials.question_tokens if asked == self.materials.question else 0
-        whole = self.counter.count_text(asked, counted)
-        text = truncate_text(asked, self.left, self.counter.count, whole)
-        tokens = whole if text is asked else self.counter.count(text)
-        given = self.materials.question
-        account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole, text=given)
+    def _add_question(self, manifest: ManifestBuilder) -> str:
+        escaped = self.layout.escape_user_lines(self.inputs.question)
+        stored_tokens = self.inputs.question_tokens if escaped == self.inputs.question else 0
+        uncut_tokens = self.counter.count_text(escaped, stored_tokens)
+        text = truncate_text(escaped, self.left, self.counter.count, uncut_tokens)
+        tokens = uncut_tokens if text is escaped else self.counter.count(text)
+        question = self.inputs.question
+        manifest.add(Kind.QUESTION, *(_ALWAYS if tokens == uncut_tokens else _CUT), tokens, uncut_tokens, text=question)
         self.left -= tokens
         return text
 
-    def _split_history(self, room: int) -> tuple[Sequence[Message], Sequence[Message], WindowFiller]:
+    def _split_history(self, prompt_limit: int) -> tuple[Sequence[Message], Sequence[Message], WindowFiller]:
         """What the summary covers, what is not relevant, and what may be shown."""
-        materials = self.materials
-        history, relevant = materials.history, materials.history_relevant
-        begins = max(materials.summarized_through + 1 if materials.summary else 1, materials.window_start)
+        inputs = self.inputs
+        history, relevant = inputs.history, inputs.history_relevant
+        begins = max(inputs.summarized_through + 1 if inputs.summary else 1, inputs.window_start)
         first = start = bisect_left(history, begins, key=_seq)
         if not relevant:
             start = max(first, self._input_place())
-        reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
+        reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, prompt_limit // 4))
         slides = relevant and start < len(history) and history[start].seq > begins
         return history[:first], history[first:start], WindowFiller(history[start:], self.context, reader, slides)
 
     def _input_place(self) -> int:
         """Where the turn's own input begins in the history, with the calls whose outputs it brings."""
-        history, begins = self.materials.history, self.materials.input_start
+        history, begins = self.inputs.history, self.inputs.input_start
         if not begins:
             return len(history)
         return min(bisect_left(history, begins, key=_seq), next(spans(history), (0, 0))[0])
 
-    def _add_text(self, account: ManifestBuilder, kind: Kind, text: str, whole: int) -> str:
+    def _add_text(self, manifest: ManifestBuilder, kind: Kind, text: str, uncut_tokens: int) -> str:
         if not text:
             return ""
-        if kind is Kind.SUMMARY and not self.materials.history_relevant:
-            account.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, whole, text=text)
+        if kind is Kind.SUMMARY and not self.inputs.history_relevant:
+            manifest.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, uncut_tokens, text=text)
             return ""
-        if whole > self.left and self.left < LEAST_CUT:
-            account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, whole, text=text)
+        if uncut_tokens > self.left and self.left < LEAST_CUT:
+            manifest.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, uncut_tokens, text=text)
             return ""
-        kept = truncate_text(text, self.left, self.counter.count, whole)
-        tokens = whole if kept is text else self.counter.count(kept)
-        account.add(kind, *(_KEPT if kept is text else _CUT), tokens, whole, text=text)
+        truncated = truncate_text(text, self.left, self.counter.count, uncut_tokens)
+        tokens = uncut_tokens if truncated is text else self.counter.count(truncated)
+        manifest.add(kind, *(_KEPT if truncated is text else _CUT), tokens, uncut_tokens, text=text)
         self.left -= tokens
-        return kept
+        return truncated
 
-    def _add_snippets(self, account: ManifestBuilder, kind: Kind, pieces: Sequence[Piece] | None) -> tuple[Piece, ...]:
-        kept: list[Piece] = []
+    def _add_snippets(self, manifest: ManifestBuilder, kind: Kind, pieces: Sequence[Piece] | None) -> tuple[Piece, ...]:
+        snippets: list[Piece] = []
         for piece in pieces or ():
             text = self.layout.escape_lines(piece.text)
             around = self.layout.snippet_overhead(piece, kind is Kind.EVIDENCE)
-            words = self.counter.count_text(text, piece.tokens if text == piece.text else 0)
-            room = self.left - around
-            if words > room and (kept or room < LEAST_CUT):
-                account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece)
+            uncut_tokens = self.counter.count_text(text, piece.tokens if text == piece.text else 0)
+            limit = self.left - around
+            if uncut_tokens > limit and (snippets or limit < LEAST_CUT):
+                manifest.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, uncut_tokens + around, piece)
                 continue
-            shown = truncate_text(text, room, self.counter.count, words)
-            tokens = around + (words if shown is text else self.counter.count(shown))
-            account.add(kind, *(_KEPT if shown is text else _CUT), tokens, words + around, piece)
+            truncated = truncate_text(text, limit, self.counter.count, uncut_tokens)
+            tokens = around + (uncut_tokens if truncated is text else self.counter.count(truncated))
+            manifest.add(kind, *(_KEPT if truncated is text else _CUT), tokens, uncut_tokens + around, piece)
             self.left -= tokens
-            kept.append(replace(piece, text=shown))
-        return tuple(kept)
+            snippets.append(replace(piece, text=truncated))
+        return tuple(snippets)
 
     def _record_history(
         self,
-        account: ManifestBuilder,
-        covered: Sequence[Message],
+        manifest: ManifestBuilder,
+        before_start: Sequence[Message],
         irrelevant: Sequence[Message],
         window: Window,
-        summarised: bool,
+        has_summary: bool,
     ) -> None:
-        if self.materials.summary:
-            first, last = self.materials.summarized_from, self.materials.summarized_through
+        if self.inputs.summary:
+            first, last = self.inputs.summarized_from, self.inputs.summarized_through
             # Without a count the sequence numbers are an upper bound.
-            account.covering(first, last, self.materials.summarized_messages or max(1, last - first + 1))
-        if summarised:
+            manifest.covering(first, last, self.inputs.summarized_messages or max(1, last - first + 1))
+        if has_summary:
             what = Disposition.SUMMARISED, Reason.COVERED
-        elif self.materials.history_relevant:
-            what = Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST
+        elif self.inputs.history_relevant:
+            what = Disposition.DROPPED, Reason.OVER_BUDGET if self.inputs.summary else Reason.PAST
         else:
             what = Disposition.DROPPED, Reason.IRRELEVANT
-        alone = self.materials.persona if self.materials.isolated else None
+        alone = self.inputs.persona if self.inputs.isolated else None
         if alone is None:
-            account.stretch(covered, *what)
+            manifest.stretch(before_start, *what)
         else:
-            for own, run in groupby(covered, lambda message: message.persona in (None, alone)):
-                account.stretch([*run], *(what if own else (Disposition.DROPPED, Reason.OTHER_PERSONA)))
-        account.stretch(irrelevant, Disposition.DROPPED, Reason.IRRELEVANT)
-        account.window(self.materials.history[len(covered) + len(irrelevant) :], window)
+            for own, run in groupby(before_start, lambda message: message.persona in (None, alone)):
+                manifest.stretch([*run], *(what if own else (Disposition.DROPPED, Reason.OTHER_PERSONA)))
+        manifest.stretch(irrelevant, Disposition.DROPPED, Reason.IRRELEVANT)
+        manifest.window(self.inputs.history[len(before_start) + len(irrelevant) :], window)
 
 
 def last_input(talk: Sequence[Message]) -> tuple[Message, ...]:

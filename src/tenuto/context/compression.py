@@ -81,13 +81,13 @@ class LogTail:
         Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two.
         Messages before `window_start`, and summaries of them, are no context.
         """
-        found = [
+        candidates = [
             (reach, place, part)
             for place, message in self._items
             if message.persona == self._persona
             for reach, part in _summary_parts(message)
         ]
-        for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
+        for _, place, part in sorted(candidates, key=itemgetter(0, 1), reverse=True):
             entry = _parse_summary(part)
             if entry is None:
                 continue
@@ -127,8 +127,8 @@ def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
     They stay valid when the messages after it are removed, and may be all that is left of evicted messages.
     """
     stays = bisect_right(messages, after, key=lambda message: message.seq)
-    kept = messages[:stays]
-    return tuple(message.seq for message in messages[stays:] if _would_be_trusted(kept, message))
+    remaining = messages[:stays]
+    return tuple(message.seq for message in messages[stays:] if _would_be_trusted(remaining, message))
 
 
 def summary_draft(
@@ -149,13 +149,13 @@ def summary_draft(
     return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,), persona=persona)
 
 
-def _would_be_trusted(kept: Sequence[Message], message: Message) -> bool:
+def _would_be_trusted(messages: Sequence[Message], message: Message) -> bool:
     """Whether this entry would be trusted right behind these messages."""
     if message.role is not _ITEM:
         return False
     entries = [_parse_summary(part) for _, part in _summary_parts(message)]
-    log = (*kept, message)
-    return any(entry is not None and _covered_through(entry, len(kept), log) is not None for entry in entries)
+    log = (*messages, message)
+    return any(entry is not None and _covered_through(entry, len(messages), log) is not None for entry in entries)
 
 
 def _summary_parts(message: Message) -> list[tuple[float, JsonObject]]:
@@ -187,7 +187,7 @@ def _summary_from(part: _SummaryPart, through: int) -> Summary:
 
 def _covered_through(entry: _SummaryPart, place: int, messages: Sequence[Message]) -> int | None:
     """Up to which number the entry at that place covers the log; `None` if it is not trusted."""
-    last = _index_of_last_covered(entry, messages, place)
+    last = _last_covered_place(entry, messages, place)
     if last is not None:
         following = next((message for message in messages[last + 1 :] if not is_summary(message)), None)
         return following.seq - 1 if following is not None else messages[-1].seq
@@ -195,7 +195,7 @@ def _covered_through(entry: _SummaryPart, place: int, messages: Sequence[Message
     return entry.through if place > 0 and entry.through < witness <= entry.seen else None
 
 
-def _index_of_last_covered(entry: _SummaryPart, messages: Sequence[Message], before: int) -> int | None:
+def _last_covered_place(entry: _SummaryPart, messages: Sequence[Message], before: int) -> int | None:
     """Where the last covered message stands, by its id: an import gives other numbers."""
     near = bisect_left(messages, entry.through, key=lambda message: message.seq)
     if near < before and messages[near].id == entry.through_id:
@@ -220,15 +220,15 @@ class SummaryLimits(Value, frozen=True, kw_only=True):
     characters: int | None = None
 
 
-class Due(Value, frozen=True, kw_only=True):
+class DueCompression(Value, frozen=True, kw_only=True):
     """A compression to be made: `cover` goes into the summary, together with the `previous` one.
 
-    `seen` is the newest number there was, `since` the first that is context.
+    `last_seq` is the newest number there was, `since` the first that is context.
     """
 
     cover: tuple[Message, ...]
     previous: Summary | None
-    seen: int
+    last_seq: int
     since: int
 
 
@@ -243,14 +243,14 @@ def summary_limits(prompt: PromptPolicy, context: ContextPolicy, counter: TokenC
     return SummaryLimits(tokens=min(context.summary_tokens, share), characters=context.summary_characters)
 
 
-def would_evict_uncovered(session: Session, covered: int, adding: int) -> bool:
+def would_evict_uncovered(session: Session, through: int, adding: int) -> bool:
     """Whether storing so many more entries could push out messages that no summary covers yet."""
     cap = session.retention.max_messages
-    open_from = max(covered + 1, session.window_start)
+    open_from = max(through + 1, session.window_start)
     return cap is not None and session.last_seq - open_from + 1 + adding > cap
 
 
-def due(
+def compression_due(
     session: Session,
     messages: Sequence[Message],
     counter: TokenCounter,
@@ -259,55 +259,56 @@ def due(
     *,
     persona: str | None = None,
     previous: Summary | None = None,
-    taken: int = 0,
+    overhead: int = 0,
     adding: int = 0,
     more: bool = False,
-) -> Due | None:
+) -> DueCompression | None:
     """What to cover now, `None` when nothing is to be done.
 
     `messages` are the end of the session's log, from the first uncovered message on or from further back; `more`
-    tells that newer ones were not loaded, and `previous` is the summary where it may not be among them. `taken` are the
-    prompt's tokens that talk cannot have (system prompt, preferences, the share of recall), `adding` the entries about
-    to be stored. Tool calls and results count like words. For an isolated `persona`, only its own turns are covered.
+    tells that newer ones were not loaded, and `previous` is the summary where it may not be among them. `overhead` are
+    the prompt's tokens that talk cannot have (system prompt, preferences, the share of recall), `adding` the entries
+    about to be stored. Tool calls and results count like words. For an isolated `persona`, only its own turns are
+    covered.
     """
     if not compresses(context):
         return None
     previous = previous or LogTail(messages, persona).summary(session.window_start)
     begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
     log = [message for message in messages if message.seq >= begins]
-    whole = LogTail(log).talk
-    talk = of_persona(whole, persona)
+    everyone = LogTail(log).talk
+    talk = of_persona(everyone, persona)
     if not talk:
         return None
     if persona is not None:
         log = [message for message in log if message.seq >= talk[0].seq]
-    measured = _measure_conversation(talk, counter, prompt, context, taken, previous)
+    size = _measure_conversation(talk, counter, prompt, context, overhead, previous)
     # What a turn does not load is in no prompt, so it must be covered like what is evicted.
     most = min(session.retention.max_messages or MOST_LOADED, MOST_LOADED)
-    held = ((len(log) + adding, most), (session.turns - talk[0].turn + 1, session.retention.max_turns))
-    pressed = any(cap is not None and count >= _NEAR_CAP * cap for count, cap in held)
-    if not (more or pressed or measured.over()):
+    counts = ((len(log) + adding, most), (session.turns - talk[0].turn + 1, session.retention.max_turns))
+    is_near_cap = any(cap is not None and count >= _NEAR_CAP * cap for count, cap in counts)
+    if not (more or is_near_cap or size.over()):
         return None
     between = _find_cut_points(talk)
     if more:
         cut = (between.turns or between.runs or between.pairs or [0])[-1]
     else:
-        cap = most if pressed else None
+        cap = most if is_near_cap else None
         # Under the stored cap at most half of it stays uncovered, or what the new entries leave.
-        stays = len(whole) if cap is None else max(1, min(cap // 2, cap - adding))
-        least = bisect_left(talk, whole[-stays].seq, key=lambda message: message.seq) if stays < len(whole) else 0
-        cut = _choose_cut(between, measured, least)
+        stays = len(everyone) if cap is None else max(1, min(cap // 2, cap - adding))
+        least = bisect_left(talk, everyone[-stays].seq, key=lambda message: message.seq) if stays < len(everyone) else 0
+        cut = _choose_cut(between, size, least)
     if not cut:
         return None
-    return Due(cover=talk[:cut], previous=previous, seen=session.last_seq, since=session.window_start)
+    return DueCompression(cover=talk[:cut], previous=previous, last_seq=session.last_seq, since=session.window_start)
 
 
 @dataclass(frozen=True, slots=True)
 class _ConversationSize:
-    """Uncovered messages against their limits: `tokens[p]` and `shown[p]` are what `p` covered messages leave."""
+    """Uncovered messages against their limits: `tokens[p]` and `messages[p]` are what `p` covered messages leave."""
 
     tokens: list[int]
-    shown: list[int]
+    messages: list[int]
     most_tokens: float | None
     most_messages: int | None
     keep_tokens: float | None
@@ -316,12 +317,12 @@ class _ConversationSize:
     def over(self) -> bool:
         """Whether one of the limits is exceeded."""
         by_tokens = self.most_tokens is not None and self.tokens[0] > self.most_tokens
-        return by_tokens or (self.most_messages is not None and self.shown[0] > self.most_messages)
+        return by_tokens or (self.most_messages is not None and self.messages[0] > self.most_messages)
 
     def leaves_headroom(self, cut: int) -> bool:
         """Whether what a cut leaves has room to grow."""
         by_tokens = self.keep_tokens is None or self.tokens[cut] <= self.keep_tokens
-        return by_tokens and self.shown[cut] <= self.keep_messages
+        return by_tokens and self.messages[cut] <= self.keep_messages
 
 
 def _measure_conversation(
@@ -329,37 +330,39 @@ def _measure_conversation(
     counter: TokenCounter,
     prompt: PromptPolicy,
     context: ContextPolicy,
-    taken: int,
+    overhead: int,
     previous: Summary | None,
 ) -> _ConversationSize:
-    room = prompt_token_limit(prompt, counter)
-    cap = prompt.message_tokens or max(16, room // 4)
-    shown = [int(message.role is not Role.ITEM) for message in talk]
+    prompt_limit = prompt_token_limit(prompt, counter)
+    cap = prompt.message_tokens or max(16, prompt_limit // 4)
+    counted = [int(message.role is not Role.ITEM) for message in talk]
     costs = [
         min(counter.count_message(message), cap) + MESSAGE_TOKENS if counts else 0
-        for message, counts in zip(talk, shown, strict=True)
+        for message, counts in zip(talk, counted, strict=True)
     ]
     ratio = context.compress_at
-    most = None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
-    held = counter.count_recurring(previous.text) if previous is not None else 0
+    most = None if ratio is None else max(ratio * prompt_limit - overhead, _LEAST_SHARE * (prompt_limit - overhead))
+    summary_tokens = counter.count_recurring(previous.text) if previous is not None else 0
     return _ConversationSize(
-        tokens=[*accumulate(reversed(costs), initial=held)][::-1],
-        shown=[*accumulate(reversed(shown), initial=0)][::-1],
+        tokens=[*accumulate(reversed(costs), initial=summary_tokens)][::-1],
+        messages=[*accumulate(reversed(counted), initial=0)][::-1],
         most_tokens=most,
         most_messages=context.compress_over,
         # The next summary may be as long as its limit, whatever the previous one takes.
-        keep_tokens=None if most is None else _AFTER * most - summary_limits(prompt, context, counter).tokens + held,
+        keep_tokens=None
+        if most is None
+        else _AFTER * most - summary_limits(prompt, context, counter).tokens + summary_tokens,
         keep_messages=context.keep_verbatim,
     )
 
 
-def _choose_cut(between: _CutPoints, measured: _ConversationSize, least: int) -> int:
+def _choose_cut(between: _CutPoints, size: _ConversationSize, least: int) -> int:
     """How many messages to cover: as few as leave a small enough rest, between whole turns if that is possible.
 
     The newest turn stays whole however long it is, unless the stored cap would take it apart: `least` must go.
     """
-    for allowed in (between.turns, between.runs):
-        fitting = next((cut for cut in allowed if cut >= least and measured.leaves_headroom(cut)), None)
+    for cuts in (between.turns, between.runs):
+        fitting = next((cut for cut in cuts if cut >= least and size.leaves_headroom(cut)), None)
         if fitting is not None:
             return fitting
     newest = between.runs[-1] if between.runs else 0
@@ -383,11 +386,11 @@ class _CutPoints:
 
 def _find_cut_points(talk: Sequence[Message]) -> _CutPoints:
     last = {message.turn: place for place, message in enumerate(talk)}
-    answered = _answers(talk)
-    pairs = [cut for cut, reach in _cut_reaches(talk, lambda place: answered.get(place, place)) if reach < cut]
+    answer_places = _answers(talk)
+    pairs = [cut for cut, reach in _cut_reaches(talk, lambda place: answer_places.get(place, place)) if reach < cut]
     runs = [cut for cut in pairs if talk[cut - 1].turn != talk[cut].turn]
-    whole = {cut for cut, reach in _cut_reaches(talk, lambda place: last[talk[place].turn]) if reach < cut}
-    return _CutPoints(turns=[cut for cut in runs if cut in whole], runs=runs, pairs=pairs)
+    between_turns = {cut for cut, reach in _cut_reaches(talk, lambda place: last[talk[place].turn]) if reach < cut}
+    return _CutPoints(turns=[cut for cut in runs if cut in between_turns], runs=runs, pairs=pairs)
 
 
 def _cut_reaches(talk: Sequence[Message], ends: Callable[[int], int]) -> Iterator[tuple[int, int]]:

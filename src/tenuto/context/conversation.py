@@ -23,8 +23,8 @@ from tenuto.context.tokens import (
 )
 from tenuto.context.window import (
     LEAST_WORDS,
-    Shown,
     TurnReader,
+    WindowEntry,
     WindowFiller,
     begins_turn,
     drop_unpaired_tools,
@@ -54,41 +54,44 @@ def fit_window(
     log = LogTail(turn.window)
     talk, summary = log.talk, log.summary(turn.context_start)
     begins = max(summary.through + 1 if summary is not None else 1, turn.context_start)
-    asked = (turn.user_messages or last_words(talk))[-most:]
+    turn_messages = (turn.user_messages or last_words(talk))[-most:]
     history = talk[bisect_left(talk, begins, key=attrgetter("seq")) :]
-    history = _newest_turns(_without(history, asked), most - len(asked), begins)
+    history = _newest_turns(_without(history, turn_messages), most - len(turn_messages), begins)
     text = summary.text if summary is not None else ""
     turn = replace(turn, summarized_through=summary.through if summary is not None else 0)
-    room = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - MARGIN)
-    cap = policy.message_tokens or max(LEAST_WORDS, room // 4)
+    limit = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - MARGIN)
+    cap = policy.message_tokens or max(LEAST_WORDS, limit // 4)
     if (context.window_messages, context.window_turns, context.window_characters) == (None, None, None):
-        talked = room - counter.count_recurring(text) if text else room
-        start = _plain_start(history, asked, talked, cap, counter, policy.trim_share)
+        talk_limit = limit - counter.count_recurring(text) if text else limit
+        start = _plain_start(history, turn_messages, talk_limit, cap, counter, policy.trim_share)
         if start is not None:
-            return replace(turn, window=_joined(history[start:], asked), summary=text)
-    asked, left = _fit_asked(asked, room, counter)
+            return replace(turn, window=_join(history[start:], turn_messages), summary=text)
+    turn_messages, left = _fit_input(turn_messages, limit, counter)
     layout = layout_for(LayoutName.CHAT, Language.ENGLISH, counter, {}, policy.recall_position)
-    filling = WindowFiller(history, context, TurnReader(layout, counter, cap, raw=True), False)
-    text = _fit_summary(text, left - filling.newest(left), counter)
-    turns = filling.older(left - counter.count_recurring(text), policy.trim_share).turns
-    window = _joined([_as_shown(one) for each in turns for one in each.shown], asked)
-    window, stored = _paired(window, asked), {message.seq: message.parts for message in turn.window}
-    cut = tuple([message.id for message in window if message.parts != stored.get(message.seq)])
+    filler = WindowFiller(history, context, TurnReader(layout, counter, cap, raw=True), False)
+    text = _fit_summary(text, left - filler.newest(left), counter)
+    turns = filler.older(left - counter.count_recurring(text), policy.trim_share).turns
+    window = _join([_message_of(one) for each in turns for one in each.entries], turn_messages)
+    window, stored_parts = (
+        _drop_unpaired(window, turn_messages),
+        {message.seq: message.parts for message in turn.window},
+    )
+    cut = tuple([message.id for message in window if message.parts != stored_parts.get(message.seq)])
     return replace(turn, window=window, summary=text, cut=cut)
 
 
-def _joined(history: Sequence[Message], asked: Sequence[Message]) -> tuple[Message, ...]:
-    if not history or not asked or history[-1].seq < asked[0].seq:
-        return (*history, *asked)
-    return tuple(sorted((*history, *asked), key=attrgetter("seq")))
+def _join(history: Sequence[Message], turn_messages: Sequence[Message]) -> tuple[Message, ...]:
+    if not history or not turn_messages or history[-1].seq < turn_messages[0].seq:
+        return (*history, *turn_messages)
+    return tuple(sorted((*history, *turn_messages), key=attrgetter("seq")))
 
 
-def _without(talk: tuple[Message, ...], asked: Sequence[Message]) -> tuple[Message, ...]:
-    before = len(talk) - len(asked)
-    if asked and before >= 0 and talk[before].seq == asked[0].seq:
+def _without(talk: tuple[Message, ...], turn_messages: Sequence[Message]) -> tuple[Message, ...]:
+    before = len(talk) - len(turn_messages)
+    if turn_messages and before >= 0 and talk[before].seq == turn_messages[0].seq:
         return talk[:before]
     # Other messages were appended meanwhile.
-    own = {message.seq for message in asked}
+    own = {message.seq for message in turn_messages}
     return tuple(message for message in talk if message.seq not in own)
 
 
@@ -105,7 +108,12 @@ def _newest_turns(history: tuple[Message, ...], most: int, begins: int) -> tuple
 
 
 def _plain_start(
-    history: Sequence[Message], asked: Sequence[Message], room: int, cap: int, counter: TokenCounter, trim_share: float
+    history: Sequence[Message],
+    turn_messages: Sequence[Message],
+    limit: int,
+    cap: int,
+    counter: TokenCounter,
+    trim_share: float,
 ) -> int | None:
     """Where the newest whole turns begin that fit beside the words asked, if all these are plain talk without cuts, as
     in most turns; else `None`, also if the newest turn does not fit.
@@ -113,8 +121,8 @@ def _plain_start(
     Of the starts that leave enough, the roundest is taken: it stays the same for many turns, and so does the prompt.
     Messages are read from the newest to the first that does not fit.
     """
-    messages, told = (*history, *asked), len(history)
-    held, left, starts = 0, room, list[tuple[int, int]]()
+    messages, turn_start = (*history, *turn_messages), len(history)
+    used, left, starts = 0, limit, list[tuple[int, int]]()
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         parts, tokens = message.parts, message.tokens
@@ -126,52 +134,52 @@ def _plain_start(
             tokens = counter.count_recurring(part["text"])
         if not length or tokens > cap:
             return None
-        held += tokens + MESSAGE_TOKENS
-        if held > left:
+        used += tokens + MESSAGE_TOKENS
+        if used > left:
             break
-        if place >= told:
-            if place == told:
-                held, left = 0, left - held
+        if place >= turn_start:
+            if place == turn_start:
+                used, left = 0, left - used
         elif not place or messages[place - 1].turn != message.turn:
-            starts.append((held, place))
+            starts.append((used, place))
     else:
         return 0 if messages else None
-    enough = [place for held, place in starts if held >= (1 - trim_share) * left] or [place for _, place in starts[-1:]]
+    enough = [place for used, place in starts if used >= (1 - trim_share) * left] or [place for _, place in starts[-1:]]
     return max(enough, key=lambda place: roundness(history[place].turn), default=None)
 
 
-def _fit_asked(asked: Sequence[Message], room: int, counter: TokenCounter) -> tuple[tuple[Message, ...], int]:
+def _fit_input(turn_messages: Sequence[Message], limit: int, counter: TokenCounter) -> tuple[tuple[Message, ...], int]:
     """The turn's own messages, the longest cut first, and the tokens they leave. Of very many the newest stay."""
-    sizes = [counter.count_message(message) for message in asked]
-    left = room - sum(sizes) - MESSAGE_TOKENS * len(asked)
+    sizes = [counter.count_message(message) for message in turn_messages]
+    left = limit - sum(sizes) - MESSAGE_TOKENS * len(turn_messages)
     if left >= 0:
-        return tuple(asked), left
-    kept = room // (LEAST_WORDS + MESSAGE_TOKENS)
-    asked, sizes = asked[-kept:], sizes[-kept:]
-    height = level(sizes, room - MESSAGE_TOKENS * len(asked))
+        return tuple(turn_messages), left
+    count = limit // (LEAST_WORDS + MESSAGE_TOKENS)
+    turn_messages, sizes = turn_messages[-count:], sizes[-count:]
+    height = level(sizes, limit - MESSAGE_TOKENS * len(turn_messages))
     cut = [
         message
         if size <= height
         else counter.with_count(replace(message, parts=truncate_parts(message.parts, height, counter), tokens=0))
-        for message, size in zip(asked, sizes, strict=True)
+        for message, size in zip(turn_messages, sizes, strict=True)
     ]
     return tuple(cut), 0
 
 
 def _fit_summary(text: str, left: int, counter: TokenCounter) -> str:
-    whole = counter.count_recurring(text)
-    return "" if whole > left < LEAST_CUT else truncate_text(text, left, counter.count, whole)
+    tokens = counter.count_recurring(text)
+    return "" if tokens > left < LEAST_CUT else truncate_text(text, left, counter.count, tokens)
 
 
-def _as_shown(shown: Shown) -> Message:
-    if shown.disposition is Disposition.KEPT:
-        return shown.message
-    return replace(shown.message, parts=shown.parts, tokens=shown.tokens)
+def _message_of(entry: WindowEntry) -> Message:
+    if entry.disposition is Disposition.KEPT:
+        return entry.message
+    return replace(entry.message, parts=entry.parts, tokens=entry.tokens)
 
 
-def _paired(window: Sequence[Message], asked: Sequence[Message]) -> tuple[Message, ...]:
+def _drop_unpaired(window: Sequence[Message], turn_messages: Sequence[Message]) -> tuple[Message, ...]:
     """The window without tool calls and results whose partner it does not hold, except for the turn's own."""
-    own = {message.seq for message in asked}
+    own = {message.seq for message in turn_messages}
     return tuple(
         message if message.seq in own or len(parts) == len(message.parts) else replace(message, parts=parts)
         for message, parts in zip(window, drop_unpaired_tools(window, adjacent=False), strict=True)

@@ -57,7 +57,7 @@ _FIGURE: Final = lazy_pattern(r"\d")
 K = TypeVar("K")
 
 
-class Part(StrEnum):
+class Section(StrEnum):
     """The paragraphs of a summary."""
 
     MAIN = "main"
@@ -68,7 +68,7 @@ class Part(StrEnum):
 class Labels(msgspec.Struct, frozen=True):
     """A summary's own words."""
 
-    parts: dict[Part, str]
+    sections: dict[Section, str]
     speakers: dict[Role, str]
     member: str
     nothing: str
@@ -76,19 +76,19 @@ class Labels(msgspec.Struct, frozen=True):
 
 _LABELS: Final = {
     Language.ENGLISH: Labels(
-        parts={Part.MAIN: "Main points:", Part.AGREED: "Agreed:", Part.OPEN: "Open:"},
+        sections={Section.MAIN: "Main points:", Section.AGREED: "Agreed:", Section.OPEN: "Open:"},
         speakers={Role.USER: "User: ", Role.ASSISTANT: "Assistant: ", Role.SYSTEM: "System: ", Role.TOOL: "Tool: "},
         member="A member: ",
         nothing="(Nothing was said in words.)",
     ),
     Language.CHINESE: Labels(
-        parts={Part.MAIN: "主要内容：", Part.AGREED: "约定：", Part.OPEN: "待定："},
+        sections={Section.MAIN: "主要内容：", Section.AGREED: "约定：", Section.OPEN: "待定："},
         speakers={Role.USER: "用户：", Role.ASSISTANT: "助手：", Role.SYSTEM: "系统：", Role.TOOL: "工具："},
         member="一位成员：",
         nothing="（没有文字内容。）",
     ),
 }
-_PARTS: Final = {label: part for labels in _LABELS.values() for part, label in labels.parts.items()}
+_PARTS: Final = {label: part for labels in _LABELS.values() for part, label in labels.sections.items()}
 _SPEAKERS: Final = {label.strip(): role for labels in _LABELS.values() for role, label in labels.speakers.items()} | {
     labels.member.strip(): Role.USER for labels in _LABELS.values()
 }
@@ -101,7 +101,7 @@ class _Line(msgspec.Struct, frozen=True):
     role: Role
     order: tuple[int, int]
     terms: frozenset[str]
-    part: Part
+    section: Section
 
 
 def summarise(
@@ -121,7 +121,7 @@ def summarise(
     empty. Every message passes `redact` before anything is taken from it. In a chat each sentence of a user is "a
     member's": whoever asks next may be another one.
     """
-    writer = _Writer(tokens, characters, counter, _LABELS[language], in_chat)
+    writer = _SummaryWriter(tokens, characters, counter, _LABELS[language], in_chat)
     for start in range(0, len(messages), _PORTION):
         new = _new_lines(message_sentences(messages[start : start + _PORTION], redact))
         previous = writer.merge(new, _old_lines(previous)) or previous
@@ -129,47 +129,47 @@ def summarise(
 
 
 def _new_lines(sentences: Sequence[Sentence]) -> list[_Line]:
-    answered = max((one.message for one in sentences if one.role is Role.ASSISTANT), default=-1)
+    last_answer = max((one.message for one in sentences if one.role is Role.ASSISTANT), default=-1)
     # A sentence repeated word for word would raise the weight of its own terms.
-    once = {(one.role, one.text): one for one in reversed(sentences) if not one.chatter}
-    parts = [(_part(one, answered), one) for one in once.values()]
+    unique = {(one.role, one.text): one for one in reversed(sentences) if not one.chatter}
+    sections = [(_section_of(one, last_answer), one) for one in unique.values()]
     # Of too many: decisions and open points, then the first sentences of all messages.
-    parts.sort(key=lambda each: (each[0] is Part.MAIN, each[1].place, each[1].message))
+    sections.sort(key=lambda each: (each[0] is Section.MAIN, each[1].place, each[1].message))
     lines = [
-        _Line(one.text, one.role, (one.message, one.place), frozenset(terms(one.text)), part)
-        for part, one in parts[:_MOST_SENTENCES]
+        _Line(one.text, one.role, (one.message, one.place), frozenset(terms(one.text)), section)
+        for section, one in sections[:_MOST_SENTENCES]
     ]
     lines.sort(key=lambda line: line.order)
     return [line for line in lines if line.terms] or lines
 
 
-def _part(one: Sentence, answered: int) -> Part:
+def _section_of(one: Sentence, last_answer: int) -> Section:
     if one.role is Role.TOOL:
-        return Part.MAIN
+        return Section.MAIN
     asks = _QUESTION.search(one.text) is not None
-    if _UNDECIDED.search(one.text) or (asks and one.role is Role.USER and one.message > answered):
-        return Part.OPEN
-    return Part.AGREED if not asks and _DECISION.search(one.text) else Part.MAIN
+    if _UNDECIDED.search(one.text) or (asks and one.role is Role.USER and one.message > last_answer):
+        return Section.OPEN
+    return Section.AGREED if not asks and _DECISION.search(one.text) else Section.MAIN
 
 
 def _old_lines(previous: str) -> list[_Line]:
     """An earlier summary, line by line: an extracted one by its headings and speakers, a model's as main points."""
-    part = Part.MAIN
+    section = Section.MAIN
     lines: list[_Line] = []
     for row, raw in enumerate(previous.splitlines()):
-        part, text = _split_label(raw.strip(), _PARTS, part)
+        section, text = _split_label(raw.strip(), _PARTS, section)
         role, text = _split_label(text, _SPEAKERS, Role.ITEM)
         lines += [
-            _Line(sentence, role, (row - _EARLIER, place), frozenset(terms(sentence)), part)
+            _Line(sentence, role, (row - _EARLIER, place), frozenset(terms(sentence)), section)
             for place, sentence in enumerate(plain_sentences(text))
         ]
     return lines
 
 
 def _split_label(line: str, labels: Mapping[str, K], default: K) -> tuple[K, str]:
-    for label, kind in labels.items():
+    for label, value in labels.items():
         if line.startswith(label):
-            return kind, line[len(label) :].strip()
+            return value, line[len(label) :].strip()
     return default, line
 
 
@@ -194,18 +194,18 @@ def _signals(line: _Line) -> float:
         speaker = 0.3 if asks or not _FIRST_PERSON.search(line.text) else _OF_ONESELF
     else:
         speaker = -0.3 if asks else 0.0
-    return speaker + (0.15 if _FIGURE.search(line.text) else 0.0) + (0.5 if line.part is not Part.MAIN else 0.0)
+    return speaker + (0.15 if _FIGURE.search(line.text) else 0.0) + (0.5 if line.section is not Section.MAIN else 0.0)
 
 
 def _is_settled(line: _Line, statements: Sequence[_Line]) -> bool:
     """Whether a later statement made the decision again, or speaks of the open point."""
-    if line.part is Part.MAIN or not line.terms:
+    if line.section is Section.MAIN or not line.terms:
         return False
-    wanted, own, order = _SETTLED * len(line.terms), line.terms, line.order
+    enough, own, order = _SETTLED * len(line.terms), line.terms, line.order
     return any(
-        len(own & other.terms) >= wanted
+        len(own & other.terms) >= enough
         and other.order > order
-        and (line.part is other.part or (line.part is Part.OPEN and not _QUESTION.search(other.text)))
+        and (line.section is other.section or (line.section is Section.OPEN and not _QUESTION.search(other.text)))
         for other in statements
     )
 
@@ -221,7 +221,7 @@ def _adds_nothing(line: _Line, other: _Line) -> bool:
     return shorter and line.terms <= other.terms if line.terms else line.text == other.text
 
 
-class _Writer:
+class _SummaryWriter:
     """Writes a summary of limited length."""
 
     def __init__(
@@ -235,26 +235,26 @@ class _Writer:
         self._costs: dict[str, int] = {}
         self._headings = ""
         if tokens >= _HEADED_TOKENS and self._characters >= _HEADED_CHARACTERS:
-            self._headings = "".join(labels.parts.values())
+            self._headings = "".join(labels.sections.values())
 
     def merge(self, new: Sequence[_Line], old: Sequence[_Line]) -> str:
         """The best lines of both within the limits; the new ones are served first, with a share of the room."""
         lines = [*old, *new]
-        statements = [line for line in lines if line.part is not Part.OPEN]
+        statements = [line for line in lines if line.section is not Section.OPEN]
         lines = [line for line in lines if not _is_settled(line, statements)]
-        ranked = self._rank(lines)
-        fresh = [line for line in ranked if line.order[0] >= 0]
-        known = [line for line in ranked if line.order[0] < 0]
-        chosen: list[_Line] = []
-        self._choose(fresh, chosen, _NEW_SHARE if known else 1.0, _is_alike)
-        self._choose([*known, *fresh], chosen, 1.0, _is_alike)
-        self._choose(ranked, chosen, 1.0, _adds_nothing)
+        by_rank = self._rank(lines)
+        fresh = [line for line in by_rank if line.order[0] >= 0]
+        earlier = [line for line in by_rank if line.order[0] < 0]
+        selection: list[_Line] = []
+        self._choose(fresh, selection, _NEW_SHARE if earlier else 1.0, _is_alike)
+        self._choose([*earlier, *fresh], selection, 1.0, _is_alike)
+        self._choose(by_rank, selection, 1.0, _adds_nothing)
         # The labels of speakers are not counted while choosing.
-        while len(chosen) > 1 and not self._fits(self._write(chosen)):
-            chosen.pop()
-        text = self._write(chosen)
-        if ranked and not (chosen and self._fits(text)):
-            return self.shorten((chosen or fresh or ranked)[0].text)
+        while len(selection) > 1 and not self._fits(self._write(selection)):
+            selection.pop()
+        text = self._write(selection)
+        if by_rank and not (selection and self._fits(text)):
+            return self.shorten((selection or fresh or by_rank)[0].text)
         return text
 
     def shorten(self, text: str) -> str:
@@ -268,23 +268,23 @@ class _Writer:
         least, most = _LENGTHS
         unit = max(least, min(most, self._tokens * 2, self._characters))
         scores = _scores(lines)
-        ranked = sorted(lines, key=lambda line: (len(line.text) / unit - scores[line.order], line.order))
-        firsts = {part: line.order for line in reversed(ranked) for part in [line.part]}
-        return sorted(ranked, key=lambda line: firsts[line.part] != line.order)
+        by_score = sorted(lines, key=lambda line: (len(line.text) / unit - scores[line.order], line.order))
+        firsts = {section: line.order for line in reversed(by_score) for section in [line.section]}
+        return sorted(by_score, key=lambda line: firsts[line.section] != line.order)
 
     def _choose(
-        self, ranked: Sequence[_Line], chosen: list[_Line], share: float, repeats: Callable[[_Line, _Line], bool]
+        self, candidates: Sequence[_Line], selection: list[_Line], share: float, repeats: Callable[[_Line, _Line], bool]
     ) -> None:
         """Add lines that repeat no chosen one, best first, while this share of the summary lasts."""
-        tokens = share * self._tokens - self._counter.count_fixed(self._headings) - sum(map(self._cost, chosen))
-        characters = share * self._characters - len(self._headings) - sum(len(line.text) + 1 for line in chosen)
-        for line in ranked:
+        tokens = share * self._tokens - self._counter.count_fixed(self._headings) - sum(map(self._cost, selection))
+        characters = share * self._characters - len(self._headings) - sum(len(line.text) + 1 for line in selection)
+        for line in candidates:
             size = len(line.text) + 1
             # Most lines are too long for the room that is left, which the length alone tells.
             if size > min(characters, tokens * MOST_CHARACTERS_A_TOKEN) or (cost := self._cost(line)) > tokens:
                 continue
-            if not any(line is other or repeats(line, other) for other in chosen):
-                chosen.append(line)
+            if not any(line is other or repeats(line, other) for other in selection):
+                selection.append(line)
                 tokens, characters = tokens - cost, characters - size
 
     def _cost(self, line: _Line) -> int:
@@ -296,10 +296,10 @@ class _Writer:
     def _fits(self, text: str) -> bool:
         return len(text) <= self._characters and self._counter.count(text) <= self._tokens
 
-    def _write(self, chosen: Sequence[_Line]) -> str:
+    def _write(self, selection: Sequence[_Line]) -> str:
         rows: list[str] = []
-        for part, heading in self.labels.parts.items():
-            lines = sorted((line for line in chosen if line.part is part), key=lambda line: line.order)
+        for section, heading in self.labels.sections.items():
+            lines = sorted((line for line in selection if line.section is section), key=lambda line: line.order)
             if lines and self._headings:
                 rows.append(heading)
             for (role, member), group in groupby(lines, key=self._speaker):

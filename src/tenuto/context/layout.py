@@ -1,6 +1,6 @@
 """Prompt layouts: roles and tools as chat models take them, or one text under headings.
 
-Layouts do not count messages. They write a `Page`, which counts the tokens of the layout itself.
+Layouts do not count messages. They write a `PromptPage`, which counts the tokens of the layout itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, truncate_text
-from tenuto.context.window import Shown, VerbatimHistory
+from tenuto.context.window import VerbatimHistory, WindowEntry
 from tenuto.context.wording import WORDING, Wording, language_of, quote_text
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
@@ -44,18 +44,18 @@ class PromptParts(Value, frozen=True, kw_only=True):
     memories: tuple[Piece, ...] = ()
     evidence: tuple[Piece, ...] = ()
     chat_context: tuple[Piece, ...] = ()
-    window: tuple[Shown, ...] | VerbatimHistory = ()
+    window: tuple[WindowEntry, ...] | VerbatimHistory = ()
     question: str = ""
     speaker: str | None = None
 
 
 @dataclass(slots=True)
-class Page:
+class PromptPage:
     """A prompt being written; `frame` sums up the tokens that belong to the layout and not to what it shows."""
 
     _counter: TokenCounter
     frame: int = REPLY_TOKENS
-    _done: list[PromptMessage] = field(default_factory=list)
+    _messages: list[PromptMessage] = field(default_factory=list)
     _role: Role | None = None
     _parts: list[JsonObject] = field(default_factory=list)
 
@@ -68,44 +68,44 @@ class Page:
     def as_is(self, messages: Sequence[Message]) -> None:
         """Add stored messages unchanged."""
         self._close_message()
-        self._done += [PromptMessage(role=one.role, parts=one.parts, message_id=one.id) for one in messages]
+        self._messages += [PromptMessage(role=one.role, parts=one.parts, message_id=one.id) for one in messages]
 
-    def add_shown(self, window: Sequence[Shown], label: Callable[[Message], str] | None) -> None:
+    def add_entries(self, window: Sequence[WindowEntry], label: Callable[[Message], str] | None) -> None:
         """Add messages that may have been cut, each with its label if there are labels."""
         self._close_message()
         if label is None:
-            self._done += [
+            self._messages += [
                 PromptMessage(role=one.message.role, parts=one.parts, message_id=one.message.id) for one in window
             ]
             return
         for one in window:
-            said = label(one.message)
-            parts = (text_part(said), *one.parts) if said else one.parts
-            self._done.append(PromptMessage(role=one.message.role, parts=parts, message_id=one.message.id))
+            prefix = label(one.message)
+            parts = (text_part(prefix), *one.parts) if prefix else one.parts
+            self._messages.append(PromptMessage(role=one.message.role, parts=parts, message_id=one.message.id))
 
     def add_frame(self, text: str) -> None:
         """Add text of the layout itself."""
         if text:
-            self.words(text)
+            self.add_text(text)
             self.frame += self._counter.count_fixed(text)
 
-    def words(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add text, or a label that counts with it, to the last message."""
         if text:
             self._parts.append(text_part(text))
 
     def __len__(self) -> int:
         """How many messages there are so far."""
-        return len(self._done) + (self._role is not None)
+        return len(self._messages) + (self._role is not None)
 
     def messages(self) -> tuple[PromptMessage, ...]:
         """The finished page."""
         self._close_message()
-        return tuple(self._done)
+        return tuple(self._messages)
 
     def _close_message(self) -> None:
         if self._role is not None:
-            self._done.append(PromptMessage(role=self._role, parts=tuple(self._parts)))
+            self._messages.append(PromptMessage(role=self._role, parts=tuple(self._parts)))
             self._role, self._parts = None, []
 
 
@@ -115,7 +115,7 @@ class TextHeadings(Value, frozen=True, kw_only=True):
     history: str
     history_end: str
     question: str
-    closing: str = ""
+    question_end: str = ""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     name: LayoutName
     language: Language
-    words: Wording
+    wording: Wording
     counter: TokenCounter
     sheet: TextHeadings | None
     names: Mapping[str, str] = {}
@@ -158,19 +158,19 @@ class Layout(msgspec.Struct, frozen=True):
         """The speaker's label at the beginning of the line."""
         match message.role:
             case Role.USER:
-                return self.speaker_label(message.speaker) or (self.words.user if self.sheet is not None else "")
+                return self.speaker_label(message.speaker) or (self.wording.user if self.sheet is not None else "")
             case _ if self.sheet is None:
                 return ""
             case Role.ASSISTANT:
                 name = self.names.get(message.persona) if message.persona is not None else None
-                return f"{name}: " if name else self.words.assistant
+                return f"{name}: " if name else self.wording.assistant
             case _:
-                return self.words.system
+                return self.wording.system
 
     def speaker_label(self, who: str | None) -> str:
         """The label with the speaker's name; empty where only one user speaks."""
         name = self.speakers.get(who) if who is not None else None
-        return f"{name}: " if name else self.words.user if self.speakers else ""
+        return f"{name}: " if name else self.wording.user if self.speakers else ""
 
     def escape_user_lines(self, text: str) -> str:
         """A user's text; where several speak each further line is quoted, so that none begins with another's label."""
@@ -188,110 +188,112 @@ class Layout(msgspec.Struct, frozen=True):
         )
 
     def _reserved_prefixes(self) -> tuple[str, ...]:
-        words, names = self.words, tuple(f"{name}:" for name in (*self.names.values(), *self.speakers.values()))
+        wording, names = self.wording, tuple(f"{name}:" for name in (*self.names.values(), *self.speakers.values()))
         return (
             "===",
             "【",
             "[",
-            words.plain_history.strip(),
-            words.plain_question.strip(),
-            words.user.strip(),
-            words.assistant.strip(),
-            words.system.strip(),
+            wording.plain_history.strip(),
+            wording.plain_question.strip(),
+            wording.user.strip(),
+            wording.assistant.strip(),
+            wording.system.strip(),
             *names,
         )
 
     def reserve(self, speaker: str | None = None) -> int:
         """The maximum of tokens that the layout itself takes."""
         label = self.speaker_label(speaker)
-        reserved = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recall_position)
-        return reserved + self.counter.count_fixed(label) if label else reserved
+        tokens = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recall_position)
+        return tokens + self.counter.count_fixed(label) if label else tokens
 
-    def write(self, page: Page, chosen: PromptParts) -> int:
+    def write(self, page: PromptPage, parts: PromptParts) -> int:
         """Fill the page; returns how many leading messages the next turn's prompt shares."""
         if self.sheet is not None:
-            return self._render_text(page, chosen, self.sheet)
+            return self._render_text(page, parts, self.sheet)
         for heading, text in (
-            ("", chosen.system),
-            (self.words.preferences, chosen.preferences),
-            (self.words.summary, chosen.summary),
+            ("", parts.system),
+            (self.wording.preferences, parts.preferences),
+            (self.wording.summary, parts.summary),
         ):
             if text:
                 page.message(Role.SYSTEM)
                 page.add_frame(heading)
-                page.words(text)
+                page.add_text(text)
         early = self.recall_position is RecallPosition.BEFORE_WINDOW
-        recalls = bool(chosen.memories or chosen.evidence or chosen.chat_context)
+        recalls = bool(parts.memories or parts.evidence or parts.chat_context)
         stable = len(page)
         if early and recalls:
             page.message(Role.SYSTEM)
-            self._render_snippets(page, chosen)
-        if isinstance(chosen.window, VerbatimHistory):
-            page.as_is(chosen.window.messages)
+            self._render_snippets(page, parts)
+        if isinstance(parts.window, VerbatimHistory):
+            page.as_is(parts.window.messages)
         else:
-            page.add_shown(chosen.window, self.label if self.speakers else None)
+            page.add_entries(parts.window, self.label if self.speakers else None)
         stable = stable if early else len(page)
-        if not (chosen.question or (recalls and not early)):
+        if not (parts.question or (recalls and not early)):
             # The outputs of tools are answered, which are the last of the window.
             return stable
         page.message(Role.USER)
         if recalls and not early:
-            self._render_snippets(page, chosen)
-        page.add_frame(self.speaker_label(chosen.speaker))
-        page.words(chosen.question)
+            self._render_snippets(page, parts)
+        page.add_frame(self.speaker_label(parts.speaker))
+        page.add_text(parts.question)
         return stable
 
-    def _render_text(self, page: Page, chosen: PromptParts, sheet: TextHeadings) -> int:
-        if chosen.system or chosen.preferences or chosen.summary:
+    def _render_text(self, page: PromptPage, parts: PromptParts, sheet: TextHeadings) -> int:
+        if parts.system or parts.preferences or parts.summary:
             page.message(Role.SYSTEM)
         for heading, text in (
-            ("", chosen.system),
-            (self.words.preferences, chosen.preferences),
-            (self.words.summary, chosen.summary),
+            ("", parts.system),
+            (self.wording.preferences, parts.preferences),
+            (self.wording.summary, parts.summary),
         ):
             if text:
                 page.add_frame(heading)
-                page.words(text)
+                page.add_text(text)
                 page.add_frame("\n\n")
         stable = len(page)
         page.message(Role.USER)
         if self.recall_position is RecallPosition.BEFORE_WINDOW:
-            self._render_snippets(page, chosen)
-        self._render_history(page, chosen.window, sheet)
+            self._render_snippets(page, parts)
+        self._render_history(page, parts.window, sheet)
         if self.recall_position is RecallPosition.BEFORE_QUESTION:
-            self._render_snippets(page, chosen)
-        label = self.speaker_label(chosen.speaker)
-        page.add_frame(sheet.question.removesuffix(self.words.user) if label else sheet.question)
+            self._render_snippets(page, parts)
+        label = self.speaker_label(parts.speaker)
+        page.add_frame(sheet.question.removesuffix(self.wording.user) if label else sheet.question)
         page.add_frame(label)
-        page.words(chosen.question)
-        page.add_frame(sheet.closing)
+        page.add_text(parts.question)
+        page.add_frame(sheet.question_end)
         return stable
 
-    def _render_history(self, page: Page, window: tuple[Shown, ...] | VerbatimHistory, sheet: TextHeadings) -> None:
+    def _render_history(
+        self, page: PromptPage, window: tuple[WindowEntry, ...] | VerbatimHistory, sheet: TextHeadings
+    ) -> None:
         assert not isinstance(window, VerbatimHistory), "a sheet has labels"
         if not window:
             return
         page.add_frame(sheet.history)
         for shown in window:
-            page.words(self.label(shown.message))
+            page.add_text(self.label(shown.message))
             for part in shown.parts:
-                page.words(part["text"])
-            page.words("\n")
+                page.add_text(part["text"])
+            page.add_text("\n")
         page.add_frame(sheet.history_end)
 
-    def _render_snippets(self, page: Page, chosen: PromptParts) -> None:
-        words = self.words
+    def _render_snippets(self, page: PromptPage, parts: PromptParts) -> None:
+        wording = self.wording
         for heading, pieces, end in (
-            (words.memories, [("- ", piece) for piece in chosen.memories], words.memories_end),
-            (words.evidence, [(_citation(piece), piece) for piece in chosen.evidence], words.evidence_end),
-            (words.chat_context, [("- ", piece) for piece in chosen.chat_context], words.chat_context_end),
+            (wording.memories, [("- ", piece) for piece in parts.memories], wording.memories_end),
+            (wording.evidence, [(_citation(piece), piece) for piece in parts.evidence], wording.evidence_end),
+            (wording.chat_context, [("- ", piece) for piece in parts.chat_context], wording.chat_context_end),
         ):
             if pieces:
                 page.add_frame(heading)
                 for label, piece in pieces:
-                    page.words(label)
-                    page.words(piece.text)
-                    page.words("\n")
+                    page.add_text(label)
+                    page.add_text(piece.text)
+                    page.add_text("\n")
                 page.add_frame(end + "\n")
 
 
@@ -313,11 +315,11 @@ def layout_for(
 
 
 @cache
-def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recalled: RecallPosition) -> int:
+def _reserved_tokens(name: LayoutName, language: Language, encoding: str, position: RecallPosition) -> int:
     """The tokens of a layout with all its parts, without the speaker's name."""
     counter = TokenCounter(encoding)
-    layout = layout_for(name, language, counter, {}, recalled)
-    page = Page(counter)
+    layout = layout_for(name, language, counter, {}, position)
+    page = PromptPage(counter)
     one = (Piece(id="", text=""),)
     text = "-"
     parts = PromptParts(
@@ -332,21 +334,21 @@ def _reserved_tokens(name: LayoutName, language: Language, encoding: str, recall
 
 @cache
 def _headings_for(name: LayoutName, language: Language) -> TextHeadings | None:
-    words = WORDING[language]
+    wording = WORDING[language]
     match name:
         case LayoutName.CHAT:
             return None
         case LayoutName.GOODS:
             return TextHeadings(
-                history=words.goods_history,
+                history=wording.goods_history,
                 history_end="\n",
-                question=words.goods_question + words.user,
-                closing="\n" + words.goods_closing,
+                question=wording.goods_question + wording.user,
+                question_end="\n" + wording.goods_closing,
             )
         case LayoutName.QUESTION:
-            return TextHeadings(history=words.plain_history, history_end="", question=words.plain_question)
+            return TextHeadings(history=wording.plain_history, history_end="", question=wording.plain_question)
         case LayoutName.MARKED:
-            return TextHeadings(history=words.marked_history, history_end=words.marked_end, question=words.user)
+            return TextHeadings(history=wording.marked_history, history_end=wording.marked_end, question=wording.user)
 
 
 def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
@@ -356,23 +358,27 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
     gap takes fewer tokens than the message that it saves, so the budget holds. Calls that were made at once are one
     message, and their outputs follow it.
     """
-    joined: list[PromptMessage] = []
-    shared = 0
+    messages: list[PromptMessage] = []
+    cacheable = 0
     for place, one in enumerate(prompt.messages):
         if one.role is _TOOL:
-            joined.insert(_behind_assistant(joined), one)
-        elif joined and one.role is joined[-1].role is Role.ASSISTANT and (_has_calls(one) or _has_calls(joined[-1])):
-            joined[-1] = replace(joined[-1], parts=(*joined[-1].parts, *one.parts))
-        elif joined and one.role is joined[-1].role is _USER:
-            joined[-1] = PromptMessage(role=_USER, parts=(*joined[-1].parts, _GAP, *one.parts))
+            messages.insert(_behind_assistant(messages), one)
+        elif (
+            messages
+            and one.role is messages[-1].role is Role.ASSISTANT
+            and (_has_calls(one) or _has_calls(messages[-1]))
+        ):
+            messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, *one.parts))
+        elif messages and one.role is messages[-1].role is _USER:
+            messages[-1] = PromptMessage(role=_USER, parts=(*messages[-1].parts, _GAP, *one.parts))
         else:
-            joined.append(one)
+            messages.append(one)
         if place < prompt.cacheable_messages:
-            shared = len(joined)
+            cacheable = len(messages)
         elif place == prompt.cacheable_messages:
             # What the question was joined with ends with it, and is not shared.
-            shared = min(shared, len(joined) - 1)
-    return tuple(joined), shared
+            cacheable = min(cacheable, len(messages) - 1)
+    return tuple(messages), cacheable
 
 
 def _has_calls(message: PromptMessage) -> bool:
@@ -393,7 +399,7 @@ def _behind_assistant(messages: Sequence[PromptMessage]) -> int:
 def agent_system(
     role: str,
     goal: str,
-    shared: Mapping[str, Json],
+    board: Mapping[str, Json],
     counter: TokenCounter,
     style: str | None = None,
     value_tokens: int = _VALUE_TOKENS,
@@ -403,33 +409,33 @@ def agent_system(
 
     Further lines of goal and values are quoted, so that none passes for a line of the prompt itself.
     """
-    words = WORDING[language]
-    lines = [words.role.format(role=role), words.goal.format(goal=_quote_lines(goal))]
-    lines.append(_shared_lines(shared, counter, value_tokens, words))
+    wording = WORDING[language]
+    lines = [wording.role.format(role=role), wording.goal.format(goal=_quote_lines(goal))]
+    lines.append(_shared_lines(board, counter, value_tokens, wording))
     if style:
-        lines.append(f"{words.style}{' '.join(style.split())}\n")
+        lines.append(f"{wording.style}{' '.join(style.split())}\n")
     return "".join(lines)
 
 
-def _shared_lines(shared: Mapping[str, Json], counter: TokenCounter, value_tokens: int, words: Wording) -> str:
-    entries = [(_quote_lines(key), to_text(value)) for key, value in shared.items() if _META not in key]
+def _shared_lines(board: Mapping[str, Json], counter: TokenCounter, value_tokens: int, wording: Wording) -> str:
+    entries = [(_quote_lines(key), to_text(value)) for key, value in board.items() if _META not in key]
     if not entries:
         return ""
-    shown = [(key, truncate_text(text, value_tokens, counter.count)) for key, text in entries]
-    return "".join([words.shared, *(f"- {key}: {_quote_lines(text)}\n" for key, text in shown), words.shared_end])
+    lines = [(key, truncate_text(text, value_tokens, counter.count)) for key, text in entries]
+    return "".join([wording.shared, *(f"- {key}: {_quote_lines(text)}\n" for key, text in lines), wording.shared_end])
 
 
-def agent_prompt(role: str, goal: str, shared: Mapping[str, Json], profile: JsonObject) -> str:
+def agent_prompt(role: str, goal: str, board: Mapping[str, Json], profile: JsonObject) -> str:
     """The system prompt of an agent in the language of its goal, with the response style of the user's profile."""
     style = profile.get(STYLE_KEY)
     language = language_of(goal or role)
-    return agent_system(role, goal, shared, TokenCounter(), to_text(style) if style else None, language=language)
+    return agent_system(role, goal, board, TokenCounter(), to_text(style) if style else None, language=language)
 
 
-def agent_question(goal: str, shared: Mapping[str, Json]) -> str:
+def agent_question(goal: str, board: Mapping[str, Json]) -> str:
     """The goal as a question to an assistant, which has a system prompt of its own, and what other agents wrote."""
-    found = _shared_lines(shared, TokenCounter(), _VALUE_TOKENS, WORDING[language_of(goal)])
-    return f"{goal}\n\n{found.rstrip()}" if found else goal
+    lines = _shared_lines(board, TokenCounter(), _VALUE_TOKENS, WORDING[language_of(goal)])
+    return f"{goal}\n\n{lines.rstrip()}" if lines else goal
 
 
 def _quote_lines(text: str) -> str:
@@ -441,8 +447,8 @@ def profile_text(profile: Mapping[str, Json], language: Language) -> str:
 
     A caller wrote names and values, so both are quoted.
     """
-    words = WORDING[language]
-    known = {key: quote_text(to_text(value)) for key, value in profile.items() if value not in (None, "", [], {})}
-    style = known.pop(STYLE_KEY, None)
-    lines = [f"- {quote_text(key)}: {known[key]}" for key in sorted(known)]
-    return "\n".join([*lines, f"{words.style}{style}"] if style else lines)
+    wording = WORDING[language]
+    values = {key: quote_text(to_text(value)) for key, value in profile.items() if value not in (None, "", [], {})}
+    style = values.pop(STYLE_KEY, None)
+    lines = [f"- {quote_text(key)}: {values[key]}" for key in sorted(values)]
+    return "\n".join([*lines, f"{wording.style}{style}"] if style else lines)

@@ -47,7 +47,7 @@ def has_relevant_history(question: str, history: Sequence[Message], threshold: f
     """
     if threshold <= 0 or points_back(question):
         return any(map(_is_spoken, history))
-    return term_coverage(question, spoken(history)) >= threshold
+    return term_coverage(question, spoken_texts(history)) >= threshold
 
 
 def near_enough(
@@ -65,7 +65,7 @@ def near_enough(
     return bool(nearest) and sum(nearest) / len(nearest) >= least
 
 
-def spoken(history: Sequence[Message]) -> list[str]:
+def spoken_texts(history: Sequence[Message]) -> list[str]:
     """The texts of users and assistants, without tools and empty messages."""
     return [message.text for message in history if _is_spoken(message)]
 

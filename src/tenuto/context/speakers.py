@@ -91,12 +91,12 @@ def chat_context(
     a tag behind one that a speaker has. A text has no square brackets, so that it contains no heading of the layout.
     """
     newest = sorted(lines, key=lambda line: line.sent_at, reverse=True)
-    given: dict[str, str] = {}
+    display_names: dict[str, str] = {}
     for line in newest:
         if line.sender not in speakers:
-            given[line.sender] = given.get(line.sender) or display_name({NAME: line.sender_name})
-    taken = [label.removesuffix(f" {speaker_tag(tenant, user)}") for user, label in speakers.items()]
-    names = {**_label_users(given, tenant, language, personas, taken), **speakers}
+            display_names[line.sender] = display_names.get(line.sender) or display_name({NAME: line.sender_name})
+    speaker_labels = [label.removesuffix(f" {speaker_tag(tenant, user)}") for user, label in speakers.items()]
+    names = {**_label_users(display_names, tenant, language, personas, speaker_labels), **speakers}
 
     def text(line: ChatLine) -> str:
         return f"{names[line.sender]}: {' '.join(line.text.split())[:_LINE].translate(_ROUND)}"
@@ -105,15 +105,19 @@ def chat_context(
 
 
 def _label_users(
-    given: Mapping[str, str], tenant: str, language: Language, personas: Iterable[str], taken: Iterable[str] = ()
+    display_names: Mapping[str, str],
+    tenant: str,
+    language: Language,
+    personas: Iterable[str],
+    labels: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Users by the names that were `given`, or by a tag; a name that two have or that is `taken` has the tag, too."""
-    held, characters = Counter(map(_key, (*given.values(), *taken))), {*map(_key, personas)}
+    """Users by their names, or by a tag; a name that two have, or that is one of the `labels`, has the tag, too."""
+    uses, characters = Counter(map(_key, (*display_names.values(), *labels))), {*map(_key, personas)}
 
     def label(user: str, name: str) -> str:
         key, tag = _key(name), speaker_tag(tenant, user)
         if not name or key in characters or key.startswith(_RESERVED):
             return f"{WORDING[language].user.rstrip(': ')} {tag}"
-        return name if held[key] == 1 else f"{name} {tag}"
+        return name if uses[key] == 1 else f"{name} {tag}"
 
-    return {user: label(user, name) for user, name in given.items()}
+    return {user: label(user, name) for user, name in display_names.items()}

@@ -59,14 +59,14 @@ class SummaryRequest(Value, frozen=True, kw_only=True):
 def portions(messages: Sequence[Message], counter: TokenCounter) -> list[list[Message]]:
     """The talk in pieces that one request can hold each."""
     pieces: list[list[Message]] = []
-    held = _PORTION
+    size = _PORTION
     for message in messages:
-        size = min(counter.count_message(message), _MESSAGE)
-        if held + size > _PORTION:
+        tokens = min(counter.count_message(message), _MESSAGE)
+        if size + tokens > _PORTION:
             pieces.append([])
-            held = 0
+            size = 0
         pieces[-1].append(message)
-        held += size
+        size += tokens
     return pieces
 
 
@@ -81,12 +81,12 @@ def build_summary_request(
     in_chat: bool = False,
 ) -> SummaryRequest:
     """What to ask a model: the earlier summary and the talk since, never the talk before it again."""
-    words = WORDING[language]
-    user = words.member if in_chat else words.user
+    wording = WORDING[language]
+    user = wording.member if in_chat else wording.user
     most = _MOST_TOKENS[language].format(count=limits.tokens * 2 // 3)
     if limits.characters is not None and limits.characters < limits.tokens * 2:
         most = _MOST_CHARACTERS[language].format(count=limits.characters)
-    lines = [line for message in messages for line in _message_lines(message, user, words, redact, counter)]
+    lines = [line for message in messages for line in _message_lines(message, user, wording, redact, counter)]
     before = [_BEFORE[language], previous, ""] if previous else []
     return SummaryRequest(
         system=_SYSTEM[language].format(most=most),
@@ -96,19 +96,27 @@ def build_summary_request(
     )
 
 
-def usable(said: str, asked: SummaryRequest, counter: TokenCounter) -> str | None:
+def usable(answer: str, request: SummaryRequest, counter: TokenCounter) -> str | None:
     """The model's answer as a summary within its limits; `None` if it is none of this talk, or in another language."""
-    text = _THOUGHTS.sub("", said).replace("\0", "").encode(errors="ignore").decode().strip()
+    text = _THOUGHTS.sub("", answer).replace("\0", "").encode(errors="ignore").decode().strip()
     about = set(terms(text))
-    if len(about) < _LEAST_WORDS or language_of(text) is not asked.language:
+    if len(about) < _LEAST_WORDS or language_of(text) is not request.language:
         return None
-    # Line by line: of a longer text only the beginning is tokenized.
-    source = {term for line in asked.text.splitlines() for term in terms(line)}
-    if len(about & source) < _SHARED * len(about):
+    if not _shares_terms(about, request.text):
         return None
-    if invents(text, asked.text) or (_numbers(asked.text) and not _numbers(_ITEM_NUMBER.sub("", text))):
+    if invents(text, request.text) or (_numbers(request.text) and not _numbers(_ITEM_NUMBER.sub("", text))):
         return None
-    return _cut_to_limits(text, asked.limits, counter)
+    return _cut_to_limits(text, request.limits, counter)
+
+
+def _shares_terms(about: set[str], source: str) -> bool:
+    """Whether enough of these terms occur in the source: the first lines of a long talk mostly tell."""
+    shared = set[str]()
+    for line in source.splitlines():  # Of a longer text only the beginning would be tokenized.
+        shared |= about.intersection(terms(line))
+        if len(shared) >= _SHARED * len(about):
+            return True
+    return False
 
 
 def invents(text: str, source: str) -> bool:
@@ -116,9 +124,9 @@ def invents(text: str, source: str) -> bool:
 
     The first word of a sentence has its capital from its place, and a number at the beginning of a line counts items.
     """
-    given, told = _numbers(source), _numbers(_ITEM_NUMBER.sub("", text))
+    source_numbers, numbers = _numbers(source), _numbers(_ITEM_NUMBER.sub("", text))
     names = {word.casefold() for word in _NAME.findall(text)}
-    if not told <= given:
+    if not numbers <= source_numbers:
         return True
     return bool(names) and not names <= set(_WORD.findall(source.casefold()))
 
@@ -131,21 +139,21 @@ def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> s
     """The text up to the last sentence that fits."""
     while not (counter.count(text) <= limits.tokens and len(text) <= (limits.characters or len(text))):
         *rows, last = text.splitlines()
-        kept = " ".join(plain_sentences(last)[:-1])
-        text = "\n".join([*rows, kept] if kept else rows).strip()
+        shorter = " ".join(plain_sentences(last)[:-1])
+        text = "\n".join([*rows, shorter] if shorter else rows).strip()
         if not text:
             return None
     return text
 
 
 def _message_lines(
-    message: Message, user: str, words: Wording, redact: Callable[[str], str], counter: TokenCounter
+    message: Message, user: str, wording: Wording, redact: Callable[[str], str], counter: TokenCounter
 ) -> list[str]:
-    told: list[str] = []
+    lines: list[str] = []
     if message.role is Role.ITEM:
-        return told
+        return lines
     if message.text.strip():
-        said = truncate_text(" ".join(redact(message.text).split()), _MESSAGE, counter.count)
-        told.append((user if message.role is Role.USER else words.assistant) + said)
+        text = truncate_text(" ".join(redact(message.text).split()), _MESSAGE, counter.count)
+        lines.append((user if message.role is Role.USER else wording.assistant) + text)
     outputs = [part.get("output") for part in message.parts if part["type"] == "tool_result"]
-    return told + [words.system + redact(condense(output)) for output in outputs]
+    return lines + [wording.system + redact(condense(output)) for output in outputs]

@@ -78,24 +78,24 @@ class EncodingFit(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> EncodingFit:
+def encoding_for(model: str, encoding: str = DEFAULT_ENCODING) -> EncodingFit:
     """How to count for a model, given by name with or without its provider (`openai:gpt-4o`).
 
     Counts are stored in one encoding per deployment. A model with that encoding is counted exactly; for others a margin
     is applied. Of several models in a chain the largest margin decides.
     """
     if "," in model:
-        return max((encoding_for(one.strip(), stored) for one in model.split(",")), key=lambda fit: fit[1])
+        return max((encoding_for(one.strip(), encoding) for one in model.split(",")), key=lambda fit: fit[1])
     name = model.rpartition(":")[2] if model.count(":") == 1 and not model.startswith("ollama:") else model
     name = name.rpartition("/")[2].lower()
     if name == "offline":
         # It reads no tokens: its prompt is counted for the manifest only.
-        return EncodingFit(stored, 1.0)
+        return EncodingFit(encoding, 1.0)
     if name.startswith(_O200K):
-        return EncodingFit(stored, 1.0 if stored == "o200k_base" else _MARGIN_OTHERS)
+        return EncodingFit(encoding, 1.0 if encoding == "o200k_base" else _MARGIN_OTHERS)
     if name.startswith(_CL100K):
-        return EncodingFit(stored, 1.0 if stored == "cl100k_base" else _MARGIN_CL100K)
-    return EncodingFit(stored, _MARGIN_CLAUDE if "claude" in name else _MARGIN_OTHERS)
+        return EncodingFit(encoding, 1.0 if encoding == "cl100k_base" else _MARGIN_CL100K)
+    return EncodingFit(encoding, _MARGIN_CLAUDE if "claude" in name else _MARGIN_OTHERS)
 
 
 class TokenCounter:
@@ -109,18 +109,18 @@ class TokenCounter:
             raise InvalidSetting("encoding", f"there is no {encoding!r}; available: {', '.join(ENCODINGS)}")
         if margin < 1:
             raise InvalidSetting("margin", "must be at least 1")
-        self._asked = encoding
+        self._requested_encoding = encoding
         self._margin = margin
 
     @cached_property
     def exact(self) -> bool:
         """Whether counts are exact for the requested encoding."""
-        return _counting(self._asked).exact
+        return _counting(self._requested_encoding).exact
 
     @cached_property
     def encoding(self) -> str:
         """The encoding of the counts, or `estimate`."""
-        return self._asked if self.exact else ESTIMATE
+        return self._requested_encoding if self.exact else ESTIMATE
 
     @cached_property
     def margin(self) -> float:
@@ -129,27 +129,30 @@ class TokenCounter:
 
     def preload(self) -> None:
         """Load the vocabulary now (about 0.1 s), so that the first turn does not wait for it."""
-        _counting(self._asked)
+        _counting(self._requested_encoding)
 
     def count(self, text: str) -> int:
         """The tokens of a text; special tokens' names count as the plain text they are."""
         try:
-            return _counting(self._asked).count(text)
+            return _counting(self._requested_encoding).count(text)
         except UnicodeEncodeError:
-            return _counting(self._asked).count(text.encode(errors="replace").decode())
+            return _counting(self._requested_encoding).count(text.encode(errors="replace").decode())
 
     def count_fixed(self, text: str) -> int:
         """The tokens of a system prompt, heading or label, cached. Not for user text."""
-        return _count_fixed(self._asked, text)
+        return _count_fixed(self._requested_encoding, text)
 
     def count_recurring(self, text: str) -> int:
         """The tokens of a text that comes again turn after turn, such as a summary; cached by a digest."""
-        known, words = _recurring_counts(self._asked), blake2b(text.encode(errors="replace"), digest_size=16).digest()
-        tokens = known.get(words)
+        counts, digest = (
+            _recurring_counts(self._requested_encoding),
+            blake2b(text.encode(errors="replace"), digest_size=16).digest(),
+        )
+        tokens = counts.get(digest)
         if tokens is None:
-            if len(known) >= _MOST_RECURRING:
-                known.clear()
-            tokens = known[words] = self.count(text)
+            if len(counts) >= _MOST_RECURRING:
+                counts.clear()
+            tokens = counts[digest] = self.count(text)
         return tokens
 
     def count_part(self, part: JsonObject) -> int:
@@ -162,8 +165,8 @@ class TokenCounter:
             case "tool_result":
                 return TOOL_TOKENS + self.count(to_text(part.get("output")))
             case _:
-                shown = readable_part(part)
-                return 0 if shown is part else self.count_part(shown)
+                readable = readable_part(part)
+                return 0 if readable is part else self.count_part(readable)
 
     def count_parts(self, parts: Sequence[JsonObject]) -> int:
         """The tokens of a message's parts together."""
@@ -171,16 +174,16 @@ class TokenCounter:
 
     def count_text(self, text: str, stored: int) -> int:
         """The tokens of a text with a stored count: as stored if that can be true, else counted."""
-        believed = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
-        return stored if believed and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count(text)
+        plausible = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
+        return stored if plausible and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count(text)
 
     def count_message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
         stored, parts = draft.tokens, draft.parts
         if len(parts) == 1 and parts[0]["type"] == "text":
             text = parts[0]["text"]
-            believed = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
-            return stored if believed and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count_recurring(text)
+            plausible = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
+            return stored if plausible and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count_recurring(text)
         if stored:
             characters = sum(map(_part_characters, parts))
             most = characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
@@ -220,8 +223,8 @@ def _part_characters(part: JsonObject) -> int:
         case "tool_result":
             return len(to_text(part.get("output")))
         case _:
-            shown = readable_part(part)
-            return 0 if shown is part else _part_characters(shown)
+            readable = readable_part(part)
+            return 0 if readable is part else _part_characters(readable)
 
 
 class _Tokenizer(NamedTuple):
@@ -303,11 +306,11 @@ def truncate_text(text: str, limit: int, measure: Measure, size: int | None = No
 
     Where not even the mark has room the answer is an ellipsis, or nothing. `size` is the text's measure, if known.
     """
-    whole = measure(text) if size is None else size
-    if whole <= limit:
+    uncut = measure(text) if size is None else size
+    if uncut <= limit:
         return text
-    mark = _omission_note(text, whole, measure)
-    share = max(0, limit - measure(mark)) / whole
+    mark = _omission_note(text, uncut, measure)
+    share = max(0, limit - measure(mark)) / uncut
     for _ in range(_TRIES):
         shorter = _head_and_tail(text, share, mark)
         used = measure(shorter)
@@ -318,15 +321,15 @@ def truncate_text(text: str, limit: int, measure: Measure, size: int | None = No
 
 
 def _omission_note(text: str, size: int, measure: Measure) -> str:
-    words = WORDING[language_of(text)]
-    return words.cut.format(size=size, unit=words.characters if measure is len else words.tokens)
+    wording = WORDING[language_of(text)]
+    return wording.cut.format(size=size, unit=wording.characters if measure is len else wording.tokens)
 
 
 def level(sizes: Sequence[int], limit: int) -> int:
     """The greatest height at which all sizes, cut down to it, together stay within the limit."""
     left = limit
-    for done, size in enumerate(sorted(sizes)):
-        share = left // (len(sizes) - done)
+    for place, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - place)
         if size > share:
             return max(0, share)
         left -= size
@@ -389,7 +392,7 @@ def _part_body(part: JsonObject) -> str:
 
 
 def _head_and_tail(text: str, share: float, mark: str) -> str:
-    kept = int(len(text) * share)
-    head = boundary_before(text, int(kept * _HEAD_SHARE))
-    tail = boundary_after(text, len(text) - (kept - int(kept * _HEAD_SHARE)))
+    length = int(len(text) * share)
+    head = boundary_before(text, int(length * _HEAD_SHARE))
+    tail = boundary_after(text, len(text) - (length - int(length * _HEAD_SHARE)))
     return f"{text[:head]}{mark}{text[tail:]}"

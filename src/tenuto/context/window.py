@@ -34,7 +34,7 @@ _TOOL: Final = Role.TOOL
 _ASSISTANT: Final = Role.ASSISTANT
 
 
-class Shown(msgspec.Struct, frozen=True, gc=False):
+class WindowEntry(msgspec.Struct, frozen=True, gc=False):
     """A message as the prompt shows it. `tokens` are of its text, `around` of its label; `uncut_tokens` is its uncut
     cost.
 
@@ -70,23 +70,23 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     number: int
     start: int
     end: int
-    shown: tuple[Shown, ...]
+    entries: tuple[WindowEntry, ...]
     hidden: tuple[tuple[Message, Reason], ...]
     cost: int
 
-    def showing(self, shown: tuple[Shown, ...], hidden: tuple[tuple[Message, Reason], ...] = ()) -> Turn:
+    def with_entries(self, entries: tuple[WindowEntry, ...], left_out: tuple[tuple[Message, Reason], ...] = ()) -> Turn:
         """The turn with other messages in it, and more of them hidden."""
-        return Turn(self.number, self.start, self.end, shown, (*self.hidden, *hidden), _total_cost(shown))
+        return Turn(self.number, self.start, self.end, entries, (*self.hidden, *left_out), _total_cost(entries))
 
     @property
     def characters(self) -> int:
         """The length of its text."""
-        return sum(shown.characters for shown in self.shown)
+        return sum(entry.characters for entry in self.entries)
 
     @property
-    def spoken(self) -> int:
+    def text_messages(self) -> int:
         """How many of its messages a person would count: those with text, not tool calls and their results."""
-        return sum(any(part["type"] == "text" for part in shown.parts) for shown in self.shown)
+        return sum(any(part["type"] == "text" for part in entry.parts) for entry in self.entries)
 
 
 class VerbatimHistory(NamedTuple):
@@ -97,11 +97,11 @@ class VerbatimHistory(NamedTuple):
     cost: int
 
 
-def _total_cost(shown: Sequence[Shown]) -> int:
-    return sum([one.tokens + one.around for one in shown])
+def _total_cost(entries: Sequence[WindowEntry]) -> int:
+    return sum([one.tokens + one.around for one in entries])
 
 
-def _plain_turn(messages: Sequence[Message], start: int, plain: tuple[Shown, ...]) -> Turn:
+def _plain_turn(messages: Sequence[Message], start: int, plain: tuple[WindowEntry, ...]) -> Turn:
     return Turn(messages[0].turn, start, start + len(messages), plain, (), sum([one.uncut_tokens for one in plain]))
 
 
@@ -149,30 +149,30 @@ class TurnReader:
         plain = self.plain(messages)
         if plain is not None:
             return _plain_turn(messages, start, plain)
-        shown: list[Shown] = []
+        entries: list[WindowEntry] = []
         hidden: list[tuple[Message, Reason]] = []
         sound = [message.parts for message in messages] if self.raw else drop_unpaired_tools(messages)
         for message, parts in zip(messages, sound, strict=True):
-            found = self._read_message(message, parts)
-            if isinstance(found, Shown):
-                shown.append(found)
+            entry = self._read_message(message, parts)
+            if isinstance(entry, WindowEntry):
+                entries.append(entry)
             else:
-                hidden.append((message, found))
-        return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden), _total_cost(shown))
+                hidden.append((message, entry))
+        return Turn(messages[0].turn, start, end, tuple(entries), tuple(hidden), _total_cost(entries))
 
-    def plain(self, messages: Sequence[Message]) -> tuple[Shown, ...] | None:
+    def plain(self, messages: Sequence[Message]) -> tuple[WindowEntry, ...] | None:
         """Messages as they are, if each is plain text with a stored count that fits: nearly every turn."""
         if not self._are_plain(messages):
             return None
-        shown: list[Shown] = []
+        entries: list[WindowEntry] = []
         around_all = self._layout.around_all
         for message in messages:
             parts, tokens = message.parts, message.tokens
             around = self._layout.around(message) if around_all is None else around_all
-            shown.append(Shown(message, parts, parts, tokens, around, tokens + around))
-        return tuple(shown)
+            entries.append(WindowEntry(message, parts, parts, tokens, around, tokens + around))
+        return tuple(entries)
 
-    def whole(self, history: Sequence[Message]) -> Turn | VerbatimHistory | None:
+    def read_plain(self, history: Sequence[Message]) -> Turn | VerbatimHistory | None:
         """All of a plain history: as it is, or where there are labels its turns as if they were one."""
         around = self._layout.around_all
         if around is None:
@@ -183,7 +183,7 @@ class TurnReader:
         return VerbatimHistory(history, around, sum([message.tokens for message in history]) + around * len(history))
 
     def _are_plain(self, messages: Sequence[Message]) -> bool:
-        layout, labelled, cap = self._layout, self._layout.around_all is None, self._cap
+        layout, has_labels, cap = self._layout, self._layout.around_all is None, self._cap
         longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
         for message in messages:
             parts, tokens = message.parts, message.tokens
@@ -194,42 +194,42 @@ class TurnReader:
             # As in `TokenCounter.message`, written out: every message of every turn passes here.
             if not length or length > tokens * longest or tokens > length * densest + TOOL_TOKENS:
                 return False
-            if labelled and layout.escape_lines(text, message.role) != text:
+            if has_labels and layout.escape_lines(text, message.role) != text:
                 return False
         return True
 
-    def _read_message(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
+    def _read_message(self, message: Message, parts: tuple[JsonObject, ...]) -> WindowEntry | Reason:
         visible = tuple(filter(self._is_visible, parts))
         if not visible or (message.role is Role.ITEM and not self.raw):
             return _hidden_reason(message, parts)
         around = self._layout.around(message)
-        quoted = self._escape_parts(visible, message.role)
-        if len(visible) == len(message.parts) and quoted is visible:
+        escaped = self._escape_parts(visible, message.role)
+        if len(visible) == len(message.parts) and escaped is visible:
             tokens = self._counter.count_message(message)
-            shown = Shown(message, visible, visible, tokens, around, tokens + around)
+            entry = WindowEntry(message, visible, visible, tokens, around, tokens + around)
         else:
-            tokens = sum(map(self._counter.count_part, quoted))
+            tokens = sum(map(self._counter.count_part, escaped))
             reason = _reduced_reason(message, parts, visible)
             disposition = Disposition.KEPT if reason is Reason.FITS else Disposition.CUT
-            shown = Shown(message, quoted, quoted, tokens, around, tokens + around, disposition, reason)
-        return self.truncate(shown, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else shown
+            entry = WindowEntry(message, escaped, escaped, tokens, around, tokens + around, disposition, reason)
+        return self.truncate(entry, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else entry
 
-    def truncate(self, shown: Shown, limit: int, reason: Reason) -> Shown:
+    def truncate(self, entry: WindowEntry, limit: int, reason: Reason) -> WindowEntry:
         """The message with its text truncated to so many tokens, as far as its tools' frames allow."""
-        return self.with_parts(shown, truncate_parts(shown.original_parts, limit, self._counter), reason)
+        return self.with_parts(entry, truncate_parts(entry.original_parts, limit, self._counter), reason)
 
-    def truncate_characters(self, shown: Shown, limit: int, reason: Reason) -> Shown:
+    def truncate_characters(self, entry: WindowEntry, limit: int, reason: Reason) -> WindowEntry:
         """The message with its text truncated to so many characters."""
-        cut = self.with_parts(shown, truncate_characters(shown.original_parts, limit), reason)
+        cut = self.with_parts(entry, truncate_characters(entry.original_parts, limit), reason)
         return (
             cut if cut.tokens <= self._cap else self.truncate(replace(cut, original_parts=cut.parts), self._cap, reason)
         )
 
-    def with_parts(self, shown: Shown, parts: tuple[JsonObject, ...], reason: Reason) -> Shown:
+    def with_parts(self, entry: WindowEntry, parts: tuple[JsonObject, ...], reason: Reason) -> WindowEntry:
         """The message with less in it, and why."""
         parts = tuple(part for part in parts if self._is_visible(part))
         tokens = sum(map(self._counter.count_part, parts))
-        return replace(shown, parts=parts, tokens=tokens, disposition=Disposition.CUT, reason=reason)
+        return replace(entry, parts=parts, tokens=tokens, disposition=Disposition.CUT, reason=reason)
 
     def _is_visible(self, part: JsonObject) -> bool:
         kind = part["type"]
@@ -239,13 +239,13 @@ class TurnReader:
         if self._layout.around_all is not None:
             return parts
         changed = False
-        quoted: list[JsonObject] = []
+        escaped: list[JsonObject] = []
         for part in parts:
             text = part["text"] if part["type"] == "text" else ""
             safe = self._layout.escape_lines(text, role)
             changed = changed or safe != text
-            quoted.append(part if safe == text else {**part, "text": safe})
-        return tuple(quoted) if changed else parts
+            escaped.append(part if safe == text else {**part, "text": safe})
+        return tuple(escaped) if changed else parts
 
 
 def drop_unpaired_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[JsonObject, ...]]:
@@ -272,7 +272,7 @@ def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple
     waiting: dict[str, _Place] = {}
     calling = False
     for place, message in enumerate(messages):
-        asked: dict[str, _Place] = {}
+        calls: dict[str, _Place] = {}
         spoke = answers = False
         for number, part in enumerate(map(readable_part, message.parts)):
             match part["type"]:
@@ -282,14 +282,14 @@ def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple
                     if call is not None and "output" in part:
                         pairs[call] = place, number
                 case "tool_call" if {"id", "name", "arguments"} <= part.keys():
-                    asked[str(part.get("id"))] = (place, number)
+                    calls[str(part.get("id"))] = (place, number)
                 case "text":
                     spoke = spoke or (bool(part["text"]) and message.role is _ASSISTANT)
-        if not adjacent or (asked and calling):
-            waiting |= asked
-        elif spoke or asked:
-            waiting = asked
-        calling = bool(asked) or (calling and not spoke and not answers)
+        if not adjacent or (calls and calling):
+            waiting |= calls
+        elif spoke or calls:
+            waiting = calls
+        calling = bool(calls) or (calling and not spoke and not answers)
     return list(pairs.items())
 
 
@@ -329,9 +329,9 @@ class Window:
     verbatim: VerbatimHistory | None = None
 
     @property
-    def shown(self) -> tuple[Shown, ...] | VerbatimHistory:
+    def entries(self) -> tuple[WindowEntry, ...] | VerbatimHistory:
         """The messages of the window, oldest first."""
-        return self.verbatim or tuple(chain.from_iterable([turn.shown for turn in self.turns]))
+        return self.verbatim or tuple(chain.from_iterable([turn.entries for turn in self.turns]))
 
     @property
     def cost(self) -> int:
@@ -354,7 +354,7 @@ class WindowFiller:
     _window: Window = field(default_factory=Window)
     _turns: Iterator[Turn] = field(default_factory=lambda: iter(()))
 
-    def whole(self, room: int) -> Window | None:
+    def take_all(self, limit: int) -> Window | None:
         """All of the history if it is plain text that fits; `None` if something may have to be cut.
 
         A fast path with the same result as `newest` and `older`.
@@ -367,54 +367,54 @@ class WindowFiller:
         if not history:
             return self._window
         # Stored counts exclude most histories that are too long before they are read.
-        if sum([message.tokens for message in history]) > room:
+        if sum([message.tokens for message in history]) > limit:
             return None
-        whole = self._reader.whole(history)
-        if whole is None or whole.cost > room:
+        plain = self._reader.read_plain(history)
+        if plain is None or plain.cost > limit:
             return None
-        if isinstance(whole, VerbatimHistory):
-            self._window.verbatim = whole
+        if isinstance(plain, VerbatimHistory):
+            self._window.verbatim = plain
         else:
-            self._window.turns.append(whole)
+            self._window.turns.append(plain)
         return self._window
 
-    def newest(self, room: int, persona: str | None = None) -> int:
-        """Take the newest turn, cut down to `room` tokens where it must be; returns its cost.
+    def newest(self, limit: int, persona: str | None = None) -> int:
+        """Take the newest turn, cut down to `limit` tokens where it must be; returns its cost.
 
         With a persona, turns of others are passed over.
         """
         self._turns = self._read_turns(persona)
         for turn in self._turns:
-            fitting = self._fit_newest(turn, room)
+            fitting = self._fit_newest(turn, limit)
             if fitting is None:
                 self._window.omitted.append((0, turn.end, Reason.OVER_BUDGET))
                 self._turns = iter(())
                 return 0
             self._window.turns.append(fitting)
-            if fitting.shown:
+            if fitting.entries:
                 return fitting.cost
         return 0
 
-    def older(self, room: int, trim_share: float) -> Window:
-        """Add older turns while the whole window stays within `room` tokens."""
+    def older(self, limit: int, trim_share: float) -> Window:
+        """Add older turns while the whole window stays within `limit` tokens."""
         window = self._window
-        kept, used = list(window.turns), _WindowUsage(self._policy)
-        for turn in kept:
+        turns, used = list(window.turns), _WindowUsage(self._policy)
+        for turn in turns:
             used.add(turn)
-        stopped: Reason | None = None
+        exceeded: Reason | None = None
         for turn in self._turns:
             used.add(turn)
-            stopped = used.over(room)
-            if stopped:
-                window.omitted.append((0, turn.end, stopped))
+            exceeded = used.over(limit)
+            if exceeded:
+                window.omitted.append((0, turn.end, exceeded))
                 break
-            kept.append(turn)
-        kept.reverse()
-        if stopped is Reason.OVER_BUDGET:
-            kept = self._trim(kept, _latest_start(kept, (1 - trim_share) * room))
-        elif stopped is None and self._slides:
-            kept = self._trim(kept, int(trim_share * len(kept)))
-        window.turns = kept
+            turns.append(turn)
+        turns.reverse()
+        if exceeded is Reason.OVER_BUDGET:
+            turns = self._trim(turns, _latest_start(turns, (1 - trim_share) * limit))
+        elif exceeded is None and self._slides:
+            turns = self._trim(turns, int(trim_share * len(turns)))
+        window.turns = turns
         return window
 
     def _read_turns(self, persona: str | None) -> Iterator[Turn]:
@@ -427,26 +427,26 @@ class WindowFiller:
             else:
                 yield self._reader.turn(history, start, end)
 
-    def _trim(self, kept: list[Turn], latest: int) -> list[Turn]:
-        newest = max((place for place, turn in enumerate(kept) if turn.shown), default=0)
-        starts = range(min(latest, newest) + 1) if kept else ()
-        start = max(starts, key=lambda place: roundness(kept[place].number), default=0)
-        self._window.omitted += [(first, end, Reason.TRIMMED) for first, end in _adjacent_ranges(kept[:start])]
-        return kept[start:]
+    def _trim(self, turns: list[Turn], latest: int) -> list[Turn]:
+        newest = max((place for place, turn in enumerate(turns) if turn.entries), default=0)
+        starts = range(min(latest, newest) + 1) if turns else ()
+        start = max(starts, key=lambda place: roundness(turns[place].number), default=0)
+        self._window.omitted += [(first, end, Reason.TRIMMED) for first, end in _adjacent_ranges(turns[:start])]
+        return turns[start:]
 
-    def _fit_newest(self, turn: Turn, room: int) -> Turn | None:
+    def _fit_newest(self, turn: Turn, limit: int) -> Turn | None:
         fitting = self._limit_messages(turn)
         fitting = self._limit_characters(fitting)
-        cut = self._limit_tokens(fitting, room)
+        cut = self._limit_tokens(fitting, limit)
         if cut is None:
             cut = self._limit_tokens(
-                _without_tools(fitting, len(fitting.shown), Reason.OVER_BUDGET, self._reader), room
+                _without_tools(fitting, len(fitting.entries), Reason.OVER_BUDGET, self._reader), limit
             )
         return cut
 
     def _limit_messages(self, turn: Turn) -> Turn:
         most = self._policy.window_messages
-        if most is None or turn.spoken <= most:
+        if most is None or turn.text_messages <= most:
             return turn
         return _without_tools(turn, most, Reason.WINDOW_MESSAGES, self._reader)
 
@@ -454,25 +454,25 @@ class WindowFiller:
         most = self._policy.window_characters
         if most is None or turn.characters <= most:
             return turn
-        height = level([shown.characters for shown in turn.shown], most)
-        shown = [
+        height = level([entry.characters for entry in turn.entries], most)
+        entries = [
             one if one.characters <= height else self._reader.truncate_characters(one, height, Reason.WINDOW_CHARACTERS)
-            for one in turn.shown
+            for one in turn.entries
         ]
-        return _keep_messages(turn, [one for one in shown if one.parts], Reason.WINDOW_CHARACTERS)
+        return _keep_messages(turn, [one for one in entries if one.parts], Reason.WINDOW_CHARACTERS)
 
-    def _limit_tokens(self, turn: Turn, room: int) -> Turn | None:
-        if turn.cost <= room:
+    def _limit_tokens(self, turn: Turn, limit: int) -> Turn | None:
+        if turn.cost <= limit:
             return turn
-        height = level([shown.tokens for shown in turn.shown], room - sum(shown.around for shown in turn.shown))
+        height = level([entry.tokens for entry in turn.entries], limit - sum(entry.around for entry in turn.entries))
         if height < LEAST_WORDS:
             return None
-        shown = tuple(
+        entries = tuple(
             one if one.tokens <= height else self._reader.truncate(one, height, Reason.OVER_BUDGET)
-            for one in turn.shown
+            for one in turn.entries
         )
-        fitting = turn.showing(shown)
-        return fitting if fitting.cost <= room else None
+        fitting = turn.with_entries(entries)
+        return fitting if fitting.cost <= limit else None
 
 
 class _WindowUsage:
@@ -485,14 +485,14 @@ class _WindowUsage:
         self._turns = self._messages = self._characters = self._tokens = 0
 
     def add(self, turn: Turn) -> None:
-        if turn.shown:
+        if turn.entries:
             self._turns += 1
-            self._messages += turn.spoken
+            self._messages += turn.text_messages
             self._tokens += turn.cost
             if self._most[2] is not None:
                 self._characters += turn.characters
 
-    def over(self, room: int) -> Reason | None:
+    def over(self, limit: int) -> Reason | None:
         turns, messages, characters = self._most
         if turns is not None and self._turns > turns:
             return Reason.WINDOW_TURNS
@@ -500,7 +500,7 @@ class _WindowUsage:
             return Reason.WINDOW_MESSAGES
         if characters is not None and self._characters > characters:
             return Reason.WINDOW_CHARACTERS
-        return Reason.OVER_BUDGET if self._tokens > room else None
+        return Reason.OVER_BUDGET if self._tokens > limit else None
 
 
 def _belongs_to_others(messages: Sequence[Message], persona: str) -> bool:
@@ -513,26 +513,26 @@ def _without_tools(turn: Turn, most: int, reason: Reason, reader: TurnReader) ->
 
     Outputs that the turn ends with stay, with their calls: they are what is to be answered.
     """
-    begins = _last_exchange(turn.shown)
-    talk = [_text_only(shown, reason, reader) for shown in turn.shown[:begins]]
-    kept = [said for said in talk if said is not None][-most:]
-    return _keep_messages(turn, [*kept, *turn.shown[begins:]], reason)
+    begins = _last_exchange(turn.entries)
+    talk = [_text_only(entry, reason, reader) for entry in turn.entries[:begins]]
+    spoken = [one for one in talk if one is not None][-most:]
+    return _keep_messages(turn, [*spoken, *turn.entries[begins:]], reason)
 
 
-def _last_exchange(shown: Sequence[Shown]) -> int:
+def _last_exchange(entries: Sequence[WindowEntry]) -> int:
     """Where the calls stand whose outputs are the last messages; the end if something else is."""
-    place = len(shown)
-    while place and shown[place - 1].message.role is not _ASSISTANT:
+    place = len(entries)
+    while place and entries[place - 1].message.role is not _ASSISTANT:
         place -= 1
-    if not any(one.message.role is _TOOL for one in shown[place:]):
-        return len(shown)
-    while place and shown[place - 1].message.role is _ASSISTANT and _has_tools(shown[place - 1]):
+    if not any(one.message.role is _TOOL for one in entries[place:]):
+        return len(entries)
+    while place and entries[place - 1].message.role is _ASSISTANT and _has_tools(entries[place - 1]):
         place -= 1
     return place
 
 
-def _has_tools(shown: Shown) -> bool:
-    return any(part["type"] in TOOL_PARTS for part in shown.parts)
+def _has_tools(entry: WindowEntry) -> bool:
+    return any(part["type"] in TOOL_PARTS for part in entry.parts)
 
 
 def _awaits_answer(history: Sequence[Message], end: int) -> bool:
@@ -541,29 +541,29 @@ def _awaits_answer(history: Sequence[Message], end: int) -> bool:
     return end == len(history) and any(message.role is _TOOL for message in newest)
 
 
-def _keep_messages(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
+def _keep_messages(turn: Turn, entries: Sequence[WindowEntry], reason: Reason) -> Turn:
     """The turn with those messages only; the others are hidden, with that reason."""
-    stays = {shown.message.seq for shown in kept}
-    hidden = tuple((shown.message, reason) for shown in turn.shown if shown.message.seq not in stays)
-    return turn.showing(tuple(kept), hidden)
+    stays = {entry.message.seq for entry in entries}
+    hidden = tuple((entry.message, reason) for entry in turn.entries if entry.message.seq not in stays)
+    return turn.with_entries(tuple(entries), hidden)
 
 
-def _text_only(shown: Shown, reason: Reason, reader: TurnReader) -> Shown | None:
-    texts = tuple(part for part in shown.parts if part["type"] not in TOOL_PARTS)
+def _text_only(entry: WindowEntry, reason: Reason, reader: TurnReader) -> WindowEntry | None:
+    texts = tuple(part for part in entry.parts if part["type"] not in TOOL_PARTS)
     if not texts:
         return None
-    if len(texts) == len(shown.parts):
-        return shown
-    uncut = tuple(part for part in shown.original_parts if part["type"] not in TOOL_PARTS)
-    return reader.with_parts(replace(shown, original_parts=uncut), texts, reason)
+    if len(texts) == len(entry.parts):
+        return entry
+    uncut = tuple(part for part in entry.original_parts if part["type"] not in TOOL_PARTS)
+    return reader.with_parts(replace(entry, original_parts=uncut), texts, reason)
 
 
-def _latest_start(kept: Sequence[Turn], least: float) -> int:
+def _latest_start(turns: Sequence[Turn], least: float) -> int:
     """The last turn the window may begin with and still hold at least so many tokens."""
-    held = 0
-    for place in range(len(kept) - 1, 0, -1):
-        held += kept[place].cost
-        if held >= least:
+    tokens = 0
+    for place in range(len(turns) - 1, 0, -1):
+        tokens += turns[place].cost
+        if tokens >= least:
             return place
     return 0
 

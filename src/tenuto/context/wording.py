@@ -156,8 +156,8 @@ def language_of(text: str) -> Language:
 
 def majority_language(texts: Iterable[str], otherwise: Language) -> Language:
     """The language that most words of these texts are in; each text is of one language, whatever names it mentions."""
-    words = dict.fromkeys(Language, 0)
+    weights = dict.fromkeys(Language, 0)
     for text in texts:
-        words[language_of(text)] += len(_WORD.findall(text[:_LOOK_AT]))
-    first, second = sorted(Language, key=lambda language: words[language], reverse=True)
-    return first if words[first] > words[second] else otherwise
+        weights[language_of(text)] += len(_WORD.findall(text[:_LOOK_AT]))
+    first, second = sorted(Language, key=lambda language: weights[language], reverse=True)
+    return first if weights[first] > weights[second] else otherwise

@@ -33,13 +33,13 @@ class Command(StrEnum):
 
 def parse_command(text: str) -> Command | None:
     """The command that a message is; only a title has words behind it."""
-    words = text.split(maxsplit=1)
+    tokens = text.split(maxsplit=1)
     # As phones and Chinese keyboards write it: capitals, a wide slash, the bot's name behind it.
-    name = unicodedata.normalize("NFKC", words[0]).casefold().partition("@")[0] if words else ""
+    name = unicodedata.normalize("NFKC", tokens[0]).casefold().partition("@")[0] if tokens else ""
     if name not in tuple(Command):
         return None
     command = Command(name)
-    return command if len(words) == 1 or command is Command.TITLE else None
+    return command if len(tokens) == 1 or command is Command.TITLE else None
 
 
 class Commands:
@@ -72,31 +72,31 @@ class Commands:
 
     async def run(self, command: Command, address: Address, message: IncomingMessage) -> str:
         """Run a command and say what was done, in the language of the chat."""
-        words = WORDING[await self.language(address, message)]
+        wording = WORDING[await self.language(address, message)]
         if not self.may_run(command, message):
-            return words.not_allowed
+            return wording.not_allowed
         match command:
             case Command.HELP:
-                return words.help
+                return wording.help
             case Command.TITLE:
-                return await self._title(address, _title_of(message.text), words)
+                return await self._title(address, _title_of(message.text), wording)
             case Command.RESET:
                 await self.reset(address, message.sent_at)
-                return words.reset
+                return wording.reset
             case Command.NEW:
                 await self._begin_anew(address)
-                return words.new
+                return wording.new
 
     async def language(self, address: Address, message: IncomingMessage) -> Language:
         """The language of the last words in a chat, or the app's."""
-        spoken = [] if parse_command(message.text) is not None else [message.text]
+        texts = [] if parse_command(message.text) is not None else [message.text]
         try:
             newest = await self.newest(address, _READ)
-            spoken += [one.text for one in reversed(newest) if one.role is Role.USER]
+            texts += [one.text for one in reversed(newest) if one.role is Role.USER]
         except SessionNotFound:
             pass
-        said = next((text for text in spoken if any(map(str.isalpha, text))), None)
-        return language_of(said) if said is not None else self._policy.language
+        sample = next((candidate for candidate in texts if any(map(str.isalpha, candidate))), None)
+        return language_of(sample) if sample is not None else self._policy.language
 
     async def newest(self, address: Address, limit: int) -> Sequence[Message]:
         """The newest messages of a session, oldest first.
@@ -123,15 +123,15 @@ class Commands:
             changes = Changes(window_start=newest[-1].seq + 1)
             await self._sessions.patch(address.scope, address.session_id, changes)
 
-    async def _title(self, address: Address, title: str, words: ChatWording) -> str:
+    async def _title(self, address: Address, title: str, wording: ChatWording) -> str:
         try:
             if title:
                 session = await self._sessions.patch(address.scope, address.session_id, Changes(title=title))
-                return words.retitled.format(title=session.title)
+                return wording.retitled.format(title=session.title)
             session = await self._sessions.get(address.scope, address.session_id)
         except SessionNotFound:
-            return words.untitled
-        return words.title.format(title=session.title) if session.title else words.untitled
+            return wording.untitled
+        return wording.title.format(title=session.title) if session.title else wording.untitled
 
 
 def _title_of(text: str) -> str:

@@ -49,7 +49,7 @@ class Waiting(Value, frozen=True, kw_only=True):
     """A message's place in a queue, without its text.
 
     It was received in the `epoch` of the queue. One that `resets` goes first, and is accepted beyond the limit. A turn
-    began at `begun_at`, in the epoch `begun_in`; its progress is `shown` under that id.
+    began at `begun_at`, in the epoch `begun_in`; its progress stands in the card `card_id`.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Waiting(Value, frozen=True, kw_only=True):
     resets: bool = False
     begun_at: datetime | None = None
     begun_in: int = 0
-    shown: str | None = None
+    card_id: str | None = None
 
 
 class Queue(Value, frozen=True, kw_only=True):
@@ -116,26 +116,26 @@ class Inbox:
         entry = Waiting(
             id=message.id, event_id=message.event_id, sender=message.sender, received_at=self._clock(), resets=resets
         )
-        stored = False
+        has_text = False
 
         async def attempt() -> bool:
-            nonlocal stored
+            nonlocal has_text
             queue, version = await self._read(place)
             if any(one.id == entry.id or one.event_id == entry.event_id for one in queue.waiting):
                 # The process that accepted it may have died before it could say so.
                 await self._mark_busy(place)
                 return False
             if await self._was_seen(place, entry):
-                if stored:
+                if has_text:
                     # Another process has accepted and answered it meanwhile.
                     await self._state.delete_state(place.scope, _MESSAGES, self._message_key(entry.id))
                 return False
             if len(queue.waiting) >= self._policy.max_waiting and not resets:
                 raise QueueFull(self._policy.max_waiting)
-            if not stored:
+            if not has_text:
                 value = msgspec.to_builtins(message)
                 await self._state.write_state(place.scope, _MESSAGES, self._message_key(entry.id), value)
-                stored = True
+                has_text = True
             longer = replace(queue, waiting=(*queue.waiting, replace(entry, epoch=queue.epoch)))
             await self._state.write_state(place.scope, _QUEUES, place.key, msgspec.to_builtins(longer), version)
             await self._mark_busy(place)
@@ -145,28 +145,28 @@ class Inbox:
 
     async def read(self, place: QueuePlace, entry: Waiting) -> IncomingMessage | None:
         """The message of an entry; `None` if it is done, and only its place is left."""
-        found = await self._state.read_state(place.scope, _MESSAGES, self._message_key(entry.id))
-        return _decode(found.value, IncomingMessage) if found is not None else None
+        state = await self._state.read_state(place.scope, _MESSAGES, self._message_key(entry.id))
+        return _decode(state.value, IncomingMessage) if state is not None else None
 
     async def change(self, place: QueuePlace, change: Callable[[Queue], Queue]) -> Queue:
         """Replace a queue by what `change` makes of it; called again if another process was faster."""
-        made = await update_state(
+        update = await update_state(
             *(self._state, place.scope, _QUEUES, place.key, _decode_queue),
-            lambda queue: changed if (changed := change(queue)) != queue else None,
+            lambda queue: after if (after := change(queue)) != queue else None,
         )
-        return made.after
+        return update.after
 
     async def hold(self, place: QueuePlace, worker: str) -> Queue | None:
         """Hold a queue, or go on holding it; `None` if another worker does, or if nothing waits: then it is let go."""
 
-        def take(queue: Queue) -> Queue:
+        def claim(queue: Queue) -> Queue:
             if self._is_held(queue, worker):
                 return queue
             if not queue.waiting:
                 return replace(queue, worker="", held_until=None)
             return replace(queue, worker=worker, held_until=self._clock() + HELD_FOR)
 
-        queue = await self.change(place, take)
+        queue = await self.change(place, claim)
         if queue.worker == worker:
             return queue
         if not queue.waiting:
@@ -210,13 +210,13 @@ class Inbox:
 
     async def forget_old_marks(self) -> int:
         """Remove marks of messages that no platform delivers again; returns their number."""
-        now, removed = self._clock().timestamp(), 0
+        now, count = self._clock().timestamp(), 0
         async for tenant in _list(self._state, SYSTEM, _TENANTS):
             scope = Scope(tenant=tenant.value)
             async for mark in _list(self._state, scope, _SEEN):
                 if mark.value < now:
-                    removed += await self._state.delete_state(scope, _SEEN, mark.key)
-        return removed
+                    count += await self._state.delete_state(scope, _SEEN, mark.key)
+        return count
 
     async def _was_seen(self, place: QueuePlace, entry: Waiting) -> bool:
         for key in self._mark_keys(entry):
@@ -251,12 +251,12 @@ class Inbox:
 
 async def erase_waiting(state: StateStore, scope: Scope, clock: Clock) -> int:
     """Remove the messages of a user that wait in any queue of the tenant; returns their number."""
-    removed = 0
+    count = 0
     async for app, place in _busy_queues(state):
         if place.tenant == scope.tenant and scope.user is not None:
             inbox = Inbox(state=state, app=app, policy=ChannelPolicy(), clock=clock)
-            removed += await inbox.remove_sender(place, scope.user)
-    return removed
+            count += await inbox.remove_sender(place, scope.user)
+    return count
 
 
 async def _busy_queues(state: StateStore) -> AsyncIterator[tuple[str, QueuePlace]]:
@@ -283,5 +283,5 @@ def _decode_queue(entry: StateEntry | None) -> Queue:
 def _decode(value: Json, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as unfit:
-        raise StateCorrupt("queue of a chat", "cannot be decoded") from unfit
+    except msgspec.ValidationError as error:
+        raise StateCorrupt("queue of a chat", "cannot be decoded") from error

@@ -76,12 +76,12 @@ class Responder:
             return await self._commands.run(command, address, message)
         if message.kind is MessageKind.TEXT and message.text.strip():
             return await self._take_turn(address, message, progress, context_since)
-        words = WORDING[await self._commands.language(address, message)]
+        wording = WORDING[await self._commands.language(address, message)]
         if message.kind is MessageKind.TEXT:
-            return words.help
+            return wording.help
         if message.kind is MessageKind.OVERSIZED:
-            return words.too_long.format(limit=self._sessions.max_message_bytes // 1024)
-        return words.private if message.kind is MessageKind.WITHHELD else words.text_only
+            return wording.too_long.format(limit=self._sessions.max_message_bytes // 1024)
+        return wording.private if message.kind is MessageKind.WITHHELD else wording.text_only
 
     async def explain_failure(self, message: IncomingMessage) -> str:
         """What the chat is told when there is no answer."""
@@ -95,24 +95,24 @@ class Responder:
         while True:
             try:
                 return await self._stream_turn(address, message, progress, since)
-            except SessionBusy as busy:
+            except SessionBusy as error:
                 # Another door has a turn in this session.
-                await asyncio.sleep(min(busy.retry_after.total_seconds(), _AGAIN[0]))
-            except ModelRefused as refused:
-                return await self._explain(address, message, refused)
+                await asyncio.sleep(min(error.retry_after.total_seconds(), _AGAIN[0]))
+            except ModelRefused as error:
+                return await self._explain(address, message, error)
             except TurnLost:
                 if not await self._is_stored(address, message):
                     return None
                 await asyncio.sleep(_AGAIN[0])
-            except ModelFailed as failed:
+            except ModelFailed as error:
                 if failures == len(_AGAIN):
-                    return await self._explain(address, message, failed)
+                    return await self._explain(address, message, error)
                 await asyncio.sleep(_AGAIN[failures])
                 failures += 1
             except (Unavailable, AssistantFailed):
                 raise
-            except TenutoError as refused:
-                return await self._explain(address, message, refused)
+            except TenutoError as error:
+                return await self._explain(address, message, error)
 
     async def _is_stored(self, address: Address, message: IncomingMessage) -> bool:
         """Whether the session still has the message of a turn that lost its lease."""
@@ -123,19 +123,19 @@ class Responder:
             return False
         return any(one.metadata.get(ONCE) == mark for one in page)
 
-    async def _explain(self, address: Address, message: IncomingMessage, failed: TenutoError) -> str:
+    async def _explain(self, address: Address, message: IncomingMessage, error: TenutoError) -> str:
         """What the chat is told instead of an answer."""
-        _log.warning("a message in session %s was not answered: %s", address.session_id, failed.code)
-        words = WORDING[await self._commands.language(address, message)]
-        match failed:
+        _log.warning("a message in session %s was not answered: %s", address.session_id, error.code)
+        wording = WORDING[await self._commands.language(address, message)]
+        match error:
             case TooLarge():
-                return words.too_long.format(limit=self._sessions.max_message_bytes // 1024)
+                return wording.too_long.format(limit=self._sessions.max_message_bytes // 1024)
             case PrivateData() | TooManyPrivateValues():
-                return words.private
+                return wording.private
             case BudgetExhausted():
-                return words.spent
+                return wording.spent
             case _:
-                return words.failed
+                return wording.failed
 
     async def _stream_turn(
         self, address: Address, message: IncomingMessage, progress: Progress, since: datetime | None
@@ -151,22 +151,22 @@ class Responder:
             chat_context=await self._chat_context(address, message, since),
             policy=self._sessions,
         )
-        said: list[str] = []
-        began = shown = 0.0
+        pieces: list[str] = []
+        began = last_progress = 0.0
         async with aclosing(self._chat.stream(address.scope, request)) as events:  # type: ignore[type-var]
             async for event in events:
                 match event:
                     case ReplyFinished(reply=reply):
                         return reply.text
                     case ToolStarted():
-                        said.clear()
+                        pieces.clear()
                     case TextDelta(text=text):
-                        said.append(text)
+                        pieces.append(text)
                         now = time.monotonic()
                         began = began or now
-                        if now - began >= _SHOWN_AFTER and now - shown >= _SHOWN_EVERY:
-                            await progress("".join(said))
-                            shown = time.monotonic()
+                        if now - began >= _SHOWN_AFTER and now - last_progress >= _SHOWN_EVERY:
+                            await progress("".join(pieces))
+                            last_progress = time.monotonic()
         raise AssertionError("a stream ends with its reply")
 
     async def _chat_context(

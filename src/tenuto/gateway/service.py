@@ -45,7 +45,7 @@ _PROGRESS_SECONDS: Final = 3.0
 # The texts that are held beside the store.
 _LIVE: Final = 10_000
 # The characters of an oversized message by which its language is recognised.
-_KEPT: Final = 200
+_LANGUAGE_SAMPLE: Final = 200
 _log = logging.getLogger(__name__)
 
 
@@ -111,17 +111,17 @@ class Gateway:
         place = QueuePlace(tenant=message.tenant, key=address.queue)
         resets = self._resets(message)
         if len(message.text.encode()) > self._max_bytes:
-            message, resets = replace(message, text=message.text[:_KEPT], kind=MessageKind.OVERSIZED), False
+            message, resets = replace(message, text=message.text[:_LANGUAGE_SAMPLE], kind=MessageKind.OVERSIZED), False
         text = await self._redact(address.scope, message.text)
         withheld = replace(message, text="", kind=MessageKind.WITHHELD)
-        stored = withheld if text is None else replace(message, text=text)
+        redacted = withheld if text is None else replace(message, text=text)
         # Before it is put: a worker may take it at once.
-        remembered = text is not None and self._remember_live(place, message, text)
+        has_live_text = text is not None and self._remember_live(place, message, text)
         accepted = False
         try:
-            accepted = await self._inbox.put(place, stored, resets=resets)
+            accepted = await self._inbox.put(place, redacted, resets=resets)
         finally:
-            if remembered and not accepted:
+            if has_live_text and not accepted:
                 self._live.pop((place, message.id))
         if accepted:
             self._wake(place)
@@ -131,9 +131,9 @@ class Gateway:
         is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is Command.RESET
         return is_reset and self._commands.clears_context(message)
 
-    def _remember_live(self, place: QueuePlace, message: IncomingMessage, stored: str) -> bool:
+    def _remember_live(self, place: QueuePlace, message: IncomingMessage, redacted: str) -> bool:
         """Remember what was said, where the store holds less of it by its privacy policy, and it is not known yet."""
-        if stored == message.text or (place, message.id) in self._live:
+        if redacted == message.text or (place, message.id) in self._live:
             return False
         self._live.put((place, message.id), message.text)
         return True
@@ -155,16 +155,16 @@ class Gateway:
                 for place in await self._inbox.busy():
                     if place not in self._workers:
                         self._wake(place)
-            except Exception as failed:
-                _log.warning("cannot look for waiting messages: %s", describe_exception(failed))
+            except Exception as error:
+                _log.warning("cannot look for waiting messages: %s", describe_exception(error))
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _forget_marks(self) -> None:
         while True:
             try:
                 await self._inbox.forget_old_marks()
-            except Exception as failed:
-                _log.warning("ids of old messages were not removed yet: %s", describe_exception(failed))
+            except Exception as error:
+                _log.warning("ids of old messages were not removed yet: %s", describe_exception(error))
             await asyncio.sleep(_FORGET_EVERY)
 
     def _wake(self, place: QueuePlace) -> None:
@@ -178,9 +178,9 @@ class Gateway:
             while (news := self._news.get(place)) is not None and news.is_set():
                 news.clear()
                 await self._drain(place)
-        except Exception as failed:
+        except Exception as error:
             # The queue is found again in seconds.
-            _log.error("the work on a chat failed: %s", describe_exception(failed))
+            _log.error("the work on a chat failed: %s", describe_exception(error))
         finally:
             del self._workers[place]
             self._news.pop(place, None)
@@ -205,8 +205,8 @@ class Gateway:
         while True:
             try:
                 return await self._inbox.hold(place, self._worker)
-            except Unavailable as down:
-                _log.warning("the queue of a chat cannot be read: %s", down.code)
+            except Unavailable as error:
+                _log.warning("the queue of a chat cannot be read: %s", error.code)
                 await asyncio.sleep(_LOOK_EVERY)
 
     async def _handle(self, place: QueuePlace, queue: Queue, entry: Waiting) -> bool:
@@ -215,11 +215,11 @@ class Gateway:
         news = self._news[place]
         try:
             while not work.done():
-                heard = asyncio.create_task(news.wait())
+                wake_up = asyncio.create_task(news.wait())
                 try:
-                    await asyncio.wait((work, heard), timeout=_HOLD_AGAIN, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait((work, wake_up), timeout=_HOLD_AGAIN, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    heard.cancel()
+                    wake_up.cancel()
                 news.clear()
                 if not work.done() and not _is_next(await self._hold(place), entry):
                     break
@@ -249,8 +249,8 @@ class Gateway:
     async def _give_up(self, entry: Waiting, message: IncomingMessage) -> None:
         """A reset has ended the turn of this message: there is no answer, and its progress says so."""
         _log.info("a message lost its turn to a reset")
-        if entry.shown is not None:
-            await self._send(entry, message, WORDING[self._policy.language].stopped, entry.shown)
+        if entry.card_id is not None:
+            await self._send(entry, message, WORDING[self._policy.language].stopped, entry.card_id)
 
     async def _answer(self, place: QueuePlace, queue: Queue, entry: Waiting, message: IncomingMessage) -> None:
         epoch = queue.epoch + 1 if entry.resets else queue.epoch
@@ -258,52 +258,52 @@ class Gateway:
         since = message.sent_at if self._commands.clears_context(message) else None
 
         def begin(now: Queue) -> Queue:
-            begun = now.with_entry(entry.id, begun_in=epoch, begun_at=begun_at)
-            return replace(begun, epoch=max(epoch, now.epoch), context_since=since or now.context_since)
+            current = now.with_entry(entry.id, begun_in=epoch, begun_at=begun_at)
+            return replace(current, epoch=max(epoch, now.epoch), context_since=since or now.context_since)
 
-        begun = await self._inbox.change(place, begin)
+        current = await self._inbox.change(place, begin)
         progress = _Progress(self.channel, self._inbox, place, entry, message)
         live = self._live.get((place, entry.id))
-        said = message if live is None else replace(message, text=live)
+        question = message if live is None else replace(message, text=live)
         try:
-            text = await self._responder.answer(said, progress.show, begun.context_since)
+            text = await self._responder.answer(question, progress.show, current.context_since)
         except Unavailable:
             if self._clock() - entry.received_at < _GIVE_UP_AFTER:
                 raise
-            text = await self._responder.explain_failure(said)
+            text = await self._responder.explain_failure(question)
         except TenutoError:
             raise
-        except Exception as unexpected:
+        except Exception as error:
             # A message that breaks a turn each time would stop its chat for ever.
-            _log.error("a message was not answered: %s", describe_exception(unexpected))
-            text = await self._responder.explain_failure(said)
+            _log.error("a message was not answered: %s", describe_exception(error))
+            text = await self._responder.explain_failure(question)
         if text is not None:
-            await self._send(replace(entry, begun_at=begun_at), message, text, progress.shown)
+            await self._send(replace(entry, begun_at=begun_at), message, text, progress.card_id)
         if entry.epoch < queue.epoch:
             # It was sent before a reset, and waited: the chat begins without it.
-            await self._commands.reset(address_of(self.channel, message, self._policy), begun.context_since)
+            await self._commands.reset(address_of(self.channel, message, self._policy), current.context_since)
 
-    async def _send(self, entry: Waiting, message: IncomingMessage, text: str, shown: str | None) -> None:
+    async def _send(self, entry: Waiting, message: IncomingMessage, text: str, card_id: str | None) -> None:
         """Send a reply; a platform that does not take it now is asked again until it does."""
         backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             try:
                 is_old = entry.begun_at is not None and self._clock() - entry.begun_at > _RECOGNISED_FOR
-                if not (is_old and shown is None and await self.channel.has_reply(message)):
-                    await self.channel.reply(message, text, shown)
+                if not (is_old and card_id is None and await self.channel.has_reply(message)):
+                    await self.channel.reply(message, text, card_id)
                 return
-            except ReplyRefused as refused:
-                _log.warning("a reply was refused and is dropped: %s", refused.reason)
+            except ReplyRefused as error:
+                _log.warning("a reply was refused and is dropped: %s", error.reason)
                 return
-            except ChannelUnavailable as down:
+            except ChannelUnavailable as error:
                 if self._clock() - entry.received_at > _GIVE_UP_AFTER:
                     _log.error("a reply could not be sent for a day and is dropped")
                     return
-                asked = down.retry_after.total_seconds() if down.retry_after is not None else 0.0
-                _log.warning("a reply is waiting: %s", down)
-                await asyncio.sleep(max(backoff.next_pause(), asked))
-            except Exception as unexpected:
-                _log.error("a reply is not sent: %s", describe_exception(unexpected))
+                requested_pause = error.retry_after.total_seconds() if error.retry_after is not None else 0.0
+                _log.warning("a reply is waiting: %s", error)
+                await asyncio.sleep(max(backoff.next_pause(), requested_pause))
+            except Exception as error:
+                _log.error("a reply is not sent: %s", describe_exception(error))
                 return
 
 
@@ -313,7 +313,7 @@ class _Progress:
     def __init__(
         self, channel: Channel, inbox: Inbox, place: QueuePlace, entry: Waiting, message: IncomingMessage
     ) -> None:
-        self.shown = entry.shown
+        self.card_id = entry.card_id
         self._channel = channel
         self._inbox = inbox
         self._place = place
@@ -324,15 +324,15 @@ class _Progress:
         """Show the text so far, and note under which id."""
         if not self._on:
             return
-        before = self.shown
+        before = self.card_id
         try:
             async with asyncio.timeout(_PROGRESS_SECONDS):
-                self.shown = await self._channel.show_progress(self._message, text, self.shown)
+                self.card_id = await self._channel.show_progress(self._message, text, self.card_id)
         except (ChannelUnavailable, ReplyRefused, TimeoutError):
             self._on = False
-        if self.shown != before:
-            shown = self.shown
-            await self._inbox.change(self._place, lambda now: now.with_entry(self._message.id, shown=shown))
+        if self.card_id != before:
+            card_id = self.card_id
+            await self._inbox.change(self._place, lambda now: now.with_entry(self._message.id, card_id=card_id))
 
 
 def _is_next(queue: Queue | None, entry: Waiting) -> bool:

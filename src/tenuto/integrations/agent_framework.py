@@ -26,8 +26,8 @@ from tenuto.sessions import fresh_id
 try:
     from agent_framework import AgentSession, ContextProvider, HistoryProvider, Message, SessionContext
     from agent_framework._sessions import filter_new_messages
-except ImportError as missing:
-    raise missing_extra("agent-framework") from missing
+except ImportError as error:
+    raise missing_extra("agent-framework") from error
 
 _NAME: Final = "agent_framework"
 _SESSION: Final = "default"

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
-from tenuto.sessions.cancellation import complete_despite_cancel
+from tenuto.sessions.lease import complete_despite_cancel
 
 _Result = TypeVar("_Result")
 Work: TypeAlias = Callable[[TenutoApi], Coroutine[Any, Any, _Result]]
@@ -183,11 +183,11 @@ class _OpenStore:
             async with tenuto.open(self.url) as app:
                 self._opened.set_result(app)
                 await self._closing.wait()
-        except Exception as failed:
+        except Exception as error:
             if self._opened.done():
                 raise
             self._forget(self)
-            self._opened.set_exception(failed)
+            self._opened.set_exception(error)
             # Calls that came before that raise it, too.
             await asyncio.sleep(0)
             if calls := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -30,8 +30,8 @@ try:
         ToolMessage,
         messages_from_dict,
     )
-except ImportError as missing:
-    raise missing_extra("langchain") from missing
+except ImportError as error:
+    raise missing_extra("langchain") from error
 
 OWN: Final = "langchain"
 """The key of a message's extra fields that holds what of LangChain's message has no place of its own."""

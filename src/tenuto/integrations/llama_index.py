@@ -28,8 +28,8 @@ try:
     from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.storage.chat_store.base import BaseChatStore
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-except ImportError as missing:
-    raise missing_extra("llama-index") from missing
+except ImportError as error:
+    raise missing_extra("llama-index") from error
 
 _NAME: Final = "llama_index"
 """The key of a session's metadata that holds its key; in a message's extra fields, that of the message."""

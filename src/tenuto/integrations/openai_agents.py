@@ -34,8 +34,8 @@ try:
     from agents.items import TResponseInputItem
     from agents.memory import OpenAIResponsesCompactionArgs, SessionABC, SessionSettings
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
-except ImportError as missing:
-    raise missing_extra("openai-agents") from missing
+except ImportError as error:
+    raise missing_extra("openai-agents") from error
 
 _SUMMARY: Final = "Summary of the conversation so far:\n{}"
 

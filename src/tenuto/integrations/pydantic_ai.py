@@ -36,8 +36,8 @@ try:
         ConversationStore,
     )
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-except ImportError as missing:
-    raise missing_extra("pydantic-ai") from missing
+except ImportError as error:
+    raise missing_extra("pydantic-ai") from error
 
 _NAME: Final = "pydantic_ai"
 """The key of a session's metadata that holds the record, and of a message's extra fields."""

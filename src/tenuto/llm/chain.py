@@ -60,11 +60,11 @@ class FallbackChain:
                 except ModelBusy:
                     # A title is worth neither the price of the next model nor sending the talk to its provider.
                     raise
-                except ModelFailed as failed:
+                except ModelFailed as error:
                     if begun or model is self._models[-1]:
                         raise
-                    first_failure = first_failure or failed
-                    _log.warning("model %s could not answer, trying the next: %s", model.name, failed.code)
+                    first_failure = first_failure or error
+                    _log.warning("model %s could not answer, trying the next: %s", model.name, error.code)
 
 
 def _after_failure(done: ModelDone, failed: ModelFailed) -> ModelDone:

@@ -195,8 +195,8 @@ def _open_provider_model(
 ) -> AbstractAsyncContextManager[ChatModel]:
     try:
         opening = import_module("tenuto.llm.pydantic_ai").open_pydantic_ai_model
-    except ImportError as missing:
-        raise PackageMissing("model", name, extra="models") from missing
+    except ImportError as error:
+        raise PackageMissing("model", name, extra="models") from error
     return cast(AbstractAsyncContextManager[ChatModel], opening(name, access, log))
 
 
@@ -252,8 +252,8 @@ class UserModel:
                 raise
             except TimeoutError:
                 raise ModelTimeout(self.name) from None
-            except Exception as fault:
+            except Exception as error:
                 # Only its type: the message of a foreign exception may quote user text.
-                _log.warning("model %s failed: %s", self.name, type(fault).__name__)
-                reason = FailureReason.UNREACHABLE if isinstance(fault, ConnectionError) else None
-                raise ModelFailed(self.name, f"failed ({type(fault).__name__})", reason) from None
+                _log.warning("model %s failed: %s", self.name, type(error).__name__)
+                reason = FailureReason.UNREACHABLE if isinstance(error, ConnectionError) else None
+                raise ModelFailed(self.name, f"failed ({type(error).__name__})", reason) from None

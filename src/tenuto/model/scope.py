@@ -16,6 +16,9 @@ KEY_BYTES: Final = 16
 """The length of every key below."""
 # A key that is cached costs a third of a digest, and a turn asks for twenty.
 _CACHED_KEYS: Final = 4096
+_CACHED_SESSION_KEYS: Final = 10_000
+# Longer ids, which callers may choose, are not worth the memory.
+_LONG_ID: Final = 256
 
 
 class Scope(Value, frozen=True, kw_only=True):
@@ -116,7 +119,14 @@ def check_tenant_id(tenant: str) -> str:
 
 def session_key(scope: Scope, session_id: str) -> bytes:
     """The key of a session. The owner is no part of it: a session id is unique within a tenant's site."""
-    return _digest("session", scope.tenant, scope.site, check_id(session_id, "the session id"))
+    if type(session_id) is not str or len(session_id) > _LONG_ID:
+        return _session_key.__wrapped__(scope.tenant, scope.site, session_id)
+    return _session_key(scope.tenant, scope.site, session_id)
+
+
+@lru_cache(maxsize=_CACHED_SESSION_KEYS)
+def _session_key(tenant: str, site: str, session_id: str) -> bytes:
+    return _digest("session", tenant, site, check_id(session_id, "the session id"))
 
 
 @lru_cache(maxsize=_CACHED_KEYS)
@@ -131,14 +141,10 @@ def owner_key(scope: Scope) -> bytes:
     return _digest("owner", scope.tenant, scope.site, *scope.owner)
 
 
+@lru_cache(maxsize=_CACHED_KEYS)
 def state_key(scope: Scope, namespace: str) -> bytes:
     """The key of a namespace of state, which differs by owner."""
-    return _state_key(scope, check_id(namespace, "the namespace"))
-
-
-@lru_cache(maxsize=_CACHED_KEYS)
-def _state_key(scope: Scope, namespace: str) -> bytes:
-    return _digest("state", scope.tenant, scope.site, namespace, *scope.owner)
+    return _digest("state", scope.tenant, scope.site, check_id(namespace, "the namespace"), *scope.owner)
 
 
 def _digest(*parts: str) -> bytes:

@@ -71,6 +71,16 @@ class Retention(Value, frozen=True, kw_only=True):
             return None
         return (created_at if self.touch is Touch.NEVER else now) + self.idle
 
+    def deadline_after_read(self, expires_at: datetime | None, now: datetime) -> datetime | None:
+        """The deadline of a session after a read; `None` if it stays.
+
+        A read extends it only by a hundredth of the retention or more, so that most reads write nothing.
+        """
+        if self.idle is None or expires_at is None or self.touch is not Touch.READ:
+            return None
+        moved = now + self.idle
+        return moved if moved - expires_at >= self.idle / 100 else None
+
 
 class ForkPoint(Value, frozen=True, kw_only=True):
     """The message at which a session was forked."""
@@ -143,17 +153,6 @@ class Session(Value, frozen=True, kw_only=True):
     def expired(self, now: datetime) -> bool:
         """Whether its retention is over."""
         return self.expires_at is not None and self.expires_at <= now
-
-    def deadline_after_read(self, now: datetime) -> datetime | None:
-        """The deadline after a read; `None` if it stays.
-
-        A read extends it only by a hundredth of the retention or more, so that most reads write nothing.
-        """
-        idle = self.retention.idle
-        if idle is None or self.expires_at is None or self.retention.touch is not Touch.READ:
-            return None
-        moved = now + idle
-        return moved if moved - self.expires_at >= idle / 100 else None
 
 
 class NewSession(Value, frozen=True, kw_only=True):

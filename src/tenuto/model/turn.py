@@ -504,13 +504,13 @@ def order_by_place(messages: Iterable[Message]) -> list[Message]:
     return sorted(messages, key=place)
 
 
-def superseded_digests(session: Session) -> list[str]:
+def superseded_digests(session_metadata: JsonObject) -> list[str]:
     """The digests of superseded keys in a session, oldest first."""
-    noted = session.metadata.get(TAKEN_BACK)
+    noted = session_metadata.get(TAKEN_BACK)
     return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
 
 
-def is_superseded(session: Session, messages: Iterable[Draft]) -> bool:
+def is_superseded(session_metadata: JsonObject, messages: Iterable[Draft]) -> bool:
     """Whether these messages come under a superseded key."""
-    digests = superseded_digests(session)
+    digests = superseded_digests(session_metadata)
     return bool(digests) and any(message.metadata.get(ONCE) in digests for message in messages)

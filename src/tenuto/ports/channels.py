@@ -46,8 +46,8 @@ class Channel(Protocol):
         """
         ...
 
-    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
-        """Answer a message, once: the same reply again has no effect. It replaces the progress that was `shown`.
+    async def reply(self, message: IncomingMessage, text: str, card_id: str | None = None) -> None:
+        """Answer a message, once: the same reply again has no effect. It replaces the progress in `card_id`.
 
         Raises:
             ReplyRefused: the message can no longer be answered.
@@ -63,8 +63,8 @@ class Channel(Protocol):
         """
         ...
 
-    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
-        """Show the answer as far as it is, in place of what was `shown`; returns the id to show the next part with.
+    async def show_progress(self, message: IncomingMessage, text: str, card_id: str | None) -> str | None:
+        """Show the answer as far as it is, in place of what `card_id` shows; returns the id for the next part.
 
         `None` if the platform or the settings do without.
 

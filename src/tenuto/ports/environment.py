@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 Clock: TypeAlias = Callable[[], datetime]
 
 
-def utc_now() -> datetime:
-    """The wall clock."""
-    return datetime.now(UTC)
+utc_now: Final[Clock] = partial(datetime.now, UTC)
+"""The wall clock."""
 
 
 class SpanAttributes(Protocol):

@@ -205,14 +205,14 @@ class TraceStore(Protocol):
 class TurnFollowUp(Protocol):
     """Work after a turn: titles, summaries, and the release of a lease after an outage of the store."""
 
-    def follow(self, ended: TurnEnded) -> None:
+    def follow(self, turn: TurnEnded) -> None:
         """Start what is due, and return at once."""
         ...
 
-    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+    async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
         """Wait until so many messages can be stored without evicting any that no summary covers."""
         ...
 
-    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy) -> None:
         """Abandon a turn as soon as the store is back, and return at once."""
         ...

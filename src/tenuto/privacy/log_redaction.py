@@ -15,7 +15,8 @@ from tenuto.logs import about
 from tenuto.model import Scope
 from tenuto.model.privacy import PrivacyPolicy, Sink
 from tenuto.model.scope import SYSTEM
-from tenuto.privacy.redactor import WITHHELD, Redactor, TenantPolicies
+from tenuto.privacy.redactor import WITHHELD, Redactor
+from tenuto.privacy.tenant_policies import TenantPolicies
 
 _REMEMBERED: Final = 512
 _SHORT: Final = 120

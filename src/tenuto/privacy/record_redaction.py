@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -15,8 +16,18 @@ from tenuto.model.privacy import REDACTED, REDACTED_AT, Mode, Sink
 from tenuto.model.session import ASSISTANT, INTENT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject, replace_valid
-from tenuto.privacy.crypto.vault import neutralize_text
-from tenuto.privacy.redactor import ANY, Places, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.json_texts import (
+    ANY,
+    Places,
+    Replace,
+    Slot,
+    collect_slots,
+    replace_part_texts,
+    replace_texts,
+    slots,
+)
+from tenuto.privacy.placeholders import neutralize_text
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
 
 _Words = TypeVar("_Words", bound=Draft)
@@ -31,15 +42,17 @@ _IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "tit
 
 def draft_slots(draft: Draft) -> list[Slot]:
     """Every text of a message that may hold private data."""
-    return [*part_slots(draft.parts), *slots(draft.metadata, house=_IN_MESSAGE), *slots(draft.extra)]
+    return collect_slots(partial(replace_draft_texts, draft))[1]
 
 
-def fill_draft_slots(draft: _Words, texts: Iterable[str]) -> _Words:
-    """The message with other texts, taken in the order of `draft_slots`."""
-    filled = iter(texts)
-    parts = fill_part_slots(draft.parts, filled)
-    metadata, extra = fill_slots([draft.metadata, draft.extra], filled)
-    return replace(draft, parts=parts, metadata=metadata, extra=extra)
+def replace_draft_texts(draft: _Words, new_text: Replace) -> _Words:
+    """The message with its texts replaced."""
+    return replace(
+        draft,
+        parts=replace_part_texts(draft.parts, new_text),
+        metadata=replace_texts(draft.metadata, new_text, internal=_IN_MESSAGE),
+        extra=replace_texts(draft.extra, new_text),
+    )
 
 
 def trace_values(trace: Trace) -> list[Json]:
@@ -66,7 +79,7 @@ def session_texts(session: Session) -> list[str]:
 
 def state_slots(key: str, value: Json) -> list[Slot]:
     """Every text of a state value; the key is its name."""
-    return list(slots(value, key))
+    return slots(value, key)
 
 
 async def redact_draft(
@@ -79,16 +92,16 @@ async def redact_draft(
     Raises:
         TooManyPrivateValues: it was not searched to its end, and has to be kept `whole`.
     """
-    bare, kept = _split_tool_state(draft)
-    found = draft_slots(bare)
-    redaction = await redactor.texts(sink, scope, session, found)
-    if whole:
-        redaction.refuse_partial()
-    state, _ = await _redact_values(redactor, sink, scope, session, kept)
-    if not redaction.changes(found) and state == kept:
+    if redactor.mode(sink, scope) is Mode.KEEP:
         return draft
-    changed = fill_draft_slots(bare, redaction.texts)
-    metadata = _add_redacted_counts(changed.metadata, redaction.redacted)
+    bare, kept = _split_tool_state(draft)
+    changed, redacted = await redactor.redact_walk(
+        sink, scope, session, partial(replace_draft_texts, bare), whole=whole
+    )
+    state, in_state = await redactor.redact_walk(sink, scope, session, partial(replace_texts, kept))
+    if not redacted and not in_state:
+        return draft
+    metadata = _add_redacted_counts(changed.metadata, redacted)
     return replace(changed, metadata={**metadata, STATE: state[0]} if state else metadata)
 
 
@@ -106,10 +119,12 @@ async def redact_session_values(
     redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
 ) -> list[JsonObject]:
     """A head's context, attributes and metadata, redacted for the sink."""
-    context, attributes, metadata = values
-    found = [*slots(context, house=_IN_CONTEXT), *slots(attributes), *slots(metadata, house=_IN_HEAD)]
-    redaction = await redactor.texts(sink, scope, session, found)
-    return fill_slots(values, iter(redaction.texts)) if redaction.changes(found) else list(values)
+
+    def walk(new_text: Replace) -> list[JsonObject]:
+        places = zip(values, (_IN_CONTEXT, None, _IN_HEAD), strict=True)
+        return [replace_texts(value, new_text, internal=internal) for value, internal in places]
+
+    return (await redactor.redact_walk(sink, scope, session, walk))[0]
 
 
 async def redact_state(redactor: Redactor, sink: Sink, scope: Scope, key: str, value: Json) -> Json:
@@ -120,17 +135,17 @@ async def redact_state(redactor: Redactor, sink: Sink, scope: Scope, key: str, v
     """
     if redactor.mode(sink, scope) is Mode.KEEP:
         return value
-    found = state_slots(key, value)
-    redaction = await redactor.texts(sink, scope, None, found)
-    redaction.refuse_partial()
-    return fill_slots(value, iter(redaction.texts), key) if redaction.changes(found) else value
+    walk = partial(replace_texts, value, name=key)
+    changed, redacted = await redactor.redact_walk(sink, scope, None, walk, whole=True)
+    return changed if redacted else value
 
 
 async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None, trace: Trace) -> Trace:
     """A trace as it may be stored."""
     if redactor.mode(Sink.TRACE, scope) is Mode.KEEP:
         return trace
-    after, taken = await _redact_values(redactor, Sink.TRACE, scope, session, trace_values(trace))
+    walk = partial(replace_texts, trace_values(trace))
+    after, taken = await redactor.redact_walk(Sink.TRACE, scope, session, walk)
     if not taken:
         return trace
     request, answer, changed, data, said = after
@@ -166,16 +181,6 @@ async def redact_export_pages(
             yield page
         else:
             yield tuple([await redact_draft(redactor, Sink.EXPORT, scope, None, message) for message in page])
-
-
-async def _redact_values(
-    redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[Json]
-) -> tuple[list[Json], Mapping[str, int]]:
-    found = list(slots(values))
-    redaction = await redactor.texts(sink, scope, session, found)
-    if not redaction.changes(found):
-        return list(values), {}
-    return fill_slots(values, iter(redaction.texts)), redaction.redacted
 
 
 def _split_tool_state(draft: _Words) -> tuple[_Words, list[Json]]:
@@ -282,10 +287,9 @@ def keep_record_types(session: Session, changes: Changes) -> Changes:
 
 
 def _neutralize_draft(draft: Draft) -> Draft:
-    parts = fill_part_slots(draft.parts, (neutralize_text(slot.text) for slot in part_slots(draft.parts)))
+    parts = replace_part_texts(draft.parts, lambda slot: neutralize_text(slot.text))
     if STATE not in draft.metadata:
         return replace(draft, parts=parts)
     # The next turn restores the placeholders it finds there.
-    state = draft.metadata[STATE]
-    state = fill_slots(state, (neutralize_text(slot.text) for slot in slots(state)))
+    state = replace_texts(draft.metadata[STATE], lambda slot: neutralize_text(slot.text))
     return replace(draft, parts=parts, metadata={**draft.metadata, STATE: state})

@@ -19,8 +19,10 @@ from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDel
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
 from tenuto.ports import ChatModel, ModelChain, Tool
-from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
-from tenuto.privacy.redactor import AT_ONCE, Redactor, ScopePolicy, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.json_texts import Replace, neutralizing, replace_part_texts, replace_texts
+from tenuto.privacy.placeholders import RestoringStream, restore_text
+from tenuto.privacy.redactor import AT_ONCE, Redactor
+from tenuto.privacy.tenant_policies import ScopePolicy
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.finder import PolicyRedactionStream
@@ -65,22 +67,21 @@ class RedactingModel:
         if mode is Mode.KEEP and not values:
             return request
         before, messages = request.messages[: request.redacted_messages], request.messages[request.redacted_messages :]
-        if policy.has_typed_placeholders:
+
+        def walk(new_text: Replace) -> list[PromptMessage]:
             # Only the system message holds placeholders of ours.
-            messages = tuple(one if one.role is Role.SYSTEM else _neutralize_message(one) for one in messages)
-        found = [slot for message in messages for slot in part_slots(message.parts)]
+            typed = neutralizing(new_text) if policy.has_typed_placeholders else new_text
+            return [_replace_texts(one, new_text if one.role is Role.SYSTEM else typed) for one in messages]
+
         if mode is Mode.KEEP:
-            texts = [restore_text(slot.text, values) for slot in found]
+            shown = walk(lambda slot: restore_text(slot.text, values))
         else:
-            texts = (await self._screen.texts(Sink.MODEL, turn.scope, turn.session, found)).texts
-        filled = iter(texts)
-        shown = tuple(replace(message, parts=fill_part_slots(message.parts, filled)) for message in messages)
+            shown, _ = await self._screen.redact_walk(Sink.MODEL, turn.scope, turn.session, walk)
         return replace(request, messages=(*before, *shown))
 
 
-def _neutralize_message(message: PromptMessage) -> PromptMessage:
-    texts = (neutralize_text(slot.text) for slot in part_slots(message.parts))
-    return replace(message, parts=fill_part_slots(message.parts, texts))
+def _replace_texts(message: PromptMessage, new_text: Replace) -> PromptMessage:
+    return replace(message, parts=replace_part_texts(message.parts, new_text))
 
 
 class _AnswerStream:
@@ -113,8 +114,8 @@ async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStre
         else:
             yield TextDelta(text=outlet.flush())
         if isinstance(event, ToolCallRequested):
-            texts = (restore_text(slot.text, outlet.values) for slot in slots(event.call.arguments))
-            yield ToolCallRequested(call=replace(event.call, arguments=fill_slots(event.call.arguments, texts)))
+            arguments = replace_texts(event.call.arguments, lambda slot: restore_text(slot.text, outlet.values))
+            yield ToolCallRequested(call=replace(event.call, arguments=arguments))
         elif isinstance(event, ModelDone):
             yield replace(event, redacted=taken) if (taken := outlet.redacted) else event
     # A stream may break off without a `ModelDone`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -18,9 +19,10 @@ from tenuto.model.scope import speaker_tag
 from tenuto.model.session import record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
-from tenuto.privacy.crypto.vault import neutralize_text, restore_text
+from tenuto.privacy.json_texts import Replace, Slot, neutralizing, replace_part_texts, replace_texts
+from tenuto.privacy.placeholders import neutralize_text, restore_text
 from tenuto.privacy.record_redaction import draft_slots, redact_stored, redact_trace
-from tenuto.privacy.redactor import WITHHELD, Redactor, Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.redactor import WITHHELD, Redactor
 
 
 class TurnRedaction:
@@ -73,7 +75,7 @@ class TurnRedaction:
     async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session with its placeholders restored, for the session's own turn."""
         values = await self._redactor.values(session)
-        return fill_slots(value, (restore_text(slot.text, values) for slot in slots(value))) if values else value
+        return replace_texts(value, lambda slot: restore_text(slot.text, values)) if values else value
 
     async def redact_prompt_inputs(
         self, scope: Scope, session: Session | None, inputs: PromptInputs
@@ -82,9 +84,8 @@ class TurnRedaction:
         policy = self._redactor.policy(scope)
         if policy.modes[Sink.MODEL] is Mode.KEEP:
             return None
-        slots = _slots(inputs, typed=policy.has_typed_placeholders)
-        redaction = await self._redactor.texts(Sink.MODEL, scope, session, slots)
-        return _fill_prompt_slots(inputs, scope.tenant, redaction.texts)
+        walk = partial(_replace_prompt_texts, inputs, scope.tenant, policy.has_typed_placeholders)
+        return (await self._redactor.redact_walk(Sink.MODEL, scope, session, walk))[0]
 
     async def before_cut(
         self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
@@ -106,46 +107,36 @@ class TurnRedaction:
         return await redact_trace(self._redactor, scope, None, trace)
 
 
-def _slots(inputs: PromptInputs, *, typed: bool) -> list[Slot]:
-    """Every text of the prompt inputs. `typed` placeholders are neutralized; those in a summary are always ours."""
-    pieces = (*(inputs.memories or ()), *(inputs.evidence or ()), *inputs.chat_context)
-    said = [
-        Slot(inputs.question),
-        Slot(inputs.instructions),
-        *(slot for message in inputs.history for slot in part_slots(message.parts)),
-    ]
-    said += [Slot(text) for text in (*(piece.text for piece in pieces), *inputs.speaker_names.values())]
-    if typed:
-        said = [slot._replace(text=neutralize_text(slot.text)) for slot in said]
-    return [Slot(inputs.system), Slot(inputs.preferences), Slot(inputs.summary), *said]
+def _replace_prompt_texts(inputs: PromptInputs, tenant: str, typed: bool, new_text: Replace) -> PromptInputs:
+    """The inputs with their texts replaced. Token counts of changed texts are reset.
 
+    `typed` placeholders are neutralized before; those in a summary are always ours.
+    """
 
-def _fill_prompt_slots(inputs: PromptInputs, tenant: str, texts: Iterable[str]) -> PromptInputs:
-    """The inputs with other texts, taken in the order of `_slots`. Token counts of changed texts are reset."""
-    filled = iter(texts)
-    system, preferences, summary, question, instructions = (next(filled) for _ in range(5))
+    new_typed_text = neutralizing(new_text) if typed else new_text
 
     def message(one: Message) -> Message:
-        parts = fill_part_slots(one.parts, filled)
+        parts = replace_part_texts(one.parts, new_typed_text)
         return one if parts == one.parts else replace(one, parts=parts, tokens=0)
 
     def name(user: str, given: str) -> str:
         # Two names may become the same placeholder.
-        text = next(filled)
+        text = new_typed_text(Slot(given))
         return text if text == given else f"{text} {speaker_tag(tenant, user)}"
 
     def piece(one: Piece) -> Piece:
-        text = next(filled)
+        text = new_typed_text(Slot(one.text))
         return one if text == one.text else replace(one, text=text, tokens=0)
 
+    question = new_typed_text(Slot(inputs.question))
     return replace(
         inputs,
-        system=system,
-        preferences=preferences,
-        summary=summary,
+        system=new_text(Slot(inputs.system)),
+        preferences=new_text(Slot(inputs.preferences)),
+        summary=new_text(Slot(inputs.summary)),
         question=question,
-        instructions=instructions,
         question_tokens=inputs.question_tokens if question == inputs.question else 0,
+        instructions=new_typed_text(Slot(inputs.instructions)),
         history=tuple([message(one) for one in inputs.history]),
         memories=None if inputs.memories is None else tuple(map(piece, inputs.memories)),
         evidence=None if inputs.evidence is None else tuple(map(piece, inputs.evidence)),

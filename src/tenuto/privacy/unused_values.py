@@ -8,7 +8,8 @@ from typing import Final
 from tenuto.model import Page, Scope, Session
 from tenuto.model.turn import Trace
 from tenuto.ports import SessionStore, TraceStore
-from tenuto.privacy.crypto.vault import PSEUDONYM, Vault
+from tenuto.privacy.crypto.vault import Vault
+from tenuto.privacy.placeholders import PSEUDONYM
 from tenuto.privacy.record_redaction import message_texts, session_texts, trace_texts
 
 _MESSAGES: Final = 500

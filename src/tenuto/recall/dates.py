@@ -84,19 +84,19 @@ def text_terms(text: str) -> list[str]:
     """The terms of a text, explicit dates in the form of `date_terms`."""
     dates: list[str] = []
 
-    def take(match: re.Match[str]) -> str:
-        found = {key[0]: value for key, value in match.groupdict().items() if value}
-        month = int(found["m"]) if found["m"].isdecimal() else _month_number(found["m"])
-        day = int(found.get("d", 0))
+    def replace_date(match: re.Match[str]) -> str:
+        groups = {key[0]: value for key, value in match.groupdict().items() if value}
+        month = int(groups["m"]) if groups["m"].isdecimal() else _month_number(groups["m"])
+        day = int(groups.get("d", 0))
         if not 1 <= month <= 12 or day > 31:
             return match[0]
-        dates.extend(_explicit_terms(int(found.get("y", 0)), month, day))
+        dates.extend(_explicit_terms(int(groups.get("y", 0)), month, day))
         return " "
 
     text = text[:MAX_CHARACTERS]
     # Only digits begin or end an explicit date: most texts have none, and are not searched.
     if any(map(str.isdecimal, text)):
-        text = _DATE.sub(take, text)
+        text = _DATE.sub(replace_date, text)
     return terms(text) + dates
 
 
@@ -105,7 +105,7 @@ def read_query(text: str, now: datetime) -> Dated:
     period: Period | None = None
     weekdays: list[str] = []
 
-    def take(match: re.Match[str]) -> str:
+    def replace_period(match: re.Match[str]) -> str:
         nonlocal period
         if period is not None:
             return match[0]
@@ -117,31 +117,31 @@ def read_query(text: str, now: datetime) -> Dated:
         return " "
 
     text = text[:MAX_CHARACTERS]
-    folded = text.lower()
-    if any(sign in folded for sign in _PERIOD_SIGNS):
-        text = _RELATIVE.sub(take, text)
-    found = text_terms(text)
-    subject = [term for term in found if term not in _ASKING]
+    lowered = text.lower()
+    if any(sign in lowered for sign in _PERIOD_SIGNS):
+        text = _RELATIVE.sub(replace_period, text)
+    words = text_terms(text)
+    subject = [term for term in words if term not in _ASKING]
     if period is not None and not subject:
         return Dated([], period, only=True)
-    return Dated(found + terms(" ".join(weekdays)), period, only=False)
+    return Dated(words + terms(" ".join(weekdays)), period, only=False)
 
 
 @lru_cache(maxsize=1_024)
 def _day_terms(day: date) -> tuple[str, ...]:
     weekday = _WEEKDAYS_ZH[day.weekday()]
     sunday = " 星期天 周天" if weekday == "日" else ""
-    words = terms(f"{_WEEKDAYS[day.weekday()]} 星期{weekday} 周{weekday}{sunday}")
-    return (*_explicit_terms(day.year, day.month, day.day), *words)
+    weekday_terms = terms(f"{_WEEKDAYS[day.weekday()]} 星期{weekday} 周{weekday}{sunday}")
+    return (*_explicit_terms(day.year, day.month, day.day), *weekday_terms)
 
 
 def _explicit_terms(year: int, month: int, day: int) -> list[str]:
-    found = [*terms(_MONTHS[month - 1]), f"{month}月"]
+    words = [*terms(_MONTHS[month - 1]), f"{month}月"]
     if day:
-        found += [str(day), f"{day}日", f"{month}月{day}日"]
+        words += [str(day), f"{day}日", f"{month}月{day}日"]
     if year:
-        found.append(str(year))
-    return found
+        words.append(str(year))
+    return words
 
 
 def _month_number(name: str) -> int:

@@ -30,7 +30,7 @@ EMBEDDED_CHARACTERS: Final = 1_000
 _PIECE_CHARACTERS: Final = 2 * EMBEDDED_CHARACTERS
 _PIECE_TEXTS: Final = 8
 _REMOTE_PIECE: Final = 64
-_KNOWN: Final = 2_048
+_MOST_VECTORS: Final = 2_048
 _LIFE: Final = timedelta(minutes=10)
 """How long an unused vector is cached. The next text evicts it: an idle process keeps it, even after another process
 has erased its user."""
@@ -41,12 +41,12 @@ _log = logging.getLogger(__name__)
 class CachedEmbedder:
     """Embeds texts of one scope; `None` instead of vectors while the embedder does not answer."""
 
-    def __init__(self, embedder: Embedder, *, clock: Clock, patience: timedelta) -> None:
+    def __init__(self, embedder: Embedder, *, clock: Clock, time_limit: timedelta) -> None:
         self._embedder = embedder
         self._clock = clock
-        self._patience = patience.total_seconds()
-        self._known = LruCache[bytes, _CachedVector](_KNOWN)
-        self._forgotten = 0
+        self._time_limit = time_limit.total_seconds()
+        self._vectors = LruCache[bytes, _CachedVector](_MOST_VECTORS)
+        self._generation = 0
         self._rests_until: datetime | None = None
         self._bulk = Lock()
         # Weights on this machine take a second or more to load; a provider is always there.
@@ -67,10 +67,10 @@ class CachedEmbedder:
         if self._resting:
             return None
         try:
-            async with timeout(self._patience):
+            async with timeout(self._time_limit):
                 vectors = await self._embed_cached(scope, [text[:EMBEDDED_CHARACTERS] for text in texts])
-        except (Unavailable, TimeoutError) as failed:
-            _log.warning("embedder %s failed, ranking by words alone: %s", self._embedder.name, type(failed).__name__)
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("embedder %s failed, ranking by words alone: %s", self._embedder.name, type(error).__name__)
             self._rests_until = self._clock() + _REST
             return None
         self._rests_until, self.ready = None, True
@@ -118,37 +118,37 @@ class CachedEmbedder:
 
     def clear_cache(self) -> None:
         """Drop all vectors, including those being computed; their users are not recorded, so all go."""
-        self._forgotten += 1
-        self._known.clear()
+        self._generation += 1
+        self._vectors.clear()
 
     async def _embed_cached(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
         keys = [_cache_key(scope, text) for text in texts]
         self._evict_expired()
-        vectors = {key: cached.vector for key in keys if (cached := self._known.peek(key)) is not None}
-        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
-        forgotten = self._forgotten
-        if unknown:
-            few = len(unknown) <= _PIECE_TEXTS
+        vectors = {key: entry.vector for key in keys if (entry := self._vectors.peek(key)) is not None}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        generation = self._generation
+        if missing:
+            few = len(missing) <= _PIECE_TEXTS
             embed = self._embedder.embed if few else self._embed_bulk
-            vectors.update(zip(unknown, await embed(list(unknown.values())), strict=True))
+            vectors.update(zip(missing, await embed(list(missing.values())), strict=True))
         if len({len(vector) for vector in vectors.values()}) > 1:
             # The embedder returns another model's vectors under the same name.
-            self._known.clear()
+            self._vectors.clear()
             raise Unavailable("embedder", "has changed")
-        if forgotten == self._forgotten:
+        if generation == self._generation:
             self._cache_vectors(vectors)
         return [vectors[key] for key in keys]
 
     def _cache_vectors(self, vectors: dict[bytes, Vector]) -> None:
         now = self._clock()
         for key, vector in vectors.items():
-            self._known.put(key, _CachedVector(vector, now))
+            self._vectors.put(key, _CachedVector(vector, now))
 
     def _evict_expired(self) -> None:
         """Evict expired vectors; the cache is ordered by last use."""
         before = self._clock() - _LIFE
-        while self._known and next(iter(self._known.items()))[1].needed_at <= before:
-            self._known.drop_oldest()
+        while self._vectors and next(iter(self._vectors.items()))[1].needed_at <= before:
+            self._vectors.drop_oldest()
 
 
 class _CachedVector(NamedTuple):

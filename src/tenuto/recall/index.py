@@ -23,13 +23,13 @@ from tenuto.recall.lexical import terms
 from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Postings, Scores, Visible, make_visible
 from tenuto.recall.ranking import (
     FEW_TERMS,
-    best_places,
     drop_duplicates,
-    multiply_pairs,
+    jaccard_similarities,
+    min_max_normalize,
+    pairwise_dot,
     rank_by_mmr,
-    scale_to_one,
     session_scores,
-    share_terms,
+    top_k,
 )
 
 Vector: TypeAlias = Sequence[float] | NDArray[np.float32]
@@ -81,17 +81,17 @@ _ROW: Final = np.dtype(
 )
 
 
-class _Seen(NamedTuple):
+class _FilterView(NamedTuple):
     """What queries with these filters see, and which of it they want, from a moment until before another."""
 
     filters: tuple[object, ...]
     since: float
     until: float
     visible: Visible
-    wanted: Mask
+    candidates: Mask
 
 
-class _Found(NamedTuple):
+class _Candidates(NamedTuple):
     """The slots that a query found. `arms` are what words, meaning, period and speaker give, a row each; `fused` is
     their sum."""
 
@@ -101,9 +101,9 @@ class _Found(NamedTuple):
     coverage: Scores
     cosines: Floats
 
-    def at(self, places: NDArray[np.intp]) -> _Found:
+    def at(self, places: NDArray[np.intp]) -> _Candidates:
         slots, arms, fused, coverage, cosines = self
-        return _Found(slots[places], arms[:, places], fused[places], coverage[places], cosines[places])
+        return _Candidates(slots[places], arms[:, places], fused[places], coverage[places], cosines[places])
 
 
 _Place: TypeAlias = tuple[tuple[int, ...], datetime, str, int]
@@ -128,7 +128,7 @@ class MemoryIndex:
         self._session_count = 0
         self._personas: dict[str, int] = {}
         self._speakers: dict[str, int] = {}
-        self._seen: _Seen | None = None
+        self._view: _FilterView | None = None
         for memory in memories:
             self.put(memory, (vectors or {}).get(memory.id))
 
@@ -138,8 +138,8 @@ class MemoryIndex:
     def nbytes(self) -> int:
         """Bytes of the index, without the memories themselves."""
         vectors = 0 if self._vectors is None else self._vectors.nbytes
-        seen = 0 if self._seen is None else self._seen.visible.nbytes()
-        return self._rows.nbytes + vectors + seen + self._postings.nbytes() + sum(map(getsizeof, self._terms))
+        view = 0 if self._view is None else self._view.visible.nbytes()
+        return self._rows.nbytes + vectors + view + self._postings.nbytes() + sum(map(getsizeof, self._terms))
 
     def put(self, memory: Memory, vector: Vector | None = None) -> None:
         """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept.
@@ -151,15 +151,15 @@ class MemoryIndex:
         if (old := self._slots.get(memory.id)) is not None:
             same_text = self._memory(old).text == memory.text
             if unit is None and same_text and self._vectors is not None and self._rows["embedded"][old]:
-                unit = self._unpacked([old])[0]
+                unit = self._unpack([old])[0]
             self.remove(memory.id)
         slot = self._new_slot()
-        self._seen = None
+        self._view = None
         self._slots[memory.id] = slot
         self._memories[slot] = memory
-        said = text_terms(memory.text)
-        found = said + terms(memory.speaker) + date_terms(memory.said_at)
-        self._terms[slot], length = self._postings.add(slot, found)
+        own_terms = text_terms(memory.text)
+        all_terms = own_terms + terms(memory.speaker) + date_terms(memory.said_at)
+        self._terms[slot], length = self._postings.add(slot, all_terms)
         self._rows[slot] = (
             memory.said_at.timestamp(),
             memory.expires_at.timestamp() if memory.expires_at else np.inf,
@@ -169,7 +169,7 @@ class MemoryIndex:
             -1,
             -1 if memory.persona is None else self._personas.setdefault(memory.persona, len(self._personas)),
             self._speakers.setdefault(memory.speaker, len(self._speakers)),
-            len(set(said)),
+            len(set(own_terms)),
             length,
             0,
             1,
@@ -187,7 +187,7 @@ class MemoryIndex:
         slot = self._slots.pop(memory_id, None)
         if slot is None:
             return
-        self._seen = None
+        self._view = None
         memory = self._memory(slot)
         self._postings.discard(slot, self._terms[slot])
         if memory.session_id:
@@ -202,17 +202,17 @@ class MemoryIndex:
 
     def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
         """The best memories for a query, best first; `vector` is the query's, `None` to search by words alone."""
-        dated = read_query(query.text, now)
+        parsed = read_query(query.text, now)
         rows = self._rows[: len(self._memories)]
-        seen = self._look(query, rows, now.timestamp())
-        wanted = self._wanted(query, rows, dated, seen)
-        weights = self._weights(query, dated)
+        view = self._filter(query, rows, now.timestamp())
+        mask = self._candidate_mask(query, rows, parsed, view)
+        weights = self._weights(query, parsed)
         # What has neither letter nor digit means nothing, whatever its vector is.
         unit = self._unit(vector) if any(map(str.isalnum, query.text)) else None
-        matches = self._postings.match(weights, seen.visible)
+        matches = self._postings.match(weights, view.visible)
         cosines = self._cosines(unit, rows)
-        eligible = self._eligible(matches.scores > 0, cosines, wanted)
-        slots = (wanted if dated.only else wanted & eligible).nonzero()[0]
+        eligible = self._eligible(matches.scores > 0, cosines, mask)
+        slots = (mask if parsed.only else mask & eligible).nonzero()[0]
         if not len(slots):
             return ()
         arms: Scores = np.zeros((4, len(slots)))
@@ -220,38 +220,38 @@ class MemoryIndex:
         arms[0] = lexical / (lexical.max() or 1)
         if cosines is not None:
             arms[0] *= LEXICAL_WEIGHT
-            meaning = scale_to_one(self._with_neighbours(cosines, rows, seen.visible), wanted)[slots]
+            meaning = min_max_normalize(self._with_neighbours(cosines, rows, view.visible), mask)[slots]
             arms[1] = (1 - LEXICAL_WEIGHT) * meaning
-        if dated.period is not None:
-            arms[2] = PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated.period)
-        if named := self._named(dated):
-            arms[3] = SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], named)
+        if parsed.period is not None:
+            arms[2] = PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], parsed.period)
+        if speakers := self._named_speakers(parsed):
+            arms[3] = SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], speakers)
         near = np.zeros(len(slots), np.float32) if cosines is None else cosines[slots]
-        found = _Found(slots, arms, arms.sum(axis=0), matches.coverage[slots], near)
-        return self._choose(query, rows, found, weights)
+        candidates = _Candidates(slots, arms, arms.sum(axis=0), matches.coverage[slots], near)
+        return self._choose(query, rows, candidates, weights)
 
-    def _eligible(self, shares_terms: Mask, cosines: Floats | None, wanted: Mask) -> Mask:
+    def _eligible(self, shares_terms: Mask, cosines: Floats | None, mask: Mask) -> Mask:
         """Which memories are about the query: those that share a term with it, or are near enough in meaning.
 
         Where none shares a term, and the nearest is not near either, the query is about nothing here.
         """
         if cosines is None:
             return shares_terms
-        if not (shares_terms & wanted).any() and cosines[wanted].max(initial=0) < LEAST_NEAREST:
+        if not (shares_terms & mask).any() and cosines[mask].max(initial=0) < LEAST_NEAREST:
             return shares_terms
         near: Mask = cosines >= LEAST_COSINE
         return shares_terms | near
 
-    def _look(self, query: MemoryQuery, rows: NDArray[np.void], moment: float) -> _Seen:
+    def _filter(self, query: MemoryQuery, rows: NDArray[np.void], moment: float) -> _FilterView:
         """What exists for this query; the rest neither appears nor counts as a neighbour.
 
         Computed again when a memory changes, expires, or ceases to hold, and for other filters.
         """
         own = -1 if query.persona is None else self._personas.get(query.persona, -1)
         filters = (query.superseded, query.any_persona, own, query.kinds)
-        known = self._seen
-        if known is not None and known.filters == filters and known.since <= moment < known.until:
-            return known
+        view = self._view
+        if view is not None and view.filters == filters and view.since <= moment < view.until:
+            return view
         ends = [rows["expires_at"]] if query.superseded else [rows["expires_at"], rows["valid_until"]]
         mask: Mask = rows["live"].copy()
         for end in ends:
@@ -260,28 +260,28 @@ class MemoryIndex:
             mask &= (rows["persona"] == -1) | (rows["persona"] == own)
         visible = make_visible(mask, rows["previous"], rows["following"], rows["length"])
         until = min(float(end[end > moment].min(initial=np.inf)) for end in ends)
-        wanted = mask & np.isin(rows["kind"], [_KINDS[kind] for kind in query.kinds or MemoryKind])
-        self._seen = _Seen(filters, moment, until, visible, wanted)
-        return self._seen
+        wanted_mask = mask & np.isin(rows["kind"], [_KINDS[kind] for kind in query.kinds or MemoryKind])
+        self._view = _FilterView(filters, moment, until, visible, wanted_mask)
+        return self._view
 
-    def _wanted(self, query: MemoryQuery, rows: NDArray[np.void], dated: Dated, seen: _Seen) -> Mask:
+    def _candidate_mask(self, query: MemoryQuery, rows: NDArray[np.void], parsed: Dated, view: _FilterView) -> Mask:
         """Which memories may be found."""
-        wanted = seen.wanted
+        mask = view.candidates
         if query.since is not None:
-            wanted = wanted & (rows["said_at"] >= query.since.timestamp())
+            mask = mask & (rows["said_at"] >= query.since.timestamp())
         if query.until is not None:
-            wanted = wanted & (rows["said_at"] < query.until.timestamp())
+            mask = mask & (rows["said_at"] < query.until.timestamp())
         if query.session_id:
             number, _ = self._sessions.get(query.session_id, (-2, []))
-            wanted = wanted & (rows["session"] == number)
-        if dated.only and dated.period is not None:
-            wanted = wanted & _is_inside(rows["said_at"], dated.period)
-        return wanted
+            mask = mask & (rows["session"] == number)
+        if parsed.only and parsed.period is not None:
+            mask = mask & _is_inside(rows["said_at"], parsed.period)
+        return mask
 
-    def _weights(self, query: MemoryQuery, dated: Dated) -> dict[str, float]:
+    def _weights(self, query: MemoryQuery, parsed: Dated) -> dict[str, float]:
         """The terms of the question, each once; in a follow-up those of the conversation before, for less."""
-        weights = dict.fromkeys(dated.terms, 1.0)
-        if len(weights) <= _FOLLOW_UP_TERMS and not dated.only:
+        weights = dict.fromkeys(parsed.terms, 1.0)
+        if len(weights) <= _FOLLOW_UP_TERMS and not parsed.only:
             for text in reversed(query.talk):
                 for term in text_terms(text):
                     weights.setdefault(term, TALK_WEIGHT)
@@ -293,10 +293,10 @@ class MemoryIndex:
             weights = {term: weights[term] for term in rarest}
         return weights
 
-    def _named(self, dated: Dated) -> list[int]:
+    def _named_speakers(self, parsed: Dated) -> list[int]:
         """The speakers whom the question names: an answer about Ann is rather Ann's than the other's."""
-        asked = set(dated.terms)
-        return [number for speaker, number in self._speakers.items() if not asked.isdisjoint(terms(speaker))]
+        query_terms = set(parsed.terms)
+        return [number for speaker, number in self._speakers.items() if not query_terms.isdisjoint(terms(speaker))]
 
     def _cosines(self, unit: Floats | None, rows: NDArray[np.void]) -> Floats | None:
         if unit is None or self._vectors is None:
@@ -308,38 +308,38 @@ class MemoryIndex:
         cosines *= rows["scale"]
         return cosines
 
-    def _with_neighbours(self, cosines: Floats, rows: NDArray[np.void], seen: Visible) -> Floats:
+    def _with_neighbours(self, cosines: Floats, rows: NDArray[np.void], visible: Visible) -> Floats:
         """The cosines of the vectors with a share of their neighbours', without a copy of any vector."""
         around = cosines
-        if len(seen.targets) > 1:
-            padded = np.append(cosines, np.float32(0))
-            around = cosines + NEIGHBOUR_SHARE * (padded[seen.targets[1]] + padded[seen.targets[2]])
+        if len(visible.targets) > 1:
+            with_zero = np.append(cosines, np.float32(0))
+            around = cosines + NEIGHBOUR_SHARE * (with_zero[visible.targets[1]] + with_zero[visible.targets[2]])
         return np.where(rows["embedded"], around / rows["norm"], np.float32(0))
 
     def _choose(
-        self, query: MemoryQuery, rows: NDArray[np.void], found: _Found, weights: Mapping[str, float]
+        self, query: MemoryQuery, rows: NDArray[np.void], candidates: _Candidates, weights: Mapping[str, float]
     ) -> tuple[MemoryHit, ...]:
-        if len(found.slots) > _POOL:
-            found = found.at(best_places(found.fused.round(6), rows["said_at"][found.slots], _POOL))
-        prior = session_scores(found.fused, rows["session"][found.slots])
+        if len(candidates.slots) > _POOL:
+            candidates = candidates.at(top_k(candidates.fused.round(6), rows["said_at"][candidates.slots], _POOL))
+        prior = session_scores(candidates.fused, rows["session"][candidates.slots])
         prior *= SESSION_WEIGHT
-        totals = (found.fused + prior).round(6)
-        order, similarities = self._distinct(found.slots, totals, rows, _CANDIDATES * query.limit)
+        totals = (candidates.fused + prior).round(6)
+        order, similarities = self._distinct(candidates.slots, totals, rows, _CANDIDATES * query.limit)
         best = totals[order]
         relevances = (best - best[-1]) / (best[0] - best[-1] or 1)
-        chosen = rank_by_mmr(relevances, similarities**2, query.limit, query.mmr_lambda)
-        places = order[chosen]
-        alike = similarities[chosen][:, chosen].tolist()
+        best_ranks = rank_by_mmr(relevances, similarities**2, query.limit, query.mmr_lambda)
+        places = order[best_ranks]
+        alike = similarities[best_ranks][:, best_ranks].tolist()
         nearest = [max(above[:rank], default=0.0) for rank, above in enumerate(alike)]
-        return self._hits(found.at(places), prior[places], nearest, weights)
+        return self._hits(candidates.at(places), prior[places], nearest, weights)
 
     def _hits(
-        self, found: _Found, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
+        self, candidates: _Candidates, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
     ) -> tuple[MemoryHit, ...]:
-        near = np.maximum(found.cosines, 0)
-        parts = np.vstack((found.arms, prior, near, found.coverage, nearest)).round(4).T
+        near = np.maximum(candidates.cosines, 0)
+        parts = np.vstack((candidates.arms, prior, near, candidates.coverage, nearest)).round(4).T
         hits: list[MemoryHit] = []
-        for slot, each in zip(found.slots.tolist(), parts.tolist(), strict=True):
+        for slot, each in zip(candidates.slots.tolist(), parts.tolist(), strict=True):
             lexical, vector, period, speaker, session, cosine, coverage, similarity = each
             scores = MemoryScores(
                 lexical=lexical,
@@ -376,8 +376,8 @@ class MemoryIndex:
         if len(set(zip(totals[first].tolist(), times[first].tolist(), strict=True))) == len(first):
             return order[:limit]
         ids = [self._memory(slot).id for slot in slots.tolist()]
-        ranked = sorted(zip((-totals).tolist(), (-times).tolist(), ids, range(len(ids)), strict=True))
-        return np.array([place for *_, place in ranked[:limit]])
+        by_id = sorted(zip((-totals).tolist(), (-times).tolist(), ids, range(len(ids)), strict=True))
+        return np.array([place for *_, place in by_id[:limit]])
 
     def _memory(self, slot: int) -> Memory:
         memory = self._memories[slot]
@@ -388,14 +388,18 @@ class MemoryIndex:
         """How alike the candidates are: by their terms, stretched to the scale of cosines, and by their vectors."""
         slots = candidates.tolist()
         # The terms of the text come first, before those of speaker and date.
-        said = [self._terms[slot][:size] for slot, size in zip(slots, rows["said"][candidates].tolist(), strict=True)]
-        alike: Floats = np.minimum(share_terms(said) * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1))
+        term_lists = [
+            self._terms[slot][:size] for slot, size in zip(slots, rows["said"][candidates].tolist(), strict=True)
+        ]
+        alike: Floats = np.minimum(
+            jaccard_similarities(term_lists) * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1)
+        )
         if self._vectors is not None:
-            alike = np.maximum(alike, multiply_pairs(self._unpacked(candidates)))
+            alike = np.maximum(alike, pairwise_dot(self._unpack(candidates)))
         # Texts of few terms are not compared by them, but equal ones say the same.
         texts: dict[str, list[int]] = {}
         for place, slot in enumerate(slots):
-            if len(said[place]) < FEW_TERMS:
+            if len(term_lists[place]) < FEW_TERMS:
                 same = texts.setdefault(self._memory(slot).text.casefold(), [])
                 alike[place, same] = alike[same, place] = 1
                 same.append(place)
@@ -414,12 +418,12 @@ class MemoryIndex:
         if self._vectors is None:
             self._vectors = np.zeros((len(self._rows), len(unit)), np.int8)
         scale = float(np.abs(unit).max()) / 127
-        packed = np.rint(unit / scale)
-        self._vectors[slot] = packed
+        quantized = np.rint(unit / scale)
+        self._vectors[slot] = quantized
         # By the length of what is kept: the cosine of a vector with itself is 1.
-        self._rows["scale"][slot] = 1 / sqrt(packed @ packed)
+        self._rows["scale"][slot] = 1 / sqrt(quantized @ quantized)
 
-    def _unpacked(self, slots: Sequence[int] | NDArray[np.int64]) -> Floats:
+    def _unpack(self, slots: Sequence[int] | NDArray[np.int64]) -> Floats:
         assert self._vectors is not None
         vectors: Floats = self._vectors[slots].astype(np.float32)
         vectors *= self._rows["scale"][slots][:, None]
@@ -470,9 +474,9 @@ class MemoryIndex:
         """Note how long a vector is with the share of its neighbours."""
         if self._vectors is not None and self._rows["embedded"][slot]:
             row = self._rows[slot]
-            own, *others = self._unpacked([slot, *(near for near in (row["previous"], row["following"]) if near >= 0)])
-            mixed = own + sum(NEIGHBOUR_SHARE * other for other in others)
-            self._rows["norm"][slot] = max(sqrt(mixed @ mixed), 1e-6)
+            own, *others = self._unpack([slot, *(near for near in (row["previous"], row["following"]) if near >= 0)])
+            vector = own + sum(NEIGHBOUR_SHARE * other for other in others)
+            self._rows["norm"][slot] = max(sqrt(vector @ vector), 1e-6)
 
 
 def _place(slot: int, memory: Memory) -> _Place:

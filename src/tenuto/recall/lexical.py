@@ -86,13 +86,13 @@ class LexicalIndex:
     def search(self, query: str, limit: int | None = None) -> list[Hit]:
         """Documents that share a term with the query, best first; documents of equal score in their order."""
         rarity = {term: self.rarity(term) for term in terms(query)}
-        whole = sum(rarity.values())
+        total_rarity = sum(rarity.values())
         hits: list[Hit] = []
         for position, counts in enumerate(self._documents):
-            if shared := [term for term in rarity if term in counts]:
+            if common := [term for term in rarity if term in counts]:
                 norm = _K1 * (1 - _B + _B * self._lengths[position] / self._average)
-                score = sum(rarity[term] * counts[term] * (_K1 + 1) / (counts[term] + norm) for term in shared)
-                hits.append(Hit(position, score, sum(rarity[term] for term in shared) / whole))
+                score = sum(rarity[term] * counts[term] * (_K1 + 1) / (counts[term] + norm) for term in common)
+                hits.append(Hit(position, score, sum(rarity[term] for term in common) / total_rarity))
         return sorted(hits, key=lambda hit: (-hit.score, hit.position))[:limit]
 
     def rarity(self, term: str) -> float:
@@ -107,23 +107,23 @@ def terms(text: str, *, singles: bool = False) -> list[str]:
     CJK character, so that a document is found by a query of one character.
     """
     if text.isascii():
-        words = _ASCII_TOKEN.findall(text[:MAX_CHARACTERS].lower())
-        return [_stem(word) for word in words if word not in _STOP_WORDS]
-    found: list[str] = []
+        tokens = _ASCII_TOKEN.findall(text[:MAX_CHARACTERS].lower())
+        return [_stem(word) for word in tokens if word not in _STOP_WORDS]
+    result: list[str] = []
     # One form for what looks alike: full-width letters, ligatures, upper case, curly apostrophes.
-    folded = unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold().replace("’", "'")
-    for token in _TOKEN.findall(folded):
+    normalized = unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold().replace("’", "'")
+    for token in _TOKEN.findall(normalized):
         if _CHARACTER.match(token):
             for run in _PARTICLES.split(token):
                 if len(run) == 1:
-                    found.append(run)
+                    result.append(run)
                     continue
-                found += [pair for pair in map(add, run, run[1:]) if pair not in _STOP_PAIRS]
+                result += [pair for pair in map(add, run, run[1:]) if pair not in _STOP_PAIRS]
                 if singles:
-                    found += run
+                    result += run
         elif token not in _STOP_WORDS:
-            found.append(_stem(token))
-    return found
+            result.append(_stem(token))
+    return result
 
 
 def readable_words(text: str) -> tuple[list[tuple[str, str]], list[str]]:
@@ -134,11 +134,11 @@ def readable_words(text: str) -> tuple[list[tuple[str, str]], list[str]]:
     words: list[tuple[str, str]] = []
     runs: list[str] = []
     for token in _TOKEN.findall(unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).replace("’", "'")):
-        folded = token.casefold()
+        normalized = token.casefold()
         if _CHARACTER.match(token):
             runs += filter(None, _CJK_STOPS.split(token))
-        elif folded not in _STOP_WORDS:
-            words.append((_stem(folded), token.removesuffix("'s")))
+        elif normalized not in _STOP_WORDS:
+            words.append((_stem(normalized), token.removesuffix("'s")))
     return words, runs
 
 

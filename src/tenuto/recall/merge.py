@@ -23,13 +23,13 @@ _TRIES: Final = 5
 class Merge:
     """Changes to the memories of an owner, by a caller that holds the lock of their copy.
 
-    New memories are in the copy at once, so that the next one meets them, and in the store after `store`. `kept` stands
-    for what was added, `changed` are the ids to announce.
+    New memories are in the copy at once, so that the next one meets them, and in the store after `store`. `memories`
+    are what stands for the added ones, `changed_ids` are to be announced.
     """
 
     def __init__(self, records: MemoryRecords, scope: Scope, owner: OwnerMemories) -> None:
-        self.kept: list[Memory] = []
-        self.changed: list[str] = []
+        self.memories: list[Memory] = []
+        self.changed_ids: list[str] = []
         self._records = records
         self._scope = scope
         self._owner = owner
@@ -41,7 +41,7 @@ class Merge:
         Raises:
             Invalid: the owner has too many preferences.
         """
-        self.kept.append(await self._add(memory, vector))
+        self.memories.append(await self._add(memory, vector))
 
     async def _add(self, memory: Memory, vector: Vector | None) -> Memory:
         owner = self._owner
@@ -50,7 +50,7 @@ class Merge:
         same = owner.same_text(memory)
         if same is not None:
             await self.store()
-            return await self.rewrite(same.id, lambda one: _mentioned(one, memory)) or memory
+            return await self.rewrite(same.id, lambda one: _mention_again(one, memory)) or memory
         if memory.kind is MemoryKind.PREFERENCE and len(owner.preferences) >= MAX_PREFERENCES:
             raise Invalid(f"at most {MAX_PREFERENCES} preferences are remembered")
         earlier = [one.id for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]
@@ -63,19 +63,19 @@ class Merge:
         if not self._new:
             return
         # Announced in any case: a process that stored one of them may have died before it did so.
-        self.changed += [one.memory.id for one in self._new]
-        written = await asyncio.gather(*[self._records.add(self._scope, one.memory, one.vector) for one in self._new])
+        self.changed_ids += [one.memory.id for one in self._new]
+        results = await asyncio.gather(*[self._records.add(self._scope, one.memory, one.vector) for one in self._new])
         new, self._new = self._new, []
-        stored = {one.id: one for one in written if one is not None}
+        by_id = {one.id: one for one in results if one is not None}
         for one in new:
-            as_stored = stored.get(one.memory.id)
-            if as_stored is None:
+            row = by_id.get(one.memory.id)
+            if row is None:
                 continue
-            if as_stored != one.memory:
-                self._owner.put(as_stored, one.vector)
+            if row != one.memory:
+                self._owner.put(row, one.vector)
             for memory_id in one.earlier:
                 await self._supersede(memory_id, one.memory)
-        self.kept = [stored.get(one.id, one) for one in self.kept]
+        self.memories = [by_id.get(one.id, one) for one in self.memories]
 
     def drop_unstored(self) -> None:
         """Have the copy loaded again if it holds memories that are not stored."""
@@ -89,20 +89,20 @@ class Merge:
             Conflict: other processes change it at the same time.
         """
         for _ in range(_TRIES):
-            stored = await self._records.read(self._scope, memory_id)
-            if stored is None:
+            row = await self._records.read(self._scope, memory_id)
+            if row is None:
                 self._owner.remove(memory_id)
                 return None
-            written = await self._records.write(self._scope, change(stored.memory), stored.version)
-            if written is not None:
-                self._owner.put(written, stored.vector)
-                self.changed.append(memory_id)
-                return written
+            memory = await self._records.write(self._scope, change(row.memory), row.version)
+            if memory is not None:
+                self._owner.put(memory, row.vector)
+                self.changed_ids.append(memory_id)
+                return memory
         raise Conflict("the memory is being changed by others; try again")
 
     async def _supersede(self, memory_id: str, by: Memory) -> None:
-        known = self._owner.memories.get(memory_id)
-        if known is not None and known.superseded_by:
+        memory = self._owner.memories.get(memory_id)
+        if memory is not None and memory.superseded_by:
             # One that was added between them has taken its place.
             return
         await self.rewrite(memory_id, lambda one: replace(one, valid_until=by.said_at, superseded_by=by.id))
@@ -114,7 +114,7 @@ class _NewMemory(NamedTuple):
     earlier: list[str]
 
 
-def _mentioned(memory: Memory, again: Memory) -> Memory:
+def _mention_again(memory: Memory, again: Memory) -> Memory:
     """A memory that was said once more: its place is the last one, and it lives on from there."""
     if again.said_at < memory.said_at:
         return replace(memory, mentions=memory.mentions + 1)

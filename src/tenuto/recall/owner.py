@@ -99,16 +99,16 @@ class OwnerMemories:
 
     def replaced_by(self, memory: Memory) -> list[Memory]:
         """The memories that hold now and that this one takes the place of; none that was said with it."""
-        found: list[Memory] = []
+        replaced: list[Memory] = []
         about = _terms(memory)
         if memory.kind is not MemoryKind.EPISODE and len(about) >= _SAME_TERMS:
-            found += [self.memories[memory_id] for memory_id in self._by_terms.get(about, ())]
+            replaced += [self.memories[memory_id] for memory_id in self._by_terms.get(about, ())]
         if memory.replaces and memory.subject:
-            found += [one for one in self.memories.values() if one.subject == memory.subject]
+            replaced += [one for one in self.memories.values() if one.subject == memory.subject]
         said_with = (memory.session_id, memory.seqs)
         return [
             one
-            for one in dict.fromkeys(found)
+            for one in dict.fromkeys(replaced)
             if not one.superseded_by
             and _identity(one)[1:] == _identity(memory)[1:]
             and not (memory.session_id and (one.session_id, one.seqs) == said_with)

@@ -61,8 +61,8 @@ def make_visible(mask: Mask, previous: Slots, following: Slots, lengths: Floats)
     size = len(mask)
     rows, shares = [np.arange(size, dtype=np.int32)], [1.0]
     if (following >= 0).any():
-        away = [np.append(beside, np.int32(-1))[beside] for beside in (previous, following)]
-        rows += [previous, following, *away]
+        two_away = [np.append(beside, np.int32(-1))[beside] for beside in (previous, following)]
+        rows += [previous, following, *two_away]
         shares += [NEIGHBOUR_SHARE] * 2 + [NEIGHBOUR_SHARE / 2] * 2
     targets = np.stack(rows)
     # The last place is that of no slot, which -1 names as well.
@@ -81,19 +81,19 @@ class Postings:
         # Each entry holds its own key, so that all memories share one string.
         self._postings: dict[str, tuple[str, array[int]]] = {}
 
-    def add(self, slot: int, found: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    def add(self, slot: int, terms: Iterable[str]) -> tuple[tuple[str, ...], int]:
         """Index the terms of a slot; returns the different ones, and how many there are in all."""
-        counts = Counter(found)
-        held: list[str] = []
+        counts = Counter(terms)
+        unique: list[str] = []
         for term, count in counts.items():
             key, postings = self._postings.setdefault(term, (term, array("I")))
             postings.append(slot << _COUNT_BITS | min(count, _MAX_COUNT))
-            held.append(key)
-        return tuple(held), counts.total()
+            unique.append(key)
+        return tuple(unique), counts.total()
 
-    def discard(self, slot: int, held: Iterable[str]) -> None:
+    def discard(self, slot: int, terms: Iterable[str]) -> None:
         """Take a slot out of the postings of its terms."""
-        for term in held:
+        for term in terms:
             _, postings = self._postings[term]
             place = int(np.flatnonzero(np.frombuffer(postings, np.uint32) >> _COUNT_BITS == slot)[0])
             postings[place] = postings[-1]
@@ -108,36 +108,38 @@ class Postings:
 
     def nbytes(self) -> int:
         """Bytes of terms and postings."""
-        held = sum(getsizeof(entry) + getsizeof(entry[0]) + getsizeof(entry[1]) for entry in self._postings.values())
-        return getsizeof(self._postings) + held
+        entries = sum(getsizeof(entry) + getsizeof(entry[0]) + getsizeof(entry[1]) for entry in self._postings.values())
+        return getsizeof(self._postings) + entries
 
-    def match(self, weights: Mapping[str, float], seen: Visible) -> Matches:
+    def match(self, weights: Mapping[str, float], visible: Visible) -> Matches:
         """Score every slot; what is not visible counts nowhere, neither itself nor as a neighbour."""
-        size, count = len(seen.mask), int(np.count_nonzero(seen.mask))
-        scores, coverage, whole = np.zeros(size), np.zeros(size), 0.0
-        asked = list(weights.items()) if count else []
+        size, count = len(visible.mask), int(np.count_nonzero(visible.mask))
+        scores, coverage, total_rarity = np.zeros(size), np.zeros(size), 0.0
+        items = list(weights.items()) if count else []
         together = max(1, _CELLS // max(1, size))
-        for start in range(0, len(asked), together):
-            batch = dict(asked[start : start + together])
-            rows, slots, frequency = self._frequencies(batch, seen)
-            held = np.bincount(rows, minlength=len(batch))
-            rarity = np.array(list(batch.values())) * np.log1p((count - held + 0.5) / (held + 0.5))
+        for start in range(0, len(items), together):
+            batch = dict(items[start : start + together])
+            rows, slots, frequency = self._frequencies(batch, visible)
+            document_counts = np.bincount(rows, minlength=len(batch))
+            rarity = np.array(list(batch.values())) * np.log1p(
+                (count - document_counts + 0.5) / (document_counts + 0.5)
+            )
             rarities = rarity[rows]
-            scores += np.bincount(slots, rarities * (_K1 + 1) * frequency / (frequency + seen.norm[slots]), size)
+            scores += np.bincount(slots, rarities * (_K1 + 1) * frequency / (frequency + visible.norm[slots]), size)
             coverage += np.bincount(slots, rarities, size)
-            whole += float(rarity.sum())
-        return Matches(scores, coverage / whole if whole else coverage)
+            total_rarity += float(rarity.sum())
+        return Matches(scores, coverage / total_rarity if total_rarity else coverage)
 
-    def _frequencies(self, terms: Iterable[str], seen: Visible) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
+    def _frequencies(self, terms: Iterable[str], visible: Visible) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
         """The numbers of terms and the slots where they count, and for how much."""
-        width = len(seen.mask) + 1
-        found = [
+        width = len(visible.mask) + 1
+        postings = [
             np.frombuffer(self._postings[term][1], np.uint32) if term in self._postings else _NONE for term in terms
         ]
-        packed = np.concatenate(found)
-        cells = np.repeat(np.arange(0, len(found) * width, width), list(map(len, found)))
-        cells = seen.targets[:, packed >> _COUNT_BITS] + cells
-        counts = seen.shares * (packed & _MAX_COUNT)
-        table = np.bincount(cells.ravel(), counts.ravel(), len(found) * width).reshape(len(found), width)
+        entries = np.concatenate(postings)
+        cells = np.repeat(np.arange(0, len(postings) * width, width), list(map(len, postings)))
+        cells = visible.targets[:, entries >> _COUNT_BITS] + cells
+        counts = visible.shares * (entries & _MAX_COUNT)
+        table = np.bincount(cells.ravel(), counts.ravel(), len(postings) * width).reshape(len(postings), width)
         rows, slots = table[:, :-1].nonzero()
         return rows, slots, table[rows, slots].astype(np.float64, copy=False)

@@ -21,18 +21,18 @@ _STEPS: Final = 1_000_000
 _STEPS_WITHOUT_THREADS: Final = 300_000
 
 
-def scale_to_one(scores: Floats, among: Mask) -> Floats:
+def min_max_normalize(scores: Floats, among: Mask) -> Floats:
     """From 0, the lowest score among those that count, to 1, the highest; the rest is 0."""
-    chosen = scores[among]
-    if not len(chosen):
+    counted = scores[among]
+    if not len(counted):
         return np.zeros_like(scores)
-    low, high = float(chosen.min()), float(chosen.max())
+    low, high = float(counted.min()), float(counted.max())
     if high - low < 1e-9:
         return np.where(among & (scores > 0), np.float32(1), np.float32(0))
     return np.where(among, (scores - low) / (high - low), np.float32(0)).astype(np.float32)
 
 
-def multiply_pairs(rows: Floats) -> Floats:
+def pairwise_dot(rows: Floats) -> Floats:
     """The product of each row with each other one."""
     block = max(1, _STEPS_WITHOUT_THREADS // max(1, rows.size))
     across, products = rows.T, np.empty((len(rows), len(rows)), np.float32)
@@ -41,14 +41,14 @@ def multiply_pairs(rows: Floats) -> Floats:
     return products
 
 
-def share_terms(said: Sequence[Sequence[str]]) -> Floats:
+def jaccard_similarities(term_lists: Sequence[Sequence[str]]) -> Floats:
     """The share of their different terms that each two texts have in common; 0 for a few, which say too little."""
-    sizes = list(map(len, said))
+    sizes = list(map(len, term_lists))
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(said)), np.intp, sum(sizes))
-    held = np.zeros((len(said), len(numbers)), np.float32)
-    held[np.repeat(np.arange(len(said)), sizes), columns] = 1
-    both = multiply_pairs(held)
+    columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(term_lists)), np.intp, sum(sizes))
+    incidence = np.zeros((len(term_lists), len(numbers)), np.float32)
+    incidence[np.repeat(np.arange(len(term_lists)), sizes), columns] = 1
+    both = pairwise_dot(incidence)
     different = both.diagonal()
     shares: Floats = both / np.maximum(different[:, None] + different - both, np.float32(1))
     shares[both < FEW_TERMS] = 0
@@ -60,26 +60,26 @@ def session_scores(scores: Scores, sessions: Slots) -> Scores:
     if sessions.max() < 0:
         return np.zeros(len(scores))
     order = np.lexsort((-scores, sessions))
-    ordered, best = sessions[order], scores[order]
+    sorted_sessions, best = sessions[order], scores[order]
     # By session and score: whatever comes three places behind another one of its session is not among the three best.
-    best[_SESSION_BEST:][ordered[_SESSION_BEST:] == ordered[:-_SESSION_BEST]] = 0
-    sums = np.bincount(ordered + 1, best)
+    best[_SESSION_BEST:][sorted_sessions[_SESSION_BEST:] == sorted_sessions[:-_SESSION_BEST]] = 0
+    sums = np.bincount(sorted_sessions + 1, best)
     sums[0] = 0
     means: Scores = sums[sessions + 1] / _SESSION_BEST
     return means
 
 
-def best_places(scores: Scores, times: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
+def top_k(scores: Scores, times: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
     """Where the best scores stand, the newest of equal ones; all of the last score and time."""
     if len(scores) <= limit:
         return np.arange(len(scores))
     least = np.partition(scores, -limit)[-limit]
-    found = np.flatnonzero(scores >= least)
-    if len(found) > limit:
-        better, when = scores[found] > least, times[found]
-        wanted = limit - int(np.count_nonzero(better))
-        found = found[better | (when >= np.partition(when[~better], -wanted)[-wanted])]
-    return found
+    places = np.flatnonzero(scores >= least)
+    if len(places) > limit:
+        better, when = scores[places] > least, times[places]
+        open_places = limit - int(np.count_nonzero(better))
+        places = places[better | (when >= np.partition(when[~better], -open_places)[-open_places])]
+    return places
 
 
 def rank_by_mmr(relevances: Sequence[float] | Scores, similarities: Floats, limit: int, mmr_lambda: float) -> list[int]:
@@ -98,18 +98,18 @@ def rank_by_mmr(relevances: Sequence[float] | Scores, similarities: Floats, limi
     # What is taken is never worth taking again.
     np.fill_diagonal(penalties, 4 * _STEPS)
     penalty = np.zeros(len(worth), np.int64)
-    taken: list[int] = []
-    while len(taken) < limit:
-        taken.append(int((worth - penalty).argmax()))
-        np.maximum(penalty, penalties[taken[-1]], out=penalty)
-    return taken
+    selection: list[int] = []
+    while len(selection) < limit:
+        selection.append(int((worth - penalty).argmax()))
+        np.maximum(penalty, penalties[selection[-1]], out=penalty)
+    return selection
 
 
 def drop_duplicates(similarities: Floats, duplicate_at: float) -> list[int]:
     """Positions of those that are less than `duplicate_at` alike to every better one that stays."""
-    gone: set[int] = set()
+    duplicates: set[int] = set()
     better, worse = (similarities >= duplicate_at).nonzero()
     for one, other in zip(better.tolist(), worse.tolist(), strict=True):
-        if one < other and one not in gone:
-            gone.add(other)
-    return [place for place in range(len(similarities)) if place not in gone]
+        if one < other and one not in duplicates:
+            duplicates.add(other)
+    return [place for place in range(len(similarities)) if place not in duplicates]

@@ -26,9 +26,9 @@ from tenuto.ports import StateStore
 from tenuto.recall.embedding import Vector
 
 # How many memories the log names: a process further behind loads everything. Each turn reads the log, so it is short.
-_NAMED: Final = 32
+_MOST_NAMES: Final = 32
 # Sessions whose last captured message the log knows.
-_CAPTURED: Final = 100
+_MOST_SESSIONS: Final = 100
 _PAGE: Final = 500
 _log = logging.getLogger(__name__)
 
@@ -66,31 +66,31 @@ class MemoryRecords:
         self._embedder = embedder
         self._new_id = new_id
 
-    async def changed_since(self, scope: Scope, known: MemoryLog) -> tuple[MemoryLog, tuple[str, ...] | None]:
+    async def changed_since(self, scope: Scope, last: MemoryLog) -> tuple[MemoryLog, tuple[str, ...] | None]:
         """The log as it is now, and the ids that changed since; `None` where it does not reach back."""
         entry = await self._read_entry(scope)
         if entry is None:
-            return MemoryLog(), () if known == MemoryLog() else None
+            return MemoryLog(), () if last == MemoryLog() else None
         if (
-            entry.version == known.version
+            entry.version == last.version
             and isinstance(entry.value, Mapping)
-            and entry.value.get("epoch") == known.epoch
+            and entry.value.get("epoch") == last.epoch
         ):
             # The usual case, in which the names of the changes need not be decoded.
-            return known, ()
+            return last, ()
         log = _decode_log(entry)
-        missed = log.version - known.version
-        if log.epoch != known.epoch or not 0 <= missed <= len(log.changes):
+        behind = log.version - last.version
+        if log.epoch != last.epoch or not 0 <= behind <= len(log.changes):
             return log, None
-        return log, tuple(dict.fromkeys(one for ids in log.changes[len(log.changes) - missed :] for one in ids))
+        return log, tuple(dict.fromkeys(one for ids in log.changes[len(log.changes) - behind :] for one in ids))
 
     async def load(self, scope: Scope) -> AsyncIterator[StoredMemory]:
         """Every memory of the owner, in order of ids."""
         vectors = {entry.key: entry.value async for entry in self._entries(scope, VECTORS)}
         async for entry in self._entries(scope, MEMORIES):
-            stored = self._decode(entry, vectors.get(entry.key))
-            if stored is not None:
-                yield stored
+            memory = self._decode(entry, vectors.get(entry.key))
+            if memory is not None:
+                yield memory
 
     async def read(self, scope: Scope, memory_id: str) -> StoredMemory | None:
         """One memory, `None` if there is none."""
@@ -116,9 +116,9 @@ class MemoryRecords:
         if vector is None:
             return await self.write(scope, memory, 0)
         # At once: a store that gathers writes makes one of both.
-        written, _ = await asyncio.gather(self.write(scope, memory, 0), self._put_vector(scope, memory, vector))
+        stored, _ = await asyncio.gather(self.write(scope, memory, 0), self._put_vector(scope, memory, vector))
         await self._check_vector(scope, memory)
-        return written
+        return stored
 
     async def write_vector(self, scope: Scope, memory: Memory, vector: Vector | None) -> None:
         """Store the vector of a memory's text, or remove one that does not fit its text any more.
@@ -142,12 +142,12 @@ class MemoryRecords:
         if await self._state.read_state(scope, MEMORIES, memory.id) is None:
             await self._state.delete_state(scope, VECTORS, memory.id)
 
-    async def remove_orphaned_vectors(self, scope: Scope, known: Container[str]) -> None:
+    async def remove_orphaned_vectors(self, scope: Scope, memory_ids: Container[str]) -> None:
         """Remove vectors whose memory is not among the known ones, nor stored."""
         after = ""
         while keys := await self._state.state_keys(scope, VECTORS, after, _PAGE):
             for after in keys:
-                if after not in known and await self._state.read_state(scope, MEMORIES, after) is None:
+                if after not in memory_ids and await self._state.read_state(scope, MEMORIES, after) is None:
                     await self._state.delete_state(scope, VECTORS, after)
 
     async def remove(self, scope: Scope, memory_ids: Iterable[str]) -> int:
@@ -161,28 +161,28 @@ class MemoryRecords:
         return (await self._read_log(scope)).captured.get(session_id, 0)
 
     async def log_change(
-        self, scope: Scope, known: MemoryLog, memory_ids: Sequence[str], captured: tuple[str, int] | None = None
+        self, scope: Scope, last: MemoryLog, memory_ids: Sequence[str], progress: tuple[str, int] | None = None
     ) -> MemoryLog:
         """Tell other processes which memories changed; returns the log with that.
 
-        `known` is the log as it was last seen, `captured` the last message of a session that was read for memories.
+        `last` is the log as it was last seen, `progress` the last message of a session that was read for memories.
         """
 
         def lengthen(log: MemoryLog) -> MemoryLog:
             return MemoryLog(
                 # In a new epoch every process loads everything: there was no log, or too many names for it.
-                epoch=log.epoch if log.epoch and len(memory_ids) <= _NAMED else self._new_id(),
+                epoch=log.epoch if log.epoch and len(memory_ids) <= _MOST_NAMES else self._new_id(),
                 changes=_newest([*log.changes, memory_ids]),
-                captured=_with_captured(log.captured, captured),
+                captured=_add_progress(log.captured, progress),
             )
 
-        made = await update(
+        result = await update(
             lambda: self._read_log(scope),
             lengthen,
             lambda log, longer: self._write_log(scope, longer, log.version),
-            guess=known,
+            guess=last,
         )
-        return made.after
+        return result.after
 
     async def restart_log(self, scope: Scope) -> MemoryLog:
         """Begin the log anew: every process loads everything, which is right at any time, and no id stays in it."""
@@ -248,20 +248,20 @@ class MemoryRecords:
         return StoredMemory(memory, decode_vector(vector), entry.version)
 
 
-def _with_captured(known: Mapping[str, int], captured: tuple[str, int] | None) -> Mapping[str, int]:
+def _add_progress(earlier: Mapping[str, int], progress: tuple[str, int] | None) -> Mapping[str, int]:
     """How far each session was read, the last one at the end; the oldest leave."""
-    if captured is None:
-        return known
-    others = [(name, seq) for name, seq in known.items() if name != captured[0]]
-    return dict([*others, captured][-_CAPTURED:])
+    if progress is None:
+        return earlier
+    others = [(name, seq) for name, seq in earlier.items() if name != progress[0]]
+    return dict([*others, progress][-_MOST_SESSIONS:])
 
 
 def _newest(changes: list[Sequence[str]]) -> list[Sequence[str]]:
     """The newest changes that name few enough memories."""
-    named = 0
+    names = 0
     for place in range(len(changes) - 1, -1, -1):
-        named += max(1, len(changes[place]))
-        if named > _NAMED:
+        names += max(1, len(changes[place]))
+        if names > _MOST_NAMES:
             return changes[place + 1 :]
     return changes
 

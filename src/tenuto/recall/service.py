@@ -31,10 +31,10 @@ from tenuto.model.memory import (
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
-from tenuto.recall.copies import Copies
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.merge import Merge
 from tenuto.recall.owner import OwnerMemories, is_expired
+from tenuto.recall.owner_cache import OwnerCache
 from tenuto.recall.records import MemoryRecords, StoredMemory
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
@@ -76,7 +76,7 @@ class Memories:
         self._redact = redact
         self._clock = clock
         self._new_id = new_id
-        self._copies = Copies(self._records, clock)
+        self._cache = OwnerCache(self._records, clock)
 
     def now(self) -> datetime:
         """The present moment, as memories count it."""
@@ -88,7 +88,7 @@ class Memories:
         Raises:
             Invalid: the scope names neither user nor chat, and memories without a user are not allowed.
         """
-        owner = _owned(scope)
+        owner = _owner_of(scope)
         if not owner.owner and not self.policy.without_user:
             raise Invalid(_NO_OWNER)
         return owner
@@ -102,25 +102,25 @@ class Memories:
         result says so.
         """
         check_type(query, MemoryQuery, "the query")
-        prepared = await self.prepare(scope, query.text)
-        return await prepared.search(query)
+        search = await self.prepare(scope, query.text)
+        return await search.search(query)
 
     async def prepare(self, scope: Scope, text: str) -> PreparedSearch:
         """What can be done for a search before the conversation is known: load the memories, embed the question."""
         scope = self.check_owner(scope)
         owner = await self._load(scope)
         vectors: list[Vector] | None = None
-        missed = False
+        degraded = False
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                await self._copies.wait(_WARM, _LOADING_SECONDS)
+                await self._cache.wait(_WARM, _LOADING_SECONDS)
                 self._index(scope, owner)
             if self.embedder.ready:
-                asked = await self._redact(scope, text) if self.embedder.remote else text
-                vectors = await self.embedder.embed(scope, [asked or ""])
-            missed = vectors is None or len(owner.embedded) < len(owner.memories)
-        return PreparedSearch(self._copies, owner, vectors[0] if vectors else None, self._clock, degraded=missed)
+                question = await self._redact(scope, text) if self.embedder.remote else text
+                vectors = await self.embedder.embed(scope, [question or ""])
+            degraded = vectors is None or len(owner.embedded) < len(owner.memories)
+        return PreparedSearch(self._cache, owner, vectors[0] if vectors else None, self._clock, degraded=degraded)
 
     async def embed_texts(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
         """Vectors of any texts, whole; those that leave this machine are redacted as memories are.
@@ -140,10 +140,10 @@ class Memories:
         Raises:
             MemoryNotFound: the owner has none of that id.
         """
-        stored = await self._records.read(self.check_owner(scope), check_id(memory_id, "the memory id"))
-        if stored is None or is_expired(stored.memory, self._clock()):
+        row = await self._records.read(self.check_owner(scope), check_id(memory_id, "the memory id"))
+        if row is None or is_expired(row.memory, self._clock()):
             raise MemoryNotFound
-        return stored.memory
+        return row.memory
 
     async def list(
         self,
@@ -164,7 +164,7 @@ class Memories:
         behind = _parse_cursor(cursor) if cursor is not None else None
         owner = await self._load(self.check_owner(scope))
         now = self._clock()
-        found = [
+        memories = [
             memory
             for memory in owner.memories.values()
             if (not kinds or memory.kind in kinds)
@@ -173,8 +173,8 @@ class Memories:
             and not is_expired(memory, now)
             and (behind is None or (memory.said_at, memory.id) < behind)
         ]
-        found.sort(key=lambda memory: (memory.said_at, memory.id), reverse=True)
-        return tuple(found[:limit])
+        memories.sort(key=lambda memory: (memory.said_at, memory.id), reverse=True)
+        return tuple(memories[:limit])
 
     async def preferences(self, scope: Scope) -> tuple[Memory, ...]:
         """The preferences that hold, the oldest first."""
@@ -198,10 +198,10 @@ class Memories:
             Invalid: it is empty, too long, or may not be remembered under the privacy policy; or nothing is remembered
                 at all.
         """
-        kept = await self.remember(scope, (self._written(text, kind, subject, said_at, expires_at),))
-        if not kept:
+        stored = await self.remember(scope, (self._make_memory(text, kind, subject, said_at, expires_at),))
+        if not stored:
             raise Invalid(_REFUSED)
-        return kept[0]
+        return stored[0]
 
     async def set_preferences(self, scope: Scope, texts: Sequence[str]) -> tuple[Memory, ...]:
         """Have exactly these preferences: those that hold already stay as they are, others are added or removed.
@@ -209,19 +209,19 @@ class Memories:
         Raises:
             Invalid: as `add` says; then nothing was removed.
         """
-        held = {one.text: one for one in await self.preferences(scope)}
-        new = [self._written(text, MemoryKind.PREFERENCE) for text in dict.fromkeys(texts) if text not in held]
-        kept = await self.remember(scope, new)
-        if len(kept) < len(new):
+        current = {one.text: one for one in await self.preferences(scope)}
+        new = [self._make_memory(text, MemoryKind.PREFERENCE) for text in dict.fromkeys(texts) if text not in current]
+        stored = await self.remember(scope, new)
+        if len(stored) < len(new):
             raise Invalid(_REFUSED)
         # Compared by id: what was added may have been redacted into one that holds already.
-        wanted = {held[text].id for text in texts if text in held} | {one.id for one in kept}
-        gone = [one.id for one in held.values() if one.id not in wanted]
-        if gone:
-            await self.forget(scope, gone)
+        wanted_ids = {current[text].id for text in texts if text in current} | {one.id for one in stored}
+        surplus = [one.id for one in current.values() if one.id not in wanted_ids]
+        if surplus:
+            await self.forget(scope, surplus)
         return await self.preferences(scope)
 
-    def _written(
+    def _make_memory(
         self,
         text: str,
         kind: MemoryKind,
@@ -243,13 +243,13 @@ class Memories:
         )
 
     async def remember(
-        self, scope: Scope, memories: Iterable[Memory], captured: tuple[str, int] | None = None
+        self, scope: Scope, memories: Iterable[Memory], progress: tuple[str, int] | None = None
     ) -> tuple[Memory, ...]:
         """Store memories as captured; returns what stands for them.
 
         A memory whose id is stored already was captured by another process. A text that is remembered counts one more
         mention. One that replaces its subject, or says the same terms in the same order, takes the place of the earlier
-        one, which stays with its validity. `captured` is the last message of a session that was read for them.
+        one, which stays with its validity. `progress` is the last message of a session that was read for them.
 
         Raises:
             Invalid: the owner has too many preferences.
@@ -257,24 +257,24 @@ class Memories:
         scope = self.check_owner(scope)
         clean = [one for memory in memories if (one := await self._clean(scope, memory)) is not None]
         vectors = await self._embed(scope, [memory.text for memory in clean])
-        async with self._copies.current(scope) as owner:
+        async with self._cache.current(scope) as owner:
             merge = Merge(self._records, scope, owner)
             try:
                 for memory, vector in zip(clean, vectors, strict=True):
                     await merge.add(memory, vector)
                 await merge.store()
-                await self._trim(scope, owner, merge.changed)
+                await self._trim(scope, owner, merge.changed_ids)
             except BaseException:
                 merge.drop_unstored()
                 raise
             finally:
-                if merge.changed or captured is not None:
-                    await self._copies.announce(scope, owner, merge.changed, captured)
-        return tuple(merge.kept)
+                if merge.changed_ids or progress is not None:
+                    await self._cache.announce(scope, owner, merge.changed_ids, progress)
+        return tuple(merge.memories)
 
     async def captured_through(self, scope: Scope, session_id: str) -> int:
         """The last message of a session that was read for memories, by any process; 0 if none is known."""
-        return await self._records.captured_through(_owned(scope), session_id)
+        return await self._records.captured_through(_owner_of(scope), session_id)
 
     async def edit(
         self, scope: Scope, memory_id: str, *, text: str | None = None, kind: MemoryKind | None = None
@@ -289,21 +289,21 @@ class Memories:
         scope = self.check_owner(scope)
         owner = await self._load(scope)
         for _ in range(_TRIES):
-            stored = await self._records.read(scope, check_id(memory_id, "the memory id"))
-            if stored is None or is_expired(stored.memory, self._clock()):
+            row = await self._records.read(scope, check_id(memory_id, "the memory id"))
+            if row is None or is_expired(row.memory, self._clock()):
                 raise MemoryNotFound
-            clean = await self._clean(scope, self._edited(stored.memory, text, kind))
+            clean = await self._clean(scope, self._edit_fields(row.memory, text, kind))
             if clean is None:
                 raise Invalid(_REFUSED)
             (vector,) = await self._embed(scope, [clean.text])
             async with owner.lock:
-                written = await self._records.write(scope, clean, stored.version)
-                if written is not None:
-                    owner.put(written, vector)
-                    await self._copies.announce(scope, owner, [memory_id])
-                    if clean.text != stored.memory.text:
-                        await self._records.write_vector(scope, written, vector)
-                    return written
+                memory = await self._records.write(scope, clean, row.version)
+                if memory is not None:
+                    owner.put(memory, vector)
+                    await self._cache.announce(scope, owner, [memory_id])
+                    if clean.text != row.memory.text:
+                        await self._records.write_vector(scope, memory, vector)
+                    return memory
         raise Conflict("the memory is being changed by others; try again")
 
     async def forget(
@@ -319,7 +319,7 @@ class Memories:
 
         What was superseded by them holds again. In a `dry_run` they stay.
         """
-        scope = _owned(scope)
+        scope = _owner_of(scope)
         owner = await self._load(scope)
         async with owner.lock:
             ids = [check_id(one, "the memory id") for one in memory_ids]
@@ -328,21 +328,21 @@ class Memories:
             unique = list(dict.fromkeys(ids))
             if dry_run:
                 return len([one for one in unique if one in owner.memories])
-            gone = await self._remove(scope, owner, unique)
+            count = await self._remove(scope, owner, unique)
             if everything:
                 await self._records.remove_orphaned_vectors(scope, ())
-            return gone
+            return count
 
     async def unmention(self, scope: Scope, memory_id: str) -> None:
         """Take back one mention of a memory, and the memory with its last one."""
-        scope = _owned(scope)
+        scope = _owner_of(scope)
         owner = await self._load(scope)
         async with owner.lock:
-            known = owner.memories.get(memory_id)
-            if known is not None and known.mentions > 1:
+            memory = owner.memories.get(memory_id)
+            if memory is not None and memory.mentions > 1:
                 merge = Merge(self._records, scope, owner)
                 await merge.rewrite(memory_id, lambda one: replace(one, mentions=one.mentions - 1))
-                await self._copies.announce(scope, owner, merge.changed)
+                await self._cache.announce(scope, owner, merge.changed_ids)
             else:
                 await self._remove(scope, owner, [memory_id])
 
@@ -352,28 +352,28 @@ class Memories:
         So memories that were stored while the embedder was away, or with another embedder, are found by meaning again.
         Turns of the owner go on meanwhile.
         """
-        scope = _owned(scope)
-        owner = await self._copies.load(scope)
+        scope = _owner_of(scope)
+        owner = await self._cache.load(scope)
         async with owner.lock:
             now = self._clock()
             await self._remove(scope, owner, [one.id for one in owner.memories.values() if is_expired(one, now)])
-        done = 0
+        count = 0
         missing = [memory_id for memory_id in owner.memories if memory_id not in owner.embedded]
         for start in range(0, len(missing) if self.embedder is not None else 0, _BATCH):
             batch = [one for name in missing[start : start + _BATCH] if (one := owner.memories.get(name)) is not None]
             vectors = await self.embedder.embed_patiently([memory.text for memory in batch]) if self.embedder else None
             if vectors is None:
-                return done
+                return count
             async with owner.lock:
                 for memory, vector in zip(batch, vectors, strict=True):
                     await self._records.write_vector(scope, memory, vector)
-                    known = owner.memories.get(memory.id)
-                    if known is not None and known.text == memory.text:
-                        owner.put(known, vector)
-                        done += 1
-                await self._copies.announce(scope, owner, [memory.id for memory in batch])
+                    current = owner.memories.get(memory.id)
+                    if current is not None and current.text == memory.text:
+                        owner.put(current, vector)
+                        count += 1
+                await self._cache.announce(scope, owner, [memory.id for memory in batch])
         await self._records.remove_orphaned_vectors(scope, owner.memories)
-        return done
+        return count
 
     async def embed_remaining(self, scope: Scope, within: timedelta) -> int:
         """Embed an owner's memories that lack a vector, for so long: a short process ends before a sweep does it.
@@ -391,51 +391,51 @@ class Memories:
 
     async def count_unembedded(self, scope: Scope) -> int:
         """How many of an owner's memories have no vector of this embedder, and are found by words alone."""
-        owner = await self._copies.load(_owned(scope))
+        owner = await self._cache.load(_owner_of(scope))
         return len(owner.memories) - len(owner.embedded)
 
     async def sweep_owner(self, scope: Scope) -> int:
         """As `index_missing`, for an owner who need not be here: the copy leaves again."""
-        held = self._copies.holds(_owned(scope))
+        was_cached = self._cache.contains(_owner_of(scope))
         try:
             return await self.index_missing(scope)
         finally:
-            if not held:
-                self._copies.drop(_owned(scope))
+            if not was_cached:
+                self._cache.drop(_owner_of(scope))
 
     async def drain(self) -> None:
         """Wait until vectors that are being added in the background are stored."""
-        await self._copies.drain()
+        await self._cache.drain()
 
     async def close(self) -> None:
         """End what runs in the background: vectors that are missing then are added in another process."""
-        await self._copies.close()
+        await self._cache.close()
 
     def clear_cache(self) -> None:
         """Drop what this process holds of memories, as after the erasure of a user."""
-        self._copies.clear()
+        self._cache.clear()
         if self.embedder is not None:
             self.embedder.clear_cache()
 
     async def stored(self, scope: Scope) -> AsyncIterator[StoredMemory]:
         """Every memory of an owner as it is stored, for an audit."""
-        async for one in self._records.load(_owned(scope)):
+        async for one in self._records.load(_owner_of(scope)):
             yield one
 
     async def _load(self, scope: Scope) -> OwnerMemories:
-        owner = await self._copies.load(scope)
+        owner = await self._cache.load(scope)
         self._index(scope, owner)
         return owner
 
     def _index(self, scope: Scope, owner: OwnerMemories) -> None:
         """Have memories without a vector embedded, as soon as the embedder is ready."""
         if self.embedder is not None and self.embedder.ready and len(owner.embedded) < len(owner.memories):
-            self._copies.run(b"index" + owner_key(scope), self.index_missing(scope))
+            self._cache.run(b"index" + owner_key(scope), self.index_missing(scope))
 
     def _warm(self) -> None:
         """Have the embedder load its weights; memories without a vector get theirs when they are loaded next."""
         if self.embedder is not None:
-            self._copies.run(_WARM, self.embedder.warm())
+            self._cache.run(_WARM, self.embedder.warm())
 
     # One memory at a time
 
@@ -458,7 +458,7 @@ class Memories:
             return [None] * len(texts)
         return await self.embedder.embed(scope, texts) or [None] * len(texts)
 
-    async def _trim(self, scope: Scope, owner: OwnerMemories, changed: MutableSequence[str]) -> None:
+    async def _trim(self, scope: Scope, owner: OwnerMemories, change_log: MutableSequence[str]) -> None:
         """Remove the oldest memories above the limit of an owner; preferences stay."""
         over = len(owner.memories) - self.policy.max_memories
         if over > 0:
@@ -466,27 +466,27 @@ class Memories:
                 (one for one in owner.memories.values() if one.kind is not MemoryKind.PREFERENCE),
                 key=lambda one: (not one.superseded_by, one.said_at, one.id),
             )
-            gone = [one.id for one in oldest[:over] if one.id not in changed]
-            await self._records.remove(scope, gone)
-            for memory_id in gone:
+            surplus = [one.id for one in oldest[:over] if one.id not in change_log]
+            await self._records.remove(scope, surplus)
+            for memory_id in surplus:
                 owner.remove(memory_id)
-            changed.extend(gone)
+            change_log.extend(surplus)
 
     async def _remove(self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str]) -> int:
         if not memory_ids:
             return 0
         merge = Merge(self._records, scope, owner)
         try:
-            gone = await self._records.remove(scope, memory_ids)
+            count = await self._records.remove(scope, memory_ids)
             for memory_id in memory_ids:
                 owner.remove(memory_id)
             for one in owner.superseded_by(set(memory_ids)):
                 await merge.rewrite(one.id, _holds_again)
         finally:
-            await self._copies.announce(scope, owner, [*memory_ids, *merge.changed])
-        return gone
+            await self._cache.announce(scope, owner, [*memory_ids, *merge.changed_ids])
+        return count
 
-    def _edited(self, memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
+    def _edit_fields(self, memory: Memory, text: str | None, kind: MemoryKind | None) -> Memory:
         if text is not None and text != memory.text:
             memory = replace(memory, text=text, source=MemorySource.WRITTEN)
         if kind is not None and kind != memory.kind:
@@ -514,9 +514,9 @@ class PreparedSearch:
     """The memories of an owner and the vector of a question, for one search."""
 
     def __init__(
-        self, copies: Copies, owner: OwnerMemories, vector: Vector | None, clock: Clock, *, degraded: bool
+        self, copies: OwnerCache, owner: OwnerMemories, vector: Vector | None, clock: Clock, *, degraded: bool
     ) -> None:
-        self._copies = copies
+        self._cache = copies
         self._owner = owner
         self._vector = vector
         self._clock = clock
@@ -530,24 +530,24 @@ class PreparedSearch:
     def preferences(self, persona: str | None) -> list[Memory]:
         """The preferences that hold, the oldest first; of personas that keep to themselves, this one's alone."""
         now = self._clock()
-        liked = [
+        memories = [
             one
             for one in self._owner.preferences.values()
             if one.persona in (None, persona) and not is_expired(one, now)
         ]
-        return sorted(liked, key=lambda one: (one.said_at, one.id))
+        return sorted(memories, key=lambda one: (one.said_at, one.id))
 
     async def search(self, query: MemoryQuery) -> RecallResult:
         """Search by the prepared vector and by words."""
-        hits = await self._copies.search(self._owner, query, self._vector) if self._owner.memories else ()
+        hits = await self._cache.search(self._owner, query, self._vector) if self._owner.memories else ()
         return RecallResult(hits, degraded=self._degraded)
 
 
-def next_cursor(found: Sequence[Memory], limit: int) -> str | None:
+def next_cursor(memories: Sequence[Memory], limit: int) -> str | None:
     """The cursor behind a part of a listing that had room for `limit`; `None` at its end."""
-    if len(found) < limit:
+    if len(memories) < limit:
         return None
-    return urlsafe_b64encode(f"{found[-1].said_at.isoformat()} {found[-1].id}".encode()).decode()
+    return urlsafe_b64encode(f"{memories[-1].said_at.isoformat()} {memories[-1].id}".encode()).decode()
 
 
 def _parse_cursor(cursor: str) -> tuple[datetime, str]:
@@ -578,7 +578,7 @@ def _normal_subject(subject: str) -> str:
     return subject
 
 
-def _owned(scope: Scope) -> Scope:
+def _owner_of(scope: Scope) -> Scope:
     check_type(scope, Scope, "scope")
     if scope.visitor:
         raise Invalid("visitors have no memories: name a user or a chat")

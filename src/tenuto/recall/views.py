@@ -36,8 +36,8 @@ class MemoryView(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, value: Memory) -> Self:
         """The view of a memory."""
-        absent = {name: getattr(value, name) or None for name in ("subject", "speaker", "session_id", "superseded_by")}
-        return cls.derive(value, **absent)
+        empty = {name: getattr(value, name) or None for name in ("subject", "speaker", "session_id", "superseded_by")}
+        return cls.derive(value, **empty)
 
 
 class MemoryList(View, frozen=True, kw_only=True):
@@ -47,9 +47,9 @@ class MemoryList(View, frozen=True, kw_only=True):
     cursor: str | None
 
     @classmethod
-    def page(cls, found: Sequence[Memory], limit: int) -> Self:
+    def page(cls, memories: Sequence[Memory], limit: int) -> Self:
         """The view of at most `limit` memories."""
-        return cls(memories=list(map(MemoryView.of, found)), cursor=next_cursor(found, limit))
+        return cls(memories=list(map(MemoryView.of, memories)), cursor=next_cursor(memories, limit))
 
 
 class MemoryScoresView(View, frozen=True, kw_only=True):
@@ -102,5 +102,5 @@ class MemoryHits(View, frozen=True, kw_only=True):
 
 def shared_words(hit: MemoryHit) -> tuple[str, ...]:
     """The terms that a memory shares with the query, as the memory writes them: `live`, where the index has `liv`."""
-    written = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
-    return tuple(written.get(term, term) for term in hit.scores.terms)
+    words = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
+    return tuple(words.get(term, term) for term in hit.scores.terms)

@@ -49,7 +49,7 @@ from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.mcp import routes as mcp
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
-from tenuto.server.openai import completions, conversations, responses, tokens
+from tenuto.server.openai import completions, conversations, responses
 from tenuto.server.openai import models as openai_models
 from tenuto.server.openai.errors import handle_http_error
 from tenuto.server.routing import IndexedRouter
@@ -159,7 +159,6 @@ def create_app(
         ag_ui,
         conversations,
         responses,
-        tokens,
         completions,
         openai_models,
         health,

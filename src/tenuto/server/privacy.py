@@ -29,7 +29,7 @@ from tenuto.privacy.compliance.views import (
     policy_view,
     report_view,
 )
-from tenuto.privacy.crypto.vault import normalize_placeholder
+from tenuto.privacy.placeholders import normalize_placeholder
 from tenuto.server.auth import AuthContext, ServerContext, with_user
 from tenuto.server.handlers import Answer
 from tenuto.server.openapi import EventStream, Router

@@ -155,6 +155,8 @@ class SessionEvents:
 
     async def on_session_event(self, event: SessionEvent) -> None:
         """Report what this process did."""
+        if not self._streams:
+            return
         if event.kind in _KINDS:
             change = SessionChange(session_id=event.session_id, kind=event.kind, changed=event.changed)
             self._report(event.scope, event.session_id, change)
@@ -163,8 +165,8 @@ class SessionEvents:
 
     def on_turn_started(self, turn: LiveTurn) -> None:
         """Report a turn that can be joined."""
-        if turn.started is not None and turn.started.trace_id:
-            started = turn.started
+        started = turn.started if self._streams else None
+        if started is not None and started.trace_id:
             begun = TurnBegun(session_id=started.session_id, turn=started.turn, trace_id=started.trace_id)
             self._report(turn.scope, started.session_id, begun)
 

@@ -16,8 +16,8 @@ from tenuto.server.auth import service
 from tenuto.server.console_files import ConsoleFile, load_files
 from tenuto.server.json_io import JSON
 from tenuto.server.openapi import Router, document
-from tenuto.server.representation import accepts_gzip
 from tenuto.server.routes_page import render_routes
+from tenuto.server.routing import accepts_gzip
 
 routes = Router()
 

@@ -20,8 +20,8 @@ from tenuto.model import BeginTurn, RemovedSession, Scope, Session, SessionQuery
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import ASSISTANT
 from tenuto.ports import Clock, SessionStore, release_lease
-from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.ids import fresh_id
+from tenuto.sessions.lease import release_on_error
 
 # Other processes create sessions, too: after this time the site is listed again.
 _TRUSTED_FOR: Final = timedelta(seconds=10)
@@ -66,11 +66,8 @@ class AssistantCap:
         self._clock = clock
         self._counts = LruCache[_Place, _Count](_MOST_SITES)
         self._removing = asyncio.Lock()
-
-    @property
-    def due(self) -> bool:
+        self.due = False
         """Whether `remove_excess` has something to look at."""
-        return any(count.due for _, count in self._counts.items())
 
     def note(self, session: Session, policy: SessionPolicy) -> None:
         """Note that this session was created under the policy of its assistant."""
@@ -80,6 +77,7 @@ class AssistantCap:
         place = (session.scope.tenant, session.scope.site, assistant)
         count = self._counts.get(place) or _Count(policy=policy, latest=session.id)
         count.policy, count.latest, count.due = policy, session.id, True
+        self.due = True
         if len(count.created) >= _PAGE:
             count.listed_at = None
             count.created.clear()
@@ -95,6 +93,7 @@ class AssistantCap:
         async with self._removing:
             place, count = next(((place, count) for place, count in self._counts.items() if count.due), (None, None))
             if place is None or count is None:
+                self.due = False
                 return
             self._counts.put(place, count)
             count.due, more = False, True
@@ -113,6 +112,7 @@ class AssistantCap:
                 more = count.excess > 0 and count.listed < before
             finally:
                 count.due = count.due or more
+                self.due = any(each.due for _, each in self._counts.items())
 
     async def _remove(self, count: _Count, scope: Scope, session_id: str, version: int) -> bool:
         """Remove the session if it is as it was listed and no turn runs; its lease keeps turns from beginning."""

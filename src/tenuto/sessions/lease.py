@@ -1,19 +1,22 @@
-"""The lease of a session that is busy: waiting for it, and releasing one whose process is gone."""
+"""The lease of a turn: waiting for a busy session, releasing a lease whose process is gone or whose work fails, and
+work that comes to its end even if its caller is cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from tenuto.errors import SessionBusy, SessionElsewhere, TenutoError
 from tenuto.holder import is_holder_gone
-from tenuto.model import BeginTurn, OpenTurn, Scope
+from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope
 from tenuto.pauses import Backoff
 from tenuto.ports import SessionStore, release_lease
-from tenuto.sessions.cancellation import complete_despite_cancel
 
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -26,7 +29,7 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
     released = ""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + busy_wait.total_seconds()
-    backoff = Backoff(0.015, 0.375, jitter=2 / 3)
+    backoff: Backoff | None = None
     while True:
         beginning = asyncio.create_task(store.begin_turn(scope, request))
         try:
@@ -42,6 +45,7 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
             left = give_up - loop.time()
             if left <= 0:
                 raise
+            backoff = backoff or Backoff(0.015, 0.375, jitter=2 / 3)
             wait = min(backoff.next_pause(), max(busy.retry_after.total_seconds(), 0.001), left)
         await asyncio.sleep(wait)
 
@@ -56,3 +60,33 @@ async def _release_gone(store: SessionStore, scope: Scope, busy: SessionBusy) ->
     gone = OpenTurn.named(scope, busy.session_id, busy.incarnation, busy.turn_id)
     _log.info("a lease is released, since its process is gone")
     await release_lease(store.finish_turn, gone)
+
+
+async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Wait until the work is done, and only then pass on a cancellation; `asyncio.shield` would leave it unowned."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as error:
+        cancelled = error
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    # Retrieved, so that asyncio does not log an unretrieved exception.
+    task.exception()
+    raise cancelled
+
+
+async def release_on_error(
+    finish: Callable[[OpenTurn, FinishTurn], Awaitable[AppendResult]],
+    turn: OpenTurn,
+    work: Coroutine[Any, Any, _Result],
+) -> _Result:
+    """Wait for work that belongs to a begun turn; if it fails, release the lease."""
+    try:
+        return await work
+    except BaseException:
+        await complete_despite_cancel(release_lease(finish, turn))
+        raise

@@ -1,10 +1,18 @@
-"""What callers ask of sessions: a turn, or messages outside one."""
+"""What callers ask of sessions: a turn, with as many messages as its prompt will hold, or messages outside one."""
 
 from __future__ import annotations
 
-from tenuto.model import Draft, NewSession, Producer, Usage
-from tenuto.model.policy import SessionPolicy
+from typing import Final
+
+from tenuto.lru_cache import LruCache
+from tenuto.model import Draft, NewSession, Producer, Scope, Usage
+from tenuto.model.policy import MOST_LOADED, SessionPolicy
+from tenuto.model.scope import session_key
 from tenuto.model.values import Value, check_text
+
+_MOST_SESSIONS: Final = 10_000
+# The messages of a turn or two, with their tools.
+_GROWTH: Final = 16
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
@@ -36,3 +44,19 @@ class AppendRequest(Value, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     fingerprint: str | None = None
     producer: Producer | None = None
+
+
+class PromptReach:
+    """Tells how many messages to load with a turn, so that older ones need no second read; a guess, and no more."""
+
+    def __init__(self) -> None:
+        self._counts = LruCache[bytes, int](_MOST_SESSIONS)
+
+    def guess(self, scope: Scope, session_id: str | None) -> int:
+        """How many messages the next prompt may hold; 0 if unknown."""
+        count = self._counts.peek(session_key(scope, session_id)) if session_id else 0
+        return min(count + _GROWTH, MOST_LOADED) if count else 0
+
+    def note(self, scope: Scope, session_id: str, count: int) -> None:
+        """Remember how many messages no summary covers."""
+        self._counts.put(session_key(scope, session_id), count)

@@ -46,10 +46,9 @@ from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
 from tenuto.sessions.assistant_cap import AssistantCap
-from tenuto.sessions.cancellation import release_on_error
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
-from tenuto.sessions.lease import begin_when_free
+from tenuto.sessions.lease import begin_when_free, release_on_error
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.requests import AppendRequest, TurnRequest
 from tenuto.sessions.transfer import ExportedSession, import_as

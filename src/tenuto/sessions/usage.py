@@ -1,4 +1,5 @@
-"""The usage of tenants by site, day and assistant: gathered in this process, stored every few seconds (C14, A6).
+"""The usage of tenants by site, day and assistant, gathered in this process and stored every few seconds (C14); and
+the budgets that are checked on it (A6).
 
 A row holds one site's day. It is state of the tenant, so that deleting sessions or erasing users changes nothing in it,
 and holds numbers only. Rows of one day lie side by side, so that the tenant's spending today is one listing.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import chain
@@ -23,9 +24,10 @@ import msgspec
 
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import StateCorrupt, TenutoError
-from tenuto.model import Scope, StateEntry
+from tenuto.model import Scope, Session, StateEntry, Usage
 from tenuto.model.analytics import USAGE_DAYS, UsageCounts, UsageRow, sum_counts
 from tenuto.model.scope import SYSTEM, site_key
+from tenuto.model.session import Budgets
 from tenuto.ports import Clock, StateStore
 
 FLUSH_EVERY: Final = timedelta(seconds=3)
@@ -217,6 +219,48 @@ class UsageLedger:
 
     def _today(self) -> date:
         return self._clock().date()
+
+
+class Spending:
+    """The budgets, and the ledger of usage that they are checked on.
+
+    With a budget per tenant usage is stored after each turn, so that every process checks the same numbers: a process
+    that dies in between loses the usage of that turn. Without one it is stored every few seconds.
+    """
+
+    def __init__(self, *, ledger: UsageLedger, budgets: Budgets) -> None:
+        self.budgets = budgets
+        # Without budgets a turn checks nothing.
+        self.active = budgets.per_session or budgets.per_tenant
+        self._ledger = ledger
+
+    async def check(self, scope: Scope, head: Callable[[], Awaitable[Session | None]]) -> None:
+        """Refuse a turn over budget; `head` loads its session, if there is one.
+
+        Raises:
+            BudgetExhausted: nothing was stored and no model requested.
+        """
+        await self.check_tenant(scope)
+        if self.budgets.per_session:
+            session = await head()
+            if session is not None:
+                self.budgets.check_session(session)
+
+    async def check_tenant(self, scope: Scope) -> None:
+        """Refuse a tenant that has spent its daily budget.
+
+        Raises:
+            BudgetExhausted: it has.
+        """
+        if self.budgets.per_tenant:
+            spent = await self._ledger.spent_today(scope)
+            self.budgets.check_tenant(Usage(tokens=spent.tokens, cost_nanos=spent.cost_nanos))
+
+    async def add(self, scope: Scope, counts: UsageCounts, assistant: str = "") -> None:
+        """Add to the tenant's day, also if the store fails; without a tenant's budget this waits for nothing."""
+        self._ledger.count(scope, counts, assistant)
+        if self.budgets.per_tenant:
+            await self._ledger.flush(scope.tenant)
 
 
 def _row_key(day: date, scope: Scope) -> str:

@@ -65,8 +65,8 @@ class Drawer(Generic[_Record]):
         """
         try:
             entry = await self._state.read_state(self._scope, self._namespace, key)
-        except DecryptionFailed as closed:
-            if type(closed) is not DecryptionFailed:
+        except DecryptionFailed as error:
+            if type(error) is not DecryptionFailed:
                 raise
             raise StateCorrupt("state value", "does not open") from None
         return None if entry is None else self._decode(entry)

@@ -308,11 +308,11 @@ def _agents_of(path: Path) -> Iterator[tuple[str, Any]]:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as broken:
+    except Exception as error:
         del sys.modules[name]
-        if isinstance(broken, Invalid):
-            raise InvalidSetting(_SETTING, f"{path.name}: raises {broken} when it is read") from None
-        raise loading_error(_SETTING, path, broken, when="when it is read") from None
+        if isinstance(error, Invalid):
+            raise InvalidSetting(_SETTING, f"{path.name}: raises {error} when it is read") from None
+        raise loading_error(_SETTING, path, error, when="when it is read") from None
     for value in vars(module).values():
         # A function that is imported from another file is that file's.
         if isinstance(mark := getattr(value, _NAME, None), str) and (

@@ -41,9 +41,9 @@ class PlanRunner:
                     return result
                 if await self._steps.finish(scope, task_id) is not TaskStatus.RUNNING:
                     return result
-        except Exception as failed:
+        except Exception as error:
             # A record that is damaged, or a mistake here: without an end the task would seem to run for ever.
-            await self._steps.give_up(scope, task_id, failed)
+            await self._steps.give_up(scope, task_id, error)
             return StepResult(StepStatus.COMPLETED)
 
 

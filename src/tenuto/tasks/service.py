@@ -403,8 +403,8 @@ class Tasks:
         for due in come:
             try:
                 swept += await self._sweep_due(due)
-            except DecryptionFailed as closed:
-                _log.warning("task %s was not swept: %s", due.task_id, closed)
+            except DecryptionFailed as error:
+                _log.warning("task %s was not swept: %s", due.task_id, error)
                 await self._deadlines.add(due.scope, due.task_id, self._clock() + _PUT_OFF)
             await self._deadlines.drop(due)
         return TaskSweep(tasks=swept, more=more)

@@ -131,19 +131,19 @@ class StepRunner:
             try:
                 await board.write(step.key, run.output, agent=step.writer, idempotency_key=key)
                 return run
-            except KeyLocked as locked:
+            except KeyLocked as error:
                 if not wait:
                     return run
                 task = await self._tasks.get(scope, task_id)
                 if self._is_over(task):
                     late = TaskError(code="task_timeout", message="its key on the board was locked", step=step.id)
                     return await self._tasks.steps(scope, task_id).withdraw(step, token, late)
-                pause = min(max(locked.retry_after.total_seconds(), _FIRST_PAUSE), _LONGEST_PAUSE)
+                pause = min(max(error.retry_after.total_seconds(), _FIRST_PAUSE), _LONGEST_PAUSE)
                 await asyncio.sleep(min(pause, self._limit(None, task)))
             except (TaskFinished, TaskNotFound, Unavailable):
                 raise
-            except TenutoError as refused:
-                return await self._tasks.steps(scope, task_id).withdraw(step, token, _error_of(refused, step))
+            except TenutoError as error:
+                return await self._tasks.steps(scope, task_id).withdraw(step, token, _error_of(error, step))
 
     async def finish(self, scope: Scope, task_id: str) -> TaskStatus | None:
         """End a task as its steps say; `None` if there is nothing to end, `running` if steps were reset meanwhile."""
@@ -244,9 +244,9 @@ class StepRunner:
                 return await _patiently(partial(steps.complete, step, token, output, check=False))
             except (StepLost, TaskFinished, TaskNotFound):
                 raise
-            except Exception as failed:
-                error, final = await self._explain(scope, failed, step), isinstance(failed, _FINAL)
-                _log.info("attempt %s of the step failed: %s", run.attempts, describe_exception(failed))
+            except Exception as exc:
+                error, final = await self._explain(scope, exc, step), isinstance(exc, _FINAL)
+                _log.info("attempt %s of the step failed: %s", run.attempts, describe_exception(exc))
             if final or run.attempts - run.takeovers > step.retries or self._is_over(task):
                 return await steps.fail(step, token, error)
             run = await steps.repeat(step, token, error)
@@ -321,8 +321,8 @@ class StepRunner:
             await _patiently(lambda: self._tasks.record_run(scope, context.task_id, step.id, context.run))
         except (StepLost, TaskFinished, TaskNotFound):
             raise
-        except TenutoError as refused:
-            _log.warning("the run of an agent was not recorded: %s", refused.code)
+        except TenutoError as error:
+            _log.warning("the run of an agent was not recorded: %s", error.code)
 
     async def _context(self, scope: Scope, task: Task, step: Step, run: StepRun, token: int) -> AgentContext:
         assert step.agent is not None
@@ -443,8 +443,8 @@ async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavaila
             return await call()
         except StateCorrupt:
             raise
-        except kind as away:
-            _log.warning("a step waits for the store: %s", away)
+        except kind as error:
+            _log.warning("a step waits for the store: %s", error)
         await backoff.wait()
 
 

@@ -109,9 +109,9 @@ class EventDelivery:
         while waited < _GIVE_UP_SECONDS:
             try:
                 await self._webhook.send(scope, task, event)
-            except Unavailable as away:
+            except Unavailable as error:
                 pause = backoff.next_pause()
-                _log.info("%s; %s is sent again in %.0f s", away, event.type, pause)
+                _log.info("%s; %s is sent again in %.0f s", error, event.type, pause)
             else:
                 return
             await asyncio.sleep(pause)

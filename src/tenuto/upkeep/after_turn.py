@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
-from tenuto.context.compression import compresses, due, would_evict_uncovered
+from tenuto.context.compression import compresses, compression_due, would_evict_uncovered
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.generation import TurnEnded
@@ -22,7 +22,7 @@ from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.upkeep.capture import Capturer
 from tenuto.upkeep.compressor import Compressor
-from tenuto.upkeep.jobs import SPARE, JobCounts, Jobs, Small, safely
+from tenuto.upkeep.jobs import SPARE, JobCounts, Jobs, SmallModel, safely
 from tenuto.upkeep.titler import Titler
 
 _FIRST_PAUSE: Final = 0.05
@@ -37,36 +37,36 @@ class LeaseRelease:
         self._sessions = sessions
         # Not the jobs of titles and summaries, which sessions on other servers need during an outage of one.
         self._jobs = Jobs()
-        self._closing = asyncio.Event()
+        self._draining = asyncio.Event()
 
     @property
     def counts(self) -> JobCounts:
         """The retries as jobs."""
         return self._jobs.counts
 
-    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy) -> None:
         """Start the retries and return at once."""
         until = asyncio.get_running_loop().time() + turn.lease.total_seconds()
-        self._jobs.start("release", turn.id, lambda: self._retry_release(turn, closing, policy, until))
+        self._jobs.start("release", turn.id, lambda: self._retry_release(turn, request, policy, until))
 
     async def drain(self, within: timedelta | None) -> None:
         """Retry each waiting turn once more and stop."""
-        self._closing.set()
+        self._draining.set()
         await self._jobs.drain(within)
-        self._closing.clear()
+        self._draining.clear()
 
-    async def _retry_release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy, until: float) -> None:
+    async def _retry_release(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy, until: float) -> None:
         pause = _FIRST_PAUSE
         while asyncio.get_running_loop().time() + pause < until:
             last = await self._wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
-                await self._sessions.finish(turn, closing, policy)
+                await self._sessions.finish(turn, request, policy)
             except Unavailable:
                 if last:
                     return
-            except TenutoError as over:
-                _log.info("a lease need not be released any more: %s", over.code)
+            except TenutoError as error:
+                _log.info("a lease need not be released any more: %s", error.code)
                 return
             else:
                 _log.info("a lease was released after an outage")
@@ -76,7 +76,7 @@ class LeaseRelease:
         """Wait; returns whether `drain` cut it short."""
         try:
             async with asyncio.timeout(pause):
-                return await self._closing.wait()
+                return await self._draining.wait()
         except TimeoutError:
             return False
 
@@ -89,7 +89,7 @@ class AfterTurn:
         *,
         sessions: Sessions,
         jobs: Jobs,
-        small: Small | None,
+        model: SmallModel | None,
         redaction: UpkeepRedaction,
         clock: Clock,
         memories: Memories | None = None,
@@ -98,13 +98,13 @@ class AfterTurn:
         self._counter = TokenCounter()
         self._jobs = jobs
         self._releasing = LeaseRelease(sessions=sessions)
-        self._titler = Titler(sessions=sessions, small=small, redaction=redaction)
+        self._titler = Titler(sessions=sessions, model=model, redaction=redaction)
         self._compressor = Compressor(
-            sessions=sessions, small=small, redaction=redaction, counter=self._counter, clock=clock
+            sessions=sessions, model=model, redaction=redaction, counter=self._counter, clock=clock
         )
         self._capturer = (
             Capturer(
-                memories=memories, sessions=sessions, small=small, redaction=redaction, compressor=self._compressor
+                memories=memories, sessions=sessions, model=model, redaction=redaction, compressor=self._compressor
             )
             if memories is not None
             else None
@@ -115,21 +115,21 @@ class AfterTurn:
         """The retries of releases; the owner of the other jobs counts those."""
         return self._releasing.counts
 
-    def follow(self, ended: TurnEnded) -> None:
+    def follow(self, turn: TurnEnded) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.
 
         Waiting jobs hold no history.
         """
-        subject = session_key(ended.scope, ended.session.id)
-        bare = replace(ended, log_tail=())
+        subject = session_key(turn.scope, turn.session.id)
+        bare = replace(turn, log_tail=())
         self._trim_if_due()
-        if ended.claims_title:
+        if turn.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
         if self._capturer is not None:
-            self._follow_with_memories(self._capturer, ended, bare, subject)
+            self._follow_with_memories(self._capturer, turn, bare, subject)
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
-        whose = (subject, ended.persona)
-        if not self._jobs.is_running("summary", whose) and self._may_be_due(ended):
+        whose = (subject, turn.persona)
+        if self._may_be_due(turn) and not self._jobs.is_running("summary", whose):
             self._jobs.start("summary", whose, lambda: self._compressor.compress(bare))
 
     def _trim_if_due(self) -> None:
@@ -141,50 +141,50 @@ class AfterTurn:
         await self._sessions.trim()
         self._trim_if_due()
 
-    def _follow_with_memories(self, capturer: Capturer, ended: TurnEnded, bare: TurnEnded, subject: bytes) -> None:
+    def _follow_with_memories(self, capturer: Capturer, turn: TurnEnded, bare: TurnEnded, subject: bytes) -> None:
         # By its version: a later turn's must not take the place of one that waits.
-        if ended.edited_from:
-            self._jobs.start("memory edit", (subject, ended.session.version), lambda: capturer.forget_edited(bare))
-        if ended.stale_before:
-            self._jobs.start("stale capture", (subject, ended.session.version), lambda: capturer.capture_stale(bare))
-        if said := capturer.due(ended):
+        if turn.edited_from:
+            self._jobs.start("memory edit", (subject, turn.session.version), lambda: capturer.forget_edited(bare))
+        if turn.stale_before:
+            self._jobs.start("stale capture", (subject, turn.session.version), lambda: capturer.capture_stale(bare))
+        if statements := capturer.due(turn):
             # One for each session: the last one reads what those before it have not.
-            self._jobs.start("capture", subject, lambda: capturer.capture(bare, said))
+            self._jobs.start("capture", subject, lambda: capturer.capture(bare, statements))
 
-    def _may_be_due(self, ended: TurnEnded) -> bool:
+    def _may_be_due(self, turn: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""
-        if not ended.log_tail:
-            return compresses(ended.policies.context)
-        found = due(
-            ended.session,
-            ended.log_tail,
+        if not turn.log_tail:
+            return compresses(turn.policies.context)
+        compression = compression_due(
+            turn.session,
+            turn.log_tail,
             self._counter,
-            ended.prompt,
-            ended.policies.context,
-            persona=ended.persona,
-            taken=ended.reserved_tokens,
+            turn.prompt,
+            turn.policies.context,
+            persona=turn.persona,
+            overhead=turn.reserved_tokens,
         )
-        return found is not None
+        return compression is not None
 
-    async def compress(self, ended: TurnEnded) -> None:
+    async def compress(self, turn: TurnEnded) -> None:
         """Cover what is due now, and wait for it: for callers whose turns are not followed."""
-        await self._compressor.compress(ended)
+        await self._compressor.compress(turn)
 
-    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+    async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
         """Wait until that many messages can be stored without evicting any that no summary covers.
 
-        The turn awaits this before it stores its answer: `ended` describes it as finished, with the session's head as
-        the turn began; `covered` is how far the summary in its prompt reached (0 without one). The store is read only
+        The turn awaits this before it stores its answer: `turn` describes it as finished, with the session's head as
+        the turn began; `through` is how far the summary in its prompt reached (0 without one). The store is read only
         if the stored cap is near; then the oldest messages are covered by extraction, without a model. An outage of the
         store is logged and not waited for.
         """
-        compressing = compresses(ended.policies.context)
-        if compressing and would_evict_uncovered(ended.session, covered, adding + SPARE):
-            await safely("summary", lambda: self._compressor.compress(ended, adding=adding, at_once=True))
+        compressing = compresses(turn.policies.context)
+        if compressing and would_evict_uncovered(turn.session, through, adding + SPARE):
+            await safely("summary", lambda: self._compressor.compress(turn, adding=adding, at_once=True))
 
-    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy) -> None:
         """Retry the release of a lease in the background until it succeeds or the lease expires."""
-        self._releasing.release(turn, closing, policy)
+        self._releasing.release(turn, request, policy)
 
     async def drain(self, within: timedelta | None) -> None:
         """Wait for the releases."""

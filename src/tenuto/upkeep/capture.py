@@ -31,7 +31,7 @@ from tenuto.recall.owner import normal_text
 from tenuto.recall.service import Memories, captured_id
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
-from tenuto.upkeep.jobs import Small
+from tenuto.upkeep.jobs import SmallModel
 
 _TOKENS: Final = 1_000
 # The end of a stale session that is remembered: five turns.
@@ -40,7 +40,7 @@ _STALE_MESSAGES: Final = 10
 _LOOK_BACK: Final = timedelta(minutes=10)
 _READ_AT_ONCE: Final = 10
 _SESSIONS: Final = 10_000
-_KNOWN: Final = 500
+_MOST_MEMORIES: Final = 500
 # What is read of one message, and what may come of it.
 _READ: Final = 4_000
 _MOST: Final = 8
@@ -98,116 +98,125 @@ class Capturer:
         *,
         memories: Memories,
         sessions: Sessions,
-        small: Small | None,
+        model: SmallModel | None,
         redaction: UpkeepRedaction,
         compressor: Compressor,
     ) -> None:
         self._memories = memories
         self._sessions = sessions
-        self._small = small
+        self._model = model
         self._redaction = redaction
         self._compressor = compressor
-        # The last message that was captured from, by session.
-        self._captured = LruCache[bytes, int](_SESSIONS)
+        # By session: the last message that was captured from, and the last one up to which none states anything.
+        self._captured_through = LruCache[bytes, int](_SESSIONS)
+        self._judged_through = LruCache[bytes, int](_SESSIONS)
 
-    def due(self, ended: TurnEnded) -> tuple[Message, ...]:
+    def due(self, turn: TurnEnded) -> tuple[Message, ...]:
         """The user's messages to read after a turn: those since the last that was read.
 
         In a process that does not know it, the messages of the last minutes are among them, since another process may
         have died before it read them; `capture` asks the store.
         """
-        if not self._covers(ended):
+        if not self._covers(turn):
             return ()
-        known = self._captured.peek(session_key(ended.scope, ended.session.id))
-        recent = ended.session.updated_at - _LOOK_BACK
-        said = [
+        session = session_key(turn.scope, turn.session.id)
+        last, judged = self._captured_through.peek(session), self._judged_through.peek(session) or 0
+        recent = turn.session.updated_at - _LOOK_BACK
+        messages = [
             one
-            for one in ended.log_tail
-            if one.role is Role.USER and (one.seq > known if known is not None else one.sent_at >= recent)
+            for one in turn.log_tail
+            if one.role is Role.USER
+            and one.seq > judged
+            and (one.seq > last if last is not None else one.sent_at >= recent)
         ]
-        return tuple([one for one in said if _states_something(one.text)][-_READ_AT_ONCE:])
+        statements = [one for one in messages if _states_something(one.text)]
+        if messages and not statements:
+            self._judged_through.put(session, messages[-1].seq)
+        return tuple(statements[-_READ_AT_ONCE:])
 
-    async def capture(self, ended: TurnEnded, messages: Sequence[Message]) -> None:
+    async def capture(self, turn: TurnEnded, messages: Sequence[Message]) -> None:
         """Remember what the user said in these messages, each once."""
-        session = session_key(ended.scope, ended.session.id)
-        last = self._captured.peek(session) or 0
+        session = session_key(turn.scope, turn.session.id)
+        last = self._captured_through.peek(session) or 0
         if not last or len(messages) > 1:
             # A single message is this turn's own; others may have been read by another process.
-            last = max(last, await self._memories.captured_through(ended.scope, ended.session.id))
-        unread = [message for message in messages if message.seq > last]
-        if unread:
-            notes = [note for message in unread for note in await self._extract(ended, message)]
-            last = unread[-1].seq
-            await self._remember(ended, notes, (ended.session.id, last))
-        self._captured.put(session, last)
+            last = max(last, await self._memories.captured_through(turn.scope, turn.session.id))
+        new = [message for message in messages if message.seq > last]
+        if new:
+            notes = [note for message in new for note in await self._extract(turn, message)]
+            last = new[-1].seq
+            await self._remember(turn, notes, (turn.session.id, last))
+        self._captured_through.put(session, last)
 
-    async def capture_stale(self, ended: TurnEnded) -> None:
+    async def capture_stale(self, turn: TurnEnded) -> None:
         """Remember in short what the user said before the session became stale (D10, D11)."""
-        if not self._covers(ended):
+        if not self._covers(turn):
             return
-        page = Page(limit=_STALE_MESSAGES, before=ended.stale_before)
-        found = await self._sessions.messages(ended.scope, ended.session.id, page)
-        talk = [one for one in of_persona(found.messages, ended.persona) if one.role is Role.USER and one.text.strip()]
+        page = Page(limit=_STALE_MESSAGES, before=turn.stale_before)
+        history = await self._sessions.messages(turn.scope, turn.session.id, page)
+        talk = [one for one in of_persona(history.messages, turn.persona) if one.role is Role.USER and one.text.strip()]
         if not talk:
             return
         (text,) = await self._redact(
-            ended, "\n".join([one.text for one in talk]), [await self._compressor.retell(ended, talk)]
+            turn, "\n".join([one.text for one in talk]), [await self._compressor.retell(turn, talk)]
         )
         if not text:
             return
         episode = Memory(
             # The same end of the same session is remembered once, by whichever process finds it stale.
-            id=captured_id("stale", ended.session.id, talk[-1].id),
+            id=captured_id("stale", turn.session.id, talk[-1].id),
             kind=MemoryKind.EPISODE,
             text=text[:MAX_MEMORY],
             said_at=talk[-1].sent_at,
             source=MemorySource.STALE,
-            session_id=ended.session.id,
+            session_id=turn.session.id,
             seqs=(talk[0].seq, talk[-1].seq),
-            persona=ended.persona,
+            persona=turn.persona,
         )
-        await self._remember(ended, (episode,))
+        await self._remember(turn, (episode,))
 
-    async def forget_edited(self, ended: TurnEnded) -> None:
+    async def forget_edited(self, turn: TurnEnded) -> None:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""
-        if not self._covers(ended):
+        if not self._covers(turn):
             return
-        known = await self._memories.list(ended.scope, session_id=ended.session.id, superseded=True, limit=_KNOWN)
-        for one in known:
-            captured = one.source is not MemorySource.WRITTEN and bool(one.seqs)
-            if captured and one.seqs[-1] >= ended.edited_from and one.seqs[0] < ended.edited_until:
-                await self._memories.unmention(ended.scope, one.id)
+        memories = await self._memories.list(
+            turn.scope, session_id=turn.session.id, superseded=True, limit=_MOST_MEMORIES
+        )
+        for one in memories:
+            from_messages = one.source is not MemorySource.WRITTEN and bool(one.seqs)
+            if from_messages and one.seqs[-1] >= turn.edited_from and one.seqs[0] < turn.edited_until:
+                await self._memories.unmention(turn.scope, one.id)
 
-    def _covers(self, ended: TurnEnded) -> bool:
-        policy, scope = self._memories.policy, ended.scope
-        return ended.recalls and policy.covers(scope) and (scope.chat is None or policy.in_groups)
+    def _covers(self, turn: TurnEnded) -> bool:
+        policy, scope = self._memories.policy, turn.scope
+        return turn.recalls and policy.covers(scope) and (scope.chat is None or policy.in_groups)
 
     async def _remember(
-        self, ended: TurnEnded, memories: Sequence[Memory], captured: tuple[str, int] | None = None
+        self, turn: TurnEnded, memories: Sequence[Memory], progress: tuple[str, int] | None = None
     ) -> None:
         """Store memories of a session that is still there: a model may have taken a minute to make them."""
-        if not await self._is_there(ended):
+        if not await self._is_there(turn):
             return
-        kept = await self._memories.remember(ended.scope, memories, captured)
-        if kept and not await self._is_there(ended):
+        stored = await self._memories.remember(turn.scope, memories, progress)
+        if stored and not await self._is_there(turn):
             # It was deleted, or its user erased, in this moment.
-            await self._memories.forget(ended.scope, [one.id for one in kept])
+            await self._memories.forget(turn.scope, [one.id for one in stored])
 
-    async def _is_there(self, ended: TurnEnded) -> bool:
+    async def _is_there(self, turn: TurnEnded) -> bool:
         try:
-            session = await self._sessions.get(ended.scope, ended.session.id)
+            session = await self._sessions.get(turn.scope, turn.session.id)
         except SessionNotFound:
             return False
-        return session.incarnation == ended.session.incarnation
+        return session.incarnation == turn.session.incarnation
 
-    async def _extract(self, ended: TurnEnded, message: Message) -> Sequence[Memory]:
-        notes = await self._ask_model(ended, message) if self._small is not None else None
+    async def _extract(self, turn: TurnEnded, message: Message) -> Sequence[Memory]:
+        notes = await self._ask_model(turn, message) if self._model is not None else None
         source = MemorySource.MODEL if notes is not None else MemorySource.QUOTE
         if notes is None:
             notes = [Note(kind="fact", text=sentence) for sentence in quotable_sentences(message.text)]
-        scope = ended.scope
-        written = [part for note in notes for part in (note.text, note.subject)]
-        clean = await self._redact(ended, message.text[:_READ], written)
+        scope = turn.scope
+        texts = [part for note in notes for part in (note.text, note.subject)]
+        clean = await self._redact(turn, message.text[:_READ], texts)
         notes = [
             msgspec.structs.replace(note, text=text, subject=subject)
             for note, text, subject in zip(notes, clean[::2], clean[1::2], strict=True)
@@ -216,15 +225,15 @@ class Capturer:
         return [
             Memory(
                 # By its place and not its text: another model call may word it differently.
-                id=captured_id(source, ended.session.id, message.id, str(number)),
+                id=captured_id(source, turn.session.id, message.id, str(number)),
                 kind=MemoryKind(note.kind),
                 text=note.text,
                 said_at=message.sent_at,
                 source=source,
                 speaker=speaker,
-                session_id=ended.session.id,
+                session_id=turn.session.id,
                 seqs=(message.seq,),
-                persona=ended.persona,
+                persona=turn.persona,
                 subject=note.subject,
                 replaces=note.replaces,
             )
@@ -232,21 +241,21 @@ class Capturer:
             if note.text
         ]
 
-    async def _redact(self, ended: TurnEnded, said: str, notes: Sequence[str]) -> list[str]:
+    async def _redact(self, turn: TurnEnded, message: str, notes: Sequence[str]) -> list[str]:
         """Notes as the policy and the types of the session and its assistant allow them."""
-        return await self._redaction.for_memory(ended.session, ended.policies.privacy_also, said, notes)
+        return await self._redaction.for_memory(turn.session, turn.policies.privacy_also, message, notes)
 
-    async def _ask_model(self, ended: TurnEnded, message: Message) -> list[Note] | None:
+    async def _ask_model(self, turn: TurnEnded, message: Message) -> list[Note] | None:
         """What the model notes; `None` if it fails or its answer cannot be used."""
-        assert self._small is not None
-        said = await self._redaction.to_model(ended.scope, message.text[:_READ])
+        assert self._model is not None
+        text = await self._redaction.to_model(turn.scope, message.text[:_READ])
         try:
-            answer = await self._small(ended.scope, _SYSTEM[ended.language], said, _TOKENS)
-        except Exception as failure:
+            answer = await self._model(turn.scope, _SYSTEM[turn.language], text, _TOKENS)
+        except Exception as error:
             # Quotations replace any failed model; the message of the exception may quote user text.
-            _log.warning("statements were quoted without the model, which failed: %s", type(failure).__name__)
+            _log.warning("statements were quoted without the model, which failed: %s", type(error).__name__)
             return None
-        return parse_notes(answer, said)
+        return parse_notes(answer, text)
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -283,17 +292,19 @@ class _Claims(msgspec.Struct, frozen=True):
 
 def parse_notes(answer: str, source: str) -> list[Note] | None:
     """The notes in a model's answer that the source supports; `None` if there are none, or it is no JSON."""
-    found = _OBJECT.search(_FENCE.sub("", answer.strip()))
-    if found is None:
+    match = _OBJECT.search(_FENCE.sub("", answer.strip()))
+    if match is None:
         return None
     try:
-        listed = msgspec.json.decode(found[0], type=_Claims).memories[:_MOST]
+        entries = msgspec.json.decode(match[0], type=_Claims).memories[:_MOST]
     except msgspec.DecodeError:
         return None
-    claims = [claim for raw in listed if (claim := _read_claim(raw)) is not None]
-    kept = [note for claim in claims if not claim.is_transient and (note := _check_claim(claim, source)) is not None]
+    claims = [claim for raw in entries if (claim := _read_claim(raw)) is not None]
+    supported = [
+        note for claim in claims if not claim.is_transient and (note := _check_claim(claim, source)) is not None
+    ]
     # Where nothing of its notes can be used, the user's own words are; what it calls transient is left out for good.
-    return kept if kept or not listed or any(claim.is_transient for claim in claims) else None
+    return supported if supported or not entries or any(claim.is_transient for claim in claims) else None
 
 
 def _read_claim(raw: msgspec.Raw) -> _Claim | None:
@@ -317,11 +328,11 @@ def _check_claim(claim: _Claim, source: str) -> Note | None:
     if not set(terms(claim.text)) & set(terms(claim.quote)) or _invents_words(claim.text, source):
         return None
     sentence = next((one for one in split_sentences(source) if quote in normal_text(one)), claim.quote)
-    noted = set(terms(claim.text, singles=True))
+    note_terms = set(terms(claim.text, singles=True))
     prefers = claim.kind == "preference" and claim.about == "user" and claim.aspect is not None
     # A preference without an owner ("Keep answers short") says the whole sentence: its quote may leave out the owner.
-    says_whose = _has_words(quote, normal_text(claim.whose)) or (prefers and set(terms(sentence)) <= noted)
-    if says_whose and set(terms(claim.quote)) <= noted:
+    says_whose = _has_words(quote, normal_text(claim.whose)) or (prefers and set(terms(sentence)) <= note_terms)
+    if says_whose and set(terms(claim.quote)) <= note_terms:
         # Her employer is not the user's: a subject belongs to its person.
         whose = claim.whose if claim.about == "person" else ""
         subject = " ".join(f"{whose} {claim.subject}".casefold().split())[:80] if claim.subject.strip() else ""
@@ -329,11 +340,11 @@ def _check_claim(claim: _Claim, source: str) -> Note | None:
     return Note("fact", sentence) if len(sentence) <= _LONGEST else None
 
 
-def _has_words(text: str, words: str) -> bool:
+def _has_words(text: str, phrase: str) -> bool:
     """Whether a text has these words; "i" is no word of "allergic". Scripts without spaces have no such borders."""
-    if not words.isascii():
-        return words in text
-    return bool(words) and re.search(rf"(?<![a-z0-9]){re.escape(words)}(?![a-z0-9])", text) is not None
+    if not phrase.isascii():
+        return phrase in text
+    return bool(phrase) and re.search(rf"(?<![a-z0-9]){re.escape(phrase)}(?![a-z0-9])", text) is not None
 
 
 def _invents_words(text: str, source: str) -> bool:
@@ -341,8 +352,8 @@ def _invents_words(text: str, source: str) -> bool:
 
     A name in Chinese has no capital by which it could be known; one wrong character makes it another person's.
     """
-    known = source.casefold()
-    numbers = [word for word in _NUMBER_WORDS.findall(text.casefold()) if word not in known]
+    source_folded = source.casefold()
+    numbers = [word for word in _NUMBER_WORDS.findall(text.casefold()) if word not in source_folded]
     characters = {one for one in text if "\u3400" <= one <= "\u9fff"} - _NOTE_CHARACTERS
     return bool(numbers) or not characters <= set(source)
 
@@ -357,9 +368,9 @@ def _states_something(text: str) -> bool:
 
 def quotable_sentences(text: str) -> list[str]:
     """The sentences of a user that state something about them, as they were said; of many, the longest."""
-    found = [sentence for sentence in split_sentences(text[:_READ]) if not junk_reason(sentence)]
-    kept = sorted(found, key=len, reverse=True)[:_MOST]
-    return [sentence for sentence in found if sentence in kept]
+    candidates = [sentence for sentence in split_sentences(text[:_READ]) if not junk_reason(sentence)]
+    longest = sorted(candidates, key=len, reverse=True)[:_MOST]
+    return [sentence for sentence in candidates if sentence in longest]
 
 
 def junk_reason(sentence: str) -> str:

@@ -17,7 +17,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
-from tenuto.context.compression import Due, SummaryLimits, due, find_summary, summary_draft, summary_limits
+from tenuto.context.compression import (
+    DueCompression,
+    SummaryLimits,
+    compression_due,
+    find_summary,
+    summary_draft,
+    summary_limits,
+)
 from tenuto.context.extract import summarise
 from tenuto.context.summary_request import SummaryRequest, build_summary_request, portions, usable
 from tenuto.context.wording import majority_language
@@ -29,7 +36,7 @@ from tenuto.model.prompt import Language
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
-from tenuto.upkeep.jobs import SPARE, Small
+from tenuto.upkeep.jobs import SPARE, SmallModel
 
 # One page holds the uncovered messages of a compressed session, and more.
 _LOOK: Final = 100
@@ -38,7 +45,7 @@ _PAGE: Final = 500
 _STEP: Final = 5000
 _STEPS: Final = 1000
 # How many portions a model summarises; what precedes them is extracted.
-_ASKED: Final = 3
+_MOST_REQUESTS: Final = 3
 _ENTRY_BYTES: Final = 600
 _log = logging.getLogger(__name__)
 
@@ -60,97 +67,103 @@ class Compressor:
         self,
         *,
         sessions: Sessions,
-        small: Small | None,
+        model: SmallModel | None,
         redaction: UpkeepRedaction,
         counter: TokenCounter,
         clock: Clock,
     ) -> None:
         self._sessions = sessions
-        self._small = small
+        self._model = model
         self._redaction = redaction
         self.counter = counter
         self._clock = clock
 
-    async def compress(self, ended: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
+    async def compress(self, turn: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
         """Cover what is due; `at_once` uses no model."""
         for _ in range(_STEPS):
             try:
-                talk = await self._load_uncovered(ended)
+                talk = await self._load_uncovered(turn)
             except SessionNotFound:
                 return
-            if talk.session.incarnation != ended.session.incarnation:
+            if talk.session.incarnation != turn.session.incarnation:
                 return
-            found = due(
+            compression = compression_due(
                 talk.session,
                 talk.messages,
                 self.counter,
-                ended.prompt,
-                ended.policies.context,
-                persona=ended.persona,
+                turn.prompt,
+                turn.policies.context,
+                persona=turn.persona,
                 previous=talk.previous,
-                taken=ended.reserved_tokens,
+                overhead=turn.reserved_tokens,
                 adding=adding + SPARE if adding else 0,
                 more=talk.more,
             )
-            if found is None or not await self._store_summary(ended, talk.session, found, at_once) or not talk.more:
+            if (
+                compression is None
+                or not await self._store_summary(turn, talk.session, compression, at_once)
+                or not talk.more
+            ):
                 return
 
-    async def retell(self, ended: TurnEnded, messages: Sequence[Message]) -> str:
+    async def retell(self, turn: TurnEnded, messages: Sequence[Message]) -> str:
         """The messages in short, by the model if there is one, for a memory."""
-        limits = self._summary_limits(ended)
-        said = [message.text for message in messages if message.role is Role.USER]
-        ended = replace(ended, language=majority_language(said, ended.language))
-        return (await self._summarize(ended, messages, "", limits))[0]
+        limits = self._summary_limits(turn)
+        texts = [message.text for message in messages if message.role is Role.USER]
+        turn = replace(turn, language=majority_language(texts, turn.language))
+        return (await self._summarize(turn, messages, "", limits))[0]
 
-    async def _load_uncovered(self, ended: TurnEnded) -> _UncoveredLog:
+    async def _load_uncovered(self, turn: TurnEnded) -> _UncoveredLog:
         """Load what no summary covers, from the newest message backwards to the summary."""
-        page = await self._sessions.messages(ended.scope, ended.session.id, Page(limit=_LOOK))
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_LOOK))
         session, messages = page.session, page.messages
         while True:
-            previous = find_summary(messages, session.window_start, ended.persona)
+            previous = find_summary(messages, session.window_start, turn.persona)
             begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
             if not page.more_before or messages[0].seq <= begins:
                 return _UncoveredLog(session, messages, previous, more=False)
             if len(messages) >= _STEP:
                 # A long log that was never compressed is covered from its oldest messages on.
-                page = await self._sessions.messages(ended.scope, session.id, Page(limit=_STEP, after=begins - 1))
+                page = await self._sessions.messages(turn.scope, session.id, Page(limit=_STEP, after=begins - 1))
                 return _UncoveredLog(session, page.messages, previous, page.more_after)
             before = Page(limit=_PAGE, before=messages[0].seq)
-            page = await self._sessions.messages(ended.scope, ended.session.id, before)
+            page = await self._sessions.messages(turn.scope, turn.session.id, before)
             messages = (*page.messages, *messages)
 
-    async def _store_summary(self, ended: TurnEnded, session: Session, found: Due, at_once: bool) -> bool:
+    async def _store_summary(
+        self, turn: TurnEnded, session: Session, compression: DueCompression, at_once: bool
+    ) -> bool:
         """Store the summary; returns whether it is stored, by this or another process."""
-        limits = self._summary_limits(ended)
-        previous = found.previous.text if found.previous is not None else ""
-        speaking = replace(ended, language=_summary_language(found, ended.language))
-        text, made_by = await self._summarize(speaking, found.cover, previous, limits, at_once=at_once)
-        last = found.cover[-1]
+        limits = self._summary_limits(turn)
+        previous = compression.previous.text if compression.previous is not None else ""
+        speaking = replace(turn, language=_summary_language(compression, turn.language))
+        text, made_by = await self._summarize(speaking, compression.cover, previous, limits, at_once=at_once)
+        last = compression.cover[-1]
         summary = Summary(
             text=text,
             through=last.seq,
             through_id=last.id,
-            messages=_covered_count(found),
+            messages=_covered_count(compression),
             tokens=self.counter.count(text),
             made_by=made_by,
         )
-        if not await self._is_unchanged(ended, session, last):
+        if not await self._is_unchanged(turn, session, last):
             _log.info("session %s: summarised messages were removed", session.id)
             return False
-        base = found.previous.through if found.previous is not None else 0
+        base = compression.previous.through if compression.previous is not None else 0
         draft = summary_draft(
             summary,
             message_id=fresh_id(),
             sent_at=self._clock(),
-            seen=found.seen,
-            since=found.since,
-            persona=ended.persona,
+            seen=compression.last_seq,
+            since=compression.since,
+            persona=turn.persona,
         )
-        key = derived_id("summary:", str(base), last.id, *filter(None, (ended.persona,)))
+        key = derived_id("summary:", str(base), last.id, *filter(None, (turn.persona,)))
         request = AppendRequest(messages=(draft,), usage=Usage(), idempotency_key=key, fingerprint="summary")
         try:
-            await self._sessions.append(ended.scope, session.id, request)
-            await self._redact_covered(session, found.cover)
+            await self._sessions.append(turn.scope, session.id, request)
+            await self._redact_covered(session, compression.cover)
         except SessionNotFound:
             return False
         return True
@@ -160,72 +173,70 @@ class Compressor:
 
         A process that dies right before this leaves them unredacted; `tenuto privacy scan` finds them.
         """
-        retired = await self._redaction.redact_past(session, messages, self._clock())
-        if retired:
-            counted = tuple(self.counter.with_count(replace(message, tokens=0)) for message in retired)
-            await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=counted))
+        redacted = await self._redaction.redact_past(session, messages, self._clock())
+        if redacted:
+            messages = tuple(self.counter.with_count(replace(message, tokens=0)) for message in redacted)
+            await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=messages))
 
-    async def _is_unchanged(self, ended: TurnEnded, session: Session, last: Message) -> bool:
+    async def _is_unchanged(self, turn: TurnEnded, session: Session, last: Message) -> bool:
         try:
-            page = await self._sessions.messages(ended.scope, session.id, Page(limit=1, after=last.seq - 1))
+            page = await self._sessions.messages(turn.scope, session.id, Page(limit=1, after=last.seq - 1))
         except SessionNotFound:
             return False
-        unchanged = (session.incarnation, session.window_start) == (page.session.incarnation, page.session.window_start)
-        return unchanged and bool(page.messages) and page.messages[0].id == last.id
+        same_log = (session.incarnation, session.window_start) == (page.session.incarnation, page.session.window_start)
+        return same_log and bool(page.messages) and page.messages[0].id == last.id
 
-    def _summary_limits(self, ended: TurnEnded) -> SummaryLimits:
+    def _summary_limits(self, turn: TurnEnded) -> SummaryLimits:
         """How long the summary may be; the size limit of messages holds for it too."""
-        limits = summary_limits(ended.prompt, ended.policies.context, self.counter)
+        limits = summary_limits(turn.prompt, turn.policies.context, self.counter)
         storable = max(16, (self._sessions.policy.max_message_bytes - _ENTRY_BYTES) // 4)
         return replace(limits, characters=min(limits.characters or storable, storable))
 
     async def _summarize(
-        self, ended: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
+        self, turn: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
     ) -> tuple[str, str]:
         """The summary and its source: a model if there is one and its answer is usable, else extraction."""
         cover = readable_messages(cover)
-        if self._small is None or at_once:
-            return await self._extract(cover, previous, ended, limits), "extract"
+        if self._model is None or at_once:
+            return await self._extract(cover, previous, turn, limits), "extract"
         parts = portions(cover, self.counter)
-        skipped = [message for part in parts[:-_ASKED] for message in part]
-        if skipped:
-            previous = await self._extract(skipped, previous, ended, limits)
-        made_by, scope, redaction = "extract", ended.scope, self._redaction
-        for part in parts[-_ASKED:]:
+        oldest = [message for part in parts[:-_MOST_REQUESTS] for message in part]
+        if oldest:
+            previous = await self._extract(oldest, previous, turn, limits)
+        made_by, scope, redaction = "extract", turn.scope, self._redaction
+        for part in parts[-_MOST_REQUESTS:]:
             # In a thread: long messages take a while, and other turns need not wait.
-            asked = await asyncio.to_thread(
+            request = await asyncio.to_thread(
                 build_summary_request,
                 part,
                 previous,
-                ended.language,
+                turn.language,
                 limits,
                 lambda text: redaction.for_model(scope, redaction.for_summary(scope, text)),
                 self.counter,
                 in_chat=scope.chat is not None,
             )
-            summary = await self._ask_model(ended.scope, asked)
+            summary = await self._ask_model(turn.scope, request)
             made_by = "extract" if summary is None else "model"
-            previous = summary or await self._extract(part, previous, ended, limits)
+            previous = summary or await self._extract(part, previous, turn, limits)
         return previous, made_by
 
-    async def _ask_model(self, scope: Scope, asked: SummaryRequest) -> str | None:
-        assert self._small is not None
-        asked = replace(asked, text=await self._redaction.to_model(scope, asked.text))
+    async def _ask_model(self, scope: Scope, request: SummaryRequest) -> str | None:
+        assert self._model is not None
+        request = replace(request, text=await self._redaction.to_model(scope, request.text))
         try:
-            said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
-        except Exception as failure:
+            answer = await self._model(scope, request.system, request.text, request.limits.tokens)
+        except Exception as error:
             # Extraction replaces any failed model; the message of the exception may quote user text.
-            _log.warning("a summary was extracted without the model, which failed: %s", type(failure).__name__)
+            _log.warning("a summary was extracted without the model, which failed: %s", type(error).__name__)
             return None
-        summary = usable(said, asked, self.counter)
+        summary = usable(answer, request, self.counter)
         if summary is None:
             _log.warning("a summary was extracted without the model, whose answer was unusable")
             return None
         return self._redaction.for_summary(scope, summary)
 
-    async def _extract(
-        self, messages: Sequence[Message], previous: str, ended: TurnEnded, limits: SummaryLimits
-    ) -> str:
+    async def _extract(self, messages: Sequence[Message], previous: str, turn: TurnEnded, limits: SummaryLimits) -> str:
         # In a thread: hundreds of long messages take a while, and other turns need not wait.
         return await asyncio.to_thread(
             summarise,
@@ -233,23 +244,23 @@ class Compressor:
             previous,
             tokens=limits.tokens,
             characters=limits.characters,
-            language=ended.language,
+            language=turn.language,
             counter=self.counter,
-            redact=lambda text: self._redaction.for_summary(ended.scope, text),
-            in_chat=ended.scope.chat is not None,
+            redact=lambda text: self._redaction.for_summary(turn.scope, text),
+            in_chat=turn.scope.chat is not None,
         )
 
 
-def _covered_count(found: Due) -> int:
+def _covered_count(compression: DueCompression) -> int:
     """How many messages the new summary covers; 0 (unknown) if the previous one has no count."""
-    before = found.previous
+    before = compression.previous
     if before is None:
-        return len(found.cover)
-    return before.messages + len(found.cover) if before.messages else 0
+        return len(compression.cover)
+    return before.messages + len(compression.cover) if before.messages else 0
 
 
-def _summary_language(found: Due, otherwise: Language) -> Language:
+def _summary_language(compression: DueCompression, otherwise: Language) -> Language:
     """The language of most user messages and the previous summary; `otherwise` if undecided."""
-    before = [found.previous.text] if found.previous is not None else []
-    said = [message.text for message in found.cover if message.role is Role.USER]
-    return majority_language([*before, *said], otherwise)
+    before = [compression.previous.text] if compression.previous is not None else []
+    texts = [message.text for message in compression.cover if message.role is Role.USER]
+    return majority_language([*before, *texts], otherwise)

@@ -126,12 +126,12 @@ class Jobs:
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
         self._next: dict[Hashable, Work] = {}
         self._running = 0
-        self._ended = JobCounts()
+        self._totals = JobCounts()
 
     @property
     def counts(self) -> JobCounts:
         """The jobs of now, and those since the start that ended."""
-        return self._ended + JobCounts(waiting=len(self._tasks) - self._running, running=self._running)
+        return self._totals + JobCounts(waiting=len(self._tasks) - self._running, running=self._running)
 
     def start(self, kind: str, subject: Hashable, work: Work) -> None:
         """Run the work soon. With too many jobs of its kind waiting it is left out: it will be found due again."""
@@ -147,7 +147,7 @@ class Jobs:
             self._tasks[key] = task
             self._of_kind[kind] += 1
             # Not in the job itself: one that is cancelled before its first step never gets to its end.
-            task.add_done_callback(lambda ended: self._on_done(kind, subject, ended))
+            task.add_done_callback(lambda done_task: self._on_done(kind, subject, done_task))
 
     def is_running(self, kind: str, subject: Hashable) -> bool:
         """Whether such a job is running or waiting."""
@@ -174,13 +174,13 @@ class Jobs:
                     ok = await safely(kind, work)
                 finally:
                     self._running -= 1
-                self._ended = self._ended.after(ok)
+                self._totals = self._totals.after(ok)
 
-    def _on_done(self, kind: str, subject: Hashable, ended: asyncio.Task[None]) -> None:
+    def _on_done(self, kind: str, subject: Hashable, task: asyncio.Task[None]) -> None:
         del self._tasks[kind, subject]
         self._of_kind[kind] -= 1
         work = self._next.pop((kind, subject), None)
-        if work is not None and not ended.cancelled():
+        if work is not None and not task.cancelled():
             # It came in the moment between the job's last look and its end.
             self.start(kind, subject, work)
 
@@ -190,14 +190,14 @@ async def safely(kind: str, work: Work) -> bool:
     try:
         await work()
         return True
-    except Unavailable as away:
-        _log.warning("a %s was postponed: %s", kind, type(away).__name__)
-    except Exception as failure:
-        place = extract_tb(failure.__traceback__)[-1]
-        _log.warning("a %s was postponed: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")
+    except Unavailable as error:
+        _log.warning("a %s was postponed: %s", kind, type(error).__name__)
+    except Exception as error:
+        place = extract_tb(error.__traceback__)[-1]
+        _log.warning("a %s was postponed: %s in %s", kind, type(error).__name__, f"{place.name}, line {place.lineno}")
     return False
 
 
 # The small model for titles and summaries, which limits its own time: scope, instructions, text, and the most output
 # tokens.
-Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]
+SmallModel: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]

@@ -52,11 +52,11 @@ class MemoryAudit(msgspec.Struct, kw_only=True):
             **{name: sum(getattr(one, name) for one in self.kinds.values()) for name in KindCounts.__struct_fields__}
         )
 
-    def add(self, stored: Sequence[StoredMemory], now: datetime) -> None:
+    def add(self, rows: Sequence[StoredMemory], now: datetime) -> None:
         """Take in the memories of one owner."""
         self.owners += 1
         holding: dict[MemoryKind, list[Memory]] = defaultdict(list)
-        for memory, vector, _ in stored:
+        for memory, vector, _ in rows:
             counts = self.kinds.setdefault(memory.kind, KindCounts())
             counts.stored += 1
             counts.without_vector += vector is None

@@ -26,14 +26,14 @@ async def erase_chat_memories(store: Store, person: Scope, new_id: Callable[[], 
     counts, tag = {"chat_memories": 0}, speaker_tag(person.tenant, person.user or "")
     for chat in chats:
         try:
-            said = [one.memory.id async for one in records.load(chat) if one.memory.speaker == tag]
+            own = [one.memory.id async for one in records.load(chat) if one.memory.speaker == tag]
         except MasterKeyMissing:
             raise
         except DecryptionFailed:
             _log.warning("the memories of a chat were skipped: they do not decrypt")
             counts["unreadable"] = counts.get("unreadable", 0) + 1
             continue
-        if said:
-            counts["chat_memories"] += await records.remove(chat, said)
+        if own:
+            counts["chat_memories"] += await records.remove(chat, own)
             await records.restart_log(chat)
     return counts

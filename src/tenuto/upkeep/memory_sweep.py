@@ -39,11 +39,11 @@ class MemorySweep:
         """Sweep, unless a process began a sweep less than a day ago."""
         if not await claim_round(self._store.state, _PLACE, self._clock(), _EVERY):
             return
-        done = SweepProgress(0, 0)
-        async for done in self.sweep():  # noqa: B007
+        progress = SweepProgress(0, 0)
+        async for progress in self.sweep():  # noqa: B007
             await asyncio.sleep(0)  # An embedded store yields to no other task in between.
-        if done.owners:
-            _log.info("swept the memories of %d users and chats; %d memories embedded", *done)
+        if progress.owners:
+            _log.info("swept the memories of %d users and chats; %d memories embedded", *progress)
 
     async def sweep(self) -> AsyncIterator[SweepProgress]:
         """Go through the memories of every user and chat; yields after each of them."""
@@ -54,9 +54,9 @@ class MemorySweep:
                 async for owner in self._owners(last):
                     try:
                         embedded += await self._memories.sweep_owner(owner)
-                    except Exception as failed:
+                    except Exception as error:
                         # The others are swept whatever fails with one.
-                        _log.warning("the memories of an owner were not swept: %s", type(failed).__name__)
+                        _log.warning("the memories of an owner were not swept: %s", type(error).__name__)
                     owners += 1
                     yield SweepProgress(owners, embedded)
 

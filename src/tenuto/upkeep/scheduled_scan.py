@@ -71,15 +71,15 @@ class ScheduledScan:
         async for last in self._scan():  # noqa: B007
             await asyncio.sleep(0)  # An embedded store yields to no other task in between.
         if last is not None:
-            self._tell(last)
+            self._log_findings(last)
 
-    def _tell(self, summary: ScanSummary) -> None:
-        found = summary.matches_by_sink(violations_only=True)
+    def _log_findings(self, summary: ScanSummary) -> None:
+        matches = summary.matches_by_sink(violations_only=True)
         self.scans += 1
-        self.violations = Counter({sink: names.total() for sink, names in found.items()})
-        told = [f"{count} {name} in {sink}" for sink, names in found.items() for name, count in names.items()]
+        self.violations = Counter({sink: names.total() for sink, names in matches.items()})
+        counts = [f"{count} {name} in {sink}" for sink, names in matches.items() for name, count in names.items()]
         _log.log(
-            logging.WARNING if found or summary.unreadable or summary.locked_sites else logging.INFO,
+            logging.WARNING if matches or summary.unreadable or summary.locked_sites else logging.INFO,
             "privacy scan: %d records, %d unreadable, %d sites locked, against the policy: %s",
-            *(summary.records, summary.unreadable, len(summary.locked_sites), ", ".join(told) or "nothing"),
+            *(summary.records, summary.unreadable, len(summary.locked_sites), ", ".join(counts) or "nothing"),
         )

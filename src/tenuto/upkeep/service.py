@@ -15,7 +15,7 @@ from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.usage import UsageLedger
 from tenuto.tasks import Tasks
-from tenuto.upkeep.jobs import JobCounts, Jobs, Small, Work, safely
+from tenuto.upkeep.jobs import JobCounts, Jobs, SmallModel, Work, safely
 
 if TYPE_CHECKING:
     from tenuto.recall.service import Memories
@@ -43,7 +43,7 @@ class Upkeep:
         tasks: Tasks | None = None,
         ledger: UsageLedger | None = None,
         clock: Clock = utc_now,
-        small: Small | None = None,
+        model: SmallModel | None = None,
         redaction: UpkeepRedaction,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         catch_up: Callable[[], Awaitable[None]] | None = None,
@@ -53,7 +53,7 @@ class Upkeep:
         self._ledger = ledger
         self._sweep_every = sweep_every
         self._clock = clock
-        self.small = small
+        self.model = model
         self.redaction = redaction
         self._pause = pause
         self._catch_up = catch_up
@@ -68,11 +68,15 @@ class Upkeep:
     # After a turn
 
     def equip(
-        self, *, small: Small | None = None, memories: Memories | None = None, memory_sweep: MemorySweep | None = None
+        self,
+        *,
+        model: SmallModel | None = None,
+        memories: Memories | None = None,
+        memory_sweep: MemorySweep | None = None,
     ) -> None:
         """Set what turns bring along, before the first use of `after_turn`."""
         assert not self._followed, "turns were followed without it already"
-        self.small = small
+        self.model = model
         self._memories = memories
         self._memory_sweep = memory_sweep
 
@@ -102,7 +106,7 @@ class Upkeep:
         return AfterTurn(
             sessions=self._sessions,
             jobs=self._jobs,
-            small=self.small,
+            model=self.model,
             redaction=self.redaction,
             clock=self._clock,
             memories=self._memories,
@@ -125,8 +129,8 @@ class Upkeep:
     async def _sweep_sessions(self) -> bool:
         try:
             await self.sweep()
-        except Unavailable as away:
-            _log.warning("expired sessions were not swept: %s", away)
+        except Unavailable as error:
+            _log.warning("expired sessions were not swept: %s", error)
         except Exception:
             # The next rounds are needed whatever fails in one.
             _log.exception("expired sessions were not swept")
@@ -144,9 +148,9 @@ class Upkeep:
         """Remove all that expired or is beyond an assistant's number, in bounded steps; returns how many expired."""
         total = 0
         while True:
-            gone = await self._sessions.sweep(_BATCH)
-            total += gone
-            if gone < _BATCH:
+            removed_sessions = await self._sessions.sweep(_BATCH)
+            total += removed_sessions
+            if removed_sessions < _BATCH:
                 break
         # Those that were created without a turn, or whose turn failed.
         while self._sessions.over_cap:
@@ -157,9 +161,9 @@ class Upkeep:
         """Remove expired tasks and agents' notes in bounded steps; returns how many tasks were removed."""
         total = 0
         while self._tasks is not None:
-            swept = await self._tasks.sweep(_BATCH)
-            total += swept.tasks
-            if not swept.more:
+            result = await self._tasks.sweep(_BATCH)
+            total += result.tasks
+            if not result.more:
                 break
         return total
 

@@ -23,11 +23,11 @@ from tenuto.model.values import check_int, check_type
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions, TurnRequest
-from tenuto.sessions.cancellation import release_on_error
-from tenuto.sessions.reach import PromptReach
-from tenuto.sessions.spending import Spending
+from tenuto.sessions.lease import release_on_error
+from tenuto.sessions.requests import PromptReach
+from tenuto.sessions.usage import Spending
 from tenuto.upkeep import Upkeep
-from tenuto.upkeep.jobs import SPARE, Small, safely
+from tenuto.upkeep.jobs import SPARE, SmallModel, safely
 
 if TYPE_CHECKING:
     from tenuto.context import TokenCounter
@@ -59,7 +59,7 @@ class CallerTurns:
         spending: Spending,
         redaction: UpkeepRedaction,
         clock: Clock,
-        small: Small | None,
+        small: SmallModel | None,
     ) -> None:
         self._sessions = sessions
         self._policies = policies
@@ -213,13 +213,16 @@ class CallerTurns:
         first = turn.window[0].seq if turn.window else 0
         if not first or first > begins or turn.cut or self._counter is None:
             return True
-        from tenuto.context.compression import due
+        from tenuto.context.compression import compression_due
         from tenuto.context.conversation import MARGIN
 
         covered = Summary(text=turn.summary, through=turn.summarized_through, through_id="") if turn.summary else None
         log, context = (*turn.window, *done.messages), self._policies.context
         counter = self._compressor.counter
-        return due(done.session, log, counter, self._prompt, context, previous=covered, taken=MARGIN) is not None
+        return (
+            compression_due(done.session, log, counter, self._prompt, context, previous=covered, overhead=MARGIN)
+            is not None
+        )
 
     async def _compress(self, scope: Scope, session: Session, *, adding: int = 0, at_once: bool = False) -> None:
         """Summarise what is due; `at_once` without a model."""
@@ -250,7 +253,7 @@ class CallerTurns:
 
         return Compressor(
             sessions=self._sessions,
-            small=self._small,
+            model=self._small,
             redaction=self._redaction,
             counter=TokenCounter(),
             clock=self._clock,

@@ -42,20 +42,20 @@ def read_apps(path: Path, platform: str, app: type[_App]) -> tuple[_App, ...]:
     for number, table in enumerate(tables, 1):
         try:
             apps.append(_read_app(table, app))
-        except Invalid as unfit:
-            raise InvalidSetting(_SETTING, f"{path}, [[{platform}]] number {number}: {unfit}") from None
+        except Invalid as error:
+            raise InvalidSetting(_SETTING, f"{path}, [[{platform}]] number {number}: {error}") from None
     return tuple(apps)
 
 
 def _load(path: Path) -> JsonObject:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as failed:
-        raise InvalidSetting(_SETTING, f"{path} cannot be read: {failed.strerror}") from None
+    except OSError as error:
+        raise InvalidSetting(_SETTING, f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidSetting(_SETTING, f"{path} is not text in UTF-8") from None
-    except tomllib.TOMLDecodeError as unfit:
-        raise InvalidSetting(_SETTING, f"{path} is not TOML: {unfit}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidSetting(_SETTING, f"{path} is not TOML: {error}") from None
 
 
 def _read_app(table: JsonObject, app: type[_App]) -> _App:

@@ -40,10 +40,10 @@ from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
-from tenuto.sessions.spending import Spending
+from tenuto.sessions.usage import Spending
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
-from tenuto.upkeep import LAST_WORK, Small, Upkeep
+from tenuto.upkeep import LAST_WORK, SmallModel, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
 from tenuto.wiring.models import home_provider
 from tenuto.wiring.tasks import EXTRA as TASKS_EXTRA
@@ -89,7 +89,7 @@ async def open_chat(
         # The offline model makes titles and summaries no better than extraction does.
         summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
         sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
-        upkeep.equip(small=summarizer_model, memories=memories, memory_sweep=sweep)
+        upkeep.equip(model=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
         screened = {name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()}
@@ -183,7 +183,7 @@ def _blame(unfit: InvalidSetting, name: str, settings: Settings) -> InvalidSetti
 @asynccontextmanager
 async def open_small(
     settings: Settings, *, models: Mapping[str, GivenModel], spending: Spending
-) -> AsyncIterator[Small]:
+) -> AsyncIterator[SmallModel]:
     """Open the model for summaries alone, for programs that call their own model.
 
     Raises:
@@ -202,7 +202,7 @@ async def open_small(
         yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
-def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
+def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> SmallModel:
     """The model for titles and summaries; its cost counts for the tenant."""
 
     timeout = min(timeout, _BACKGROUND_TIMEOUT)
@@ -284,6 +284,6 @@ def _check_budget(assistant: Assistant, model: ChatModel) -> None:
         for persona in (None, *assistant.personas.values()):
             try:
                 check_budget(prompt, assistant.system_prompt(persona, language), counter, language)
-            except InvalidSetting as unfit:
-                why = str(unfit).removeprefix(f"{unfit.setting}: ")
-                raise InvalidSetting(unfit.setting, f"{why} (assistant {assistant.name})") from None
+            except InvalidSetting as error:
+                why = str(error).removeprefix(f"{error.setting}: ")
+                raise InvalidSetting(error.setting, f"{why} (assistant {assistant.name})") from None

@@ -21,7 +21,8 @@ from tenuto.model.channel import ChannelPolicy, Delivery
 from tenuto.model.policy import OnMissing
 from tenuto.model.privacy import Sink
 from tenuto.ports import Channel, Clock, StateStore
-from tenuto.privacy.redactor import WITHHELD, Redactor, Slot
+from tenuto.privacy.json_texts import Slot
+from tenuto.privacy.redactor import WITHHELD, Redactor
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
 from tenuto.wiring.channels import open_channel
@@ -45,8 +46,8 @@ def make_gateway(
     """
     try:
         chat.assistants.find(policy.assistant)
-    except AssistantNotFound as absent:
-        raise InvalidSetting(f"assistant of {channel.name} app {channel.app}", str(absent)) from None
+    except AssistantNotFound as error:
+        raise InvalidSetting(f"assistant of {channel.name} app {channel.app}", str(error)) from None
     session_policy = replace(settings.channel_policies().sessions, on_missing=OnMissing.ADOPT)
     commands = Commands(sessions=sessions, policy=policy)
 

@@ -11,7 +11,8 @@ from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, Detector, SessionStore, StateStore
 from tenuto.privacy.crypto.machine_key import MachineKey
 from tenuto.privacy.crypto.vault import Vault
-from tenuto.privacy.redactor import Redactor, TenantPolicies
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tenuto.settings import Settings
 from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 
@@ -86,8 +87,8 @@ async def _check_key(ciphers: TenantCiphers, *, create: bool) -> None:
             await ciphers.cipher_for_sealing(SYSTEM)
         else:
             await ciphers.check(SYSTEM)
-    except MasterKeyMissing as missing:
-        why = f"the store was encrypted with another master key, with the fingerprint {missing.fingerprint}"
+    except MasterKeyMissing as error:
+        why = f"the store was encrypted with another master key, with the fingerprint {error.fingerprint}"
         raise InvalidSetting("privacy_key", why) from None
 
 

@@ -12,7 +12,8 @@ from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope
 from tenuto.model.privacy import Sink
 from tenuto.ports import Clock, Embedder, Store
-from tenuto.privacy.redactor import WITHHELD, Redactor, Slot
+from tenuto.privacy.json_texts import Slot
+from tenuto.privacy.redactor import WITHHELD, Redactor
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import fresh_id
@@ -38,7 +39,7 @@ async def open_memories(
         return None if clean == WITHHELD else clean
 
     async with _open_embedder(settings, home_provider(settings, models)) as embedder:
-        cached = CachedEmbedder(embedder, clock=clock, patience=_PATIENCE) if embedder is not None else None
+        cached = CachedEmbedder(embedder, clock=clock, time_limit=_PATIENCE) if embedder is not None else None
         memories = Memories(
             state=store.state,
             redact=redact,

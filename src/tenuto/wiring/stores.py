@@ -174,8 +174,8 @@ async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder | Non
 
     try:
         folder = await DiskFolder.open(path)
-    except Unavailable as failure:
-        log.warning("turns are refused while the store does not answer: %s", failure)
+    except Unavailable as error:
+        log.warning("turns are refused while the store does not answer: %s", error)
         return None
     stack.push_async_callback(folder.close)
     return folder

@@ -110,8 +110,8 @@ def _load_engine() -> Callable[..., AbstractAsyncContextManager[TaskEngine]]:
     """Import the engine, which takes half a second."""
     try:
         from tenuto.tasks.engines.dbos_engine import open_dbos_engine
-    except ModuleNotFoundError as absent:
-        raise PackageMissing("tasks_database", "running plans", extra=EXTRA) from absent
+    except ModuleNotFoundError as error:
+        raise PackageMissing("tasks_database", "running plans", extra=EXTRA) from error
     return open_dbos_engine
 
 

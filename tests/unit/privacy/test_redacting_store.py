@@ -28,9 +28,9 @@ from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
 from tenuto.privacy.crypto.keyring import load_key_ring
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection import finder
 from tenuto.privacy.redacting_store import RedactingStore
+from tenuto.privacy.spellings import normalize_spelling
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore, MemoryStore
 from tests.redactors import MASTER_KEY, redacting_store, redactor_over
@@ -485,7 +485,7 @@ async def test_words_are_always_read_however_they_look(redacting: RedactingStore
     ],
 )
 def test_spellings_of_one_value_are_alike_and_other_values_are_not(name: str, one: str, other: str, same: bool) -> None:
-    assert (likeness(name, one) == likeness(name, other)) is same
+    assert (normalize_spelling(name, one) == normalize_spelling(name, other)) is same
 
 
 class _Unwilling(FlatMemoryStore):

@@ -15,11 +15,14 @@ from tenuto.model.privacy import REDACTED, Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.model.session import NewSession
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
-from tenuto.privacy import redactor
+from tenuto.privacy.detection import record_matches
 from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.json_texts import Slot
 from tenuto.privacy.record_redaction import redact_trace
-from tenuto.privacy.redactor import SPARE, Redactor, Slot, TenantPolicies
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.folding import Work
+from tenuto.privacy.tenant_policies import TenantPolicies
+from tenuto.privacy.text_ends import SPARE
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.redactors import redacting_store
 from tests.samples import ANN, SENT_AT, fresh, says
@@ -63,6 +66,19 @@ async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() 
     assert said.parts[0]["arguments"] == TOLD
     assert said.metadata == {**TOLD, REDACTED: said.metadata[REDACTED]}
     assert (trace.data, remembered.value) == (TOLD, TOLD)
+
+
+async def test_the_name_of_a_field_is_redacted_like_its_value_in_a_part_too() -> None:
+    _, store = redacting_store(PrivacyPolicy(message=Mode.REDACT))
+    part = {"type": "form", f"to {MAIL}": {f"cc {MAIL}": "yes"}, "name": MAIL}
+
+    batch = AppendBatch(id=fresh("b"), messages=(says("", parts=(part,)),), create=NewSession())
+
+    done = await store.sessions.append(ANN, "s", batch)
+
+    assert done.messages[0].parts == (
+        {"type": "form", "to [REDACTED_EMAIL]": {"cc [REDACTED_EMAIL]": "yes"}, "name": MAIL},
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +167,7 @@ async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(mon
         looked_at.append(len(slot.text))
         return finder.find(slot.text)
 
-    monkeypatch.setattr(redactor, "_find_in_slot", seen)
+    monkeypatch.setattr(record_matches, "_find_in_slot", seen)
     text = "see 202-555-0143 " * 60_000
 
     clean, _ = await screen().before_cut(ANN, text, (Sink.TRACE,), SHOWN)

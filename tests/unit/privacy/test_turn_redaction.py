@@ -19,8 +19,10 @@ from tenuto.model.prompt import Disposition
 from tenuto.model.turn import Trace, trace_id
 from tenuto.model.values import JsonObject
 from tenuto.privacy.detection.finder import PiiFinder
-from tenuto.privacy.redactor import Redactor, TenantPolicies, slots
+from tenuto.privacy.json_texts import slots
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.folding import Work
+from tenuto.privacy.tenant_policies import TenantPolicies
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 from tests.unit.privacy.redacting_app import MAIL, prompt_of, redacting_app

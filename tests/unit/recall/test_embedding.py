@@ -42,7 +42,7 @@ def stepwise() -> Stepwise:
 
 @pytest.fixture
 def embedder(stepwise: Stepwise) -> CachedEmbedder:
-    return CachedEmbedder(stepwise, clock=FakeClock(), patience=timedelta(minutes=1))
+    return CachedEmbedder(stepwise, clock=FakeClock(), time_limit=timedelta(minutes=1))
 
 
 async def test_a_question_waits_for_one_piece_of_bulk_work(stepwise: Stepwise, embedder: CachedEmbedder) -> None:
@@ -70,7 +70,7 @@ async def test_a_question_waits_for_one_piece_of_bulk_work(stepwise: Stepwise, e
 
 async def test_a_long_text_is_embedded_in_chunks_whose_mean_is_its_vector() -> None:
     letters = LetterEmbedder(remote=False)
-    embedder = CachedEmbedder(letters, clock=FakeClock(), patience=timedelta(minutes=1))
+    embedder = CachedEmbedder(letters, clock=FakeClock(), time_limit=timedelta(minutes=1))
 
     [long], [short] = (
         await embedder.embed_whole(["a" * 1_000 + "b" * 1_000 + "c" * 500]),

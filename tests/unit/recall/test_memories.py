@@ -13,7 +13,7 @@ from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.ports import Store
-from tenuto.recall import copies, service
+from tenuto.recall import owner_cache, service
 from tenuto.recall.service import RecallResult
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
@@ -175,7 +175,7 @@ async def test_who_owes_whom_is_not_the_same(store: Store, clock: FakeClock) -> 
 async def test_a_cancelled_search_leaves_no_thread_in_the_index(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_AT_ONCE", 1)
+    monkeypatch.setattr(owner_cache, "_AT_ONCE", 1)
     memories = memories_over(store, clock)
     for number in range(20):
         await memories.add(ANN, f"Note {number} about tea and number {number}")
@@ -193,13 +193,13 @@ async def test_a_cancelled_search_leaves_no_thread_in_the_index(
 async def test_copies_are_bounded_also_for_owners_without_memories(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_KEPT", 10)
+    monkeypatch.setattr(owner_cache, "_MOST_MEMORIES", 10)
     memories = memories_over(store, clock)
     for number in range(50):
         await memories.list(Scope(tenant="acme", user=f"user {number}"))
     await memories.add(BOB, HOME)
 
-    assert len(memories._copies._owners) <= 10
+    assert len(memories._cache._owners) <= 10
     assert await memory_texts(memories, BOB) == {HOME}
 
 
@@ -207,18 +207,18 @@ async def test_copies_are_bounded_also_for_owners_whose_memories_cannot_be_read(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an outage every user who asks would leave a copy behind that counts nowhere."""
-    monkeypatch.setattr(copies, "_KEPT", 3)
+    monkeypatch.setattr(owner_cache, "_MOST_MEMORIES", 3)
     memories = memories_over(store, clock)
 
     async def fail(*_: object) -> None:
         raise Unavailable("session store")
 
-    monkeypatch.setattr(memories._copies._records, "changed_since", fail)
+    monkeypatch.setattr(memories._cache._records, "changed_since", fail)
     for number in range(9):
         with pytest.raises(Unavailable):
-            await memories._copies.load(Scope(tenant="acme", user=f"user-{number}"))
+            await memories._cache.load(Scope(tenant="acme", user=f"user-{number}"))
 
-    assert len(memories._copies._owners) == 3
+    assert len(memories._cache._owners) == 3
 
 
 async def test_what_is_forgotten_leaves_nothing_in_a_copy(store: Store, clock: FakeClock) -> None:
@@ -226,7 +226,7 @@ async def test_what_is_forgotten_leaves_nothing_in_a_copy(store: Store, clock: F
     for number in range(3):
         added = await memories.add(ANN, f"I live in town number {number} with my cats")
         await memories.forget(ANN, [added.id])
-    owner = await memories._copies.load(ANN)
+    owner = await memories._cache.load(ANN)
 
     assert (owner.memories, owner.embedded, owner._by_text, owner._by_terms) == ({}, set(), {}, {})
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.recall.ranking import drop_duplicates, rank_by_mmr, scale_to_one, session_scores, share_terms
+from tenuto.recall.ranking import drop_duplicates, jaccard_similarities, min_max_normalize, rank_by_mmr, session_scores
 
 RELEVANCES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(lambda found: sorted(found, reverse=True))
 
@@ -92,8 +92,8 @@ def test_what_is_chosen_is_distinct_and_as_much_as_asked(
 def test_scores_are_scaled_among_those_that_count() -> None:
     scores = np.array([9, 2, 4, 3], np.float32)
 
-    assert scale_to_one(scores, np.array([False, True, True, True])).tolist() == [0, 0, 1, 0.5]
-    assert scale_to_one(scores, np.zeros(4, np.bool_)).tolist() == [0, 0, 0, 0]
+    assert min_max_normalize(scores, np.array([False, True, True, True])).tolist() == [0, 0, 1, 0.5]
+    assert min_max_normalize(scores, np.zeros(4, np.bool_)).tolist() == [0, 0, 0, 0]
 
 
 def test_a_session_is_as_good_as_its_three_best() -> None:
@@ -107,5 +107,5 @@ def test_a_session_is_as_good_as_its_three_best() -> None:
 def test_shared_terms_count_from_three_on() -> None:
     said = [("a", "b", "c", "d"), ("d", "c", "b"), ("a", "b"), ()]
 
-    assert share_terms(said).tolist() == [[1, 0.75, 0, 0], [0.75, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-    assert share_terms([()]).tolist() == [[0]]
+    assert jaccard_similarities(said).tolist() == [[1, 0.75, 0, 0], [0.75, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert jaccard_similarities([()]).tolist() == [[0]]

@@ -11,8 +11,7 @@ from tenuto.errors import BudgetExhausted, InvalidSetting
 from tenuto.model import Scope, Session
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.session import Budgets
-from tenuto.sessions.spending import Spending
-from tenuto.sessions.usage import UsageLedger
+from tenuto.sessions.usage import Spending, UsageLedger
 from tenuto.settings import Settings
 from tests.clock import FakeClock
 from tests.cut_wires import Wire

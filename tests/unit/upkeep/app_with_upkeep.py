@@ -107,7 +107,7 @@ class SessionsWithUpkeep:
 
     def another(self, **rest: Any) -> Upkeep:
         """Another process on the same store."""
-        settled = {"small": self.model, "clock": self.clock, "redaction": UpkeepRedaction(NO_REDACTION), **rest}
+        settled = {"model": self.model, "clock": self.clock, "redaction": UpkeepRedaction(NO_REDACTION), **rest}
         return Upkeep(sessions=self.sessions, sweep_every=timedelta(minutes=5), **settled)
 
     async def turn(

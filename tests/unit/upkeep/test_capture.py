@@ -221,6 +221,15 @@ async def test_a_models_facts_supersede_each_other_by_subject_and_a_failed_model
     assert by_text[BOLOGNA].source is MemorySource.QUOTE
 
 
+async def test_a_statement_after_small_talk_is_captured() -> None:
+    async with opened() as (app, _):
+        for text in ("Thanks a lot!", BOLOGNA, "Where do I live?", "Thanks a lot!", GARDEN):
+            await app.ask(ANN, text, session_id="s")
+        found = await remembered(app)
+
+    assert {one.text for one in found} == {BOLOGNA, GARDEN}
+
+
 async def test_an_edited_message_takes_its_memories_with_it() -> None:
     async with opened() as (app, _):
         first = await app.ask(ANN, BOLOGNA)

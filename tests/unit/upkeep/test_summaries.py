@@ -384,7 +384,7 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     begun = await house.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
-    await house.upkeep.after_turn.secure(house.ended(begun.session), covered=0, adding=len(reply))
+    await house.upkeep.after_turn.secure(house.ended(begun.session), through=0, adding=len(reply))
     await house.sessions.finish(begun, FinishTurn(reply=reply))
 
     summary = await house.summary(session)
@@ -414,7 +414,7 @@ async def test_far_from_the_cap_securing_asks_nothing_of_the_store(caplog: pytes
     store.away = True
 
     with caplog.at_level(logging.DEBUG, logger="tenuto"):
-        await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=6)
+        await house.upkeep.after_turn.secure(house.ended(session), through=0, adding=6)
 
     assert (store.refused, caplog.text) == (0, "")
 
@@ -426,7 +426,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
     store.away = True
 
     with caplog.at_level(logging.WARNING):
-        await house.upkeep.after_turn.secure(house.ended(session), covered=0, adding=10)
+        await house.upkeep.after_turn.secure(house.ended(session), through=0, adding=10)
         await follow(house, session)
 
     assert caplog.text.count("a summary was postponed: Unavailable") == 2

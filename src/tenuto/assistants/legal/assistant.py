@@ -79,8 +79,8 @@ class _Consultation:
         """
         try:
             engine = await self._engine()
-        except InvalidSetting as unfit:
-            raise EngineUnavailable(str(unfit)) from unfit
+        except InvalidSetting as error:
+            raise EngineUnavailable(str(error)) from error
         session_id = turn.session.id if turn.session is not None else None
         goal = turn.question[:_GOAL]
         new = NewTask(type=TASK_TYPE, goal=goal, session_id=session_id, language=turn.language)

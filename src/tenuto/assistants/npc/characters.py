@@ -51,5 +51,5 @@ def load_characters(path: Path) -> dict[str, Character]:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, Character])
     except (OSError, UnicodeDecodeError):
         raise InvalidSetting("npc_corpus", f"{path.name} cannot be read") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as unfit:
-        raise InvalidSetting("npc_corpus", f"{path.name}: {unfit}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise InvalidSetting("npc_corpus", f"{path.name}: {error}") from None

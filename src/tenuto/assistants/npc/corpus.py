@@ -122,8 +122,8 @@ def _id_shape(text: str) -> tuple[str, ...]:
 def _parse_piece(path: Path, number: int, line: str) -> Evidence:
     try:
         piece = msgspec.json.decode(line, type=Evidence)
-    except msgspec.DecodeError as unfit:
-        raise InvalidSetting("npc_corpus", f"{path.name}, line {number}: {unfit}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidSetting("npc_corpus", f"{path.name}, line {number}: {error}") from None
     if not ID.fullmatch(piece.id):
         raise InvalidSetting("npc_corpus", f"{path.name}, line {number}: ids look like E-RULE-01")
     return piece

@@ -112,8 +112,8 @@ class LarkChannel:
                     self._bot = await self._identify()
             except TimeoutError:
                 raise ChannelUnavailable(CHANNEL, "does not tell the bot's id in time") from None
-            except LarkRefusal as refused:
-                raise ChannelUnavailable(CHANNEL, f"does not tell the bot's id (code {refused.code})") from None
+            except LarkRefusal as error:
+                raise ChannelUnavailable(CHANNEL, f"does not tell the bot's id (code {error.code})") from None
         return self._bot
 
     async def _identify(self) -> str:
@@ -133,8 +133,8 @@ class LarkChannel:
         try:
             listed = await self._list_around(message)
             bot = await self._bot_open_id()
-        except LarkRefusal as refused:
-            raise ChannelUnavailable(CHANNEL, f"does not list messages (code {refused.code})") from None
+        except LarkRefusal as error:
+            raise ChannelUnavailable(CHANNEL, f"does not list messages (code {error.code})") from None
         lines = [line for one in listed if (line := self._chat_line(one, message, bot)) is not None]
         return lines[:limit][::-1]
 
@@ -167,7 +167,7 @@ class LarkChannel:
         name = one.sender.sender_name or self._names.get(one.sender.id) or ""
         return ChatLine(sender=one.sender.id, text=text, sent_at=sent_at, sender_name=name)
 
-    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
+    async def reply(self, message: IncomingMessage, text: str, card_id: str | None = None) -> None:
         """Answer a message as text, or in the card that was shown.
 
         The platform knows a reply by its uuid for an hour; a card that a process showed before it ended is found so.
@@ -177,12 +177,12 @@ class LarkChannel:
             ChannelUnavailable: a retry may succeed.
         """
         with _translate_refusals():
-            if shown is None:
+            if card_id is None:
                 sent = await self._send(message, "text", text_content(text))
-                shown = sent.message_id if sent.msg_type == _CARD else None
-            if shown is not None:
-                await self.client.update_card(shown, card_content(text))
-                self._next_update.drop(shown)
+                card_id = sent.message_id if sent.msg_type == _CARD else None
+            if card_id is not None:
+                await self.client.update_card(card_id, card_content(text))
+                self._next_update.drop(card_id)
 
     async def has_reply(self, message: IncomingMessage) -> bool:
         """Whether the platform shows a reply of this app to a message.
@@ -195,8 +195,8 @@ class LarkChannel:
         """
         try:
             found = await self._find_reply(message)
-        except LarkRefusal as refused:
-            _log.warning("lark does not list replies: code %d", refused.code)
+        except LarkRefusal as error:
+            _log.warning("lark does not list replies: code %d", error.code)
             return False
         if found is not None and found.msg_type == _CARD:
             self._cards.put(message.id, found.message_id)
@@ -219,7 +219,7 @@ class LarkChannel:
         """The root is no proof: a reply to a later message of the thread has the same."""
         return one.sender.id == self.app and (one.parent_id or one.root_id) == message.id
 
-    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
+    async def show_progress(self, message: IncomingMessage, text: str, card_id: str | None) -> str | None:
         """Show the answer as far as it is in a card, or nothing while the platform asks to slow down.
 
         Raises:
@@ -228,24 +228,24 @@ class LarkChannel:
         """
         if not self._app.cards:
             return None
-        now, place = self._clock(), shown or message.id
+        now, place = self._clock(), card_id or message.id
         if now < (self._next_update.get(place) or now):
-            return shown
+            return card_id
         with _translate_refusals():
             try:
-                if shown is not None:
-                    await self.client.update_card(shown, card_content(text))
+                if card_id is not None:
+                    await self.client.update_card(card_id, card_content(text))
                 else:
                     sent = await self._send(message, _CARD, card_content(text))
                     # A text: a process before this one has answered already.
-                    shown = sent.message_id if sent.msg_type in (_CARD, "") else None
-            except ChannelUnavailable as busy:
-                if busy.retry_after is None:
+                    card_id = sent.message_id if sent.msg_type in (_CARD, "") else None
+            except ChannelUnavailable as error:
+                if error.retry_after is None:
                     raise
-                self._next_update.put(place, now + busy.retry_after)
-                return shown
-        self._next_update.put(shown or place, now + _PACE)
-        return shown
+                self._next_update.put(place, now + error.retry_after)
+                return card_id
+        self._next_update.put(card_id or place, now + _PACE)
+        return card_id
 
     async def _send(self, message: IncomingMessage, kind: str, content: str) -> Sent:
         if (card := self._cards.get(message.id)) is not None:
@@ -266,8 +266,8 @@ def _container(message: IncomingMessage) -> tuple[str, str]:
 def _translate_refusals() -> Iterator[None]:
     try:
         yield
-    except LarkRefusal as refused:
-        raise ReplyRefused(str(refused.code)) from None
+    except LarkRefusal as error:
+        raise ReplyRefused(str(error.code)) from None
 
 
 class _Recent(Generic[_V]):

@@ -187,17 +187,17 @@ class LarkClient:
         response = await self._send(method, path, body=body, params=params, token=token)
         try:
             return _read(response, kind)
-        except LarkRefusal as refused:
-            if refused.code not in _TOKEN_CODES:
+        except LarkRefusal as error:
+            if error.code not in _TOKEN_CODES:
                 raise
         if self._token is not None and self._token[0] == token:
             self._token = None
         response = await self._send(method, path, body=body, params=params, token=await self.token())
         try:
             return _read(response, kind)
-        except LarkRefusal as refused:
-            if refused.code in _TOKEN_CODES:
-                raise ChannelUnavailable(CHANNEL, f"refuses its own token (code {refused.code})") from refused
+        except LarkRefusal as error:
+            if error.code in _TOKEN_CODES:
+                raise ChannelUnavailable(CHANNEL, f"refuses its own token (code {error.code})") from error
             raise
 
     async def token(self) -> str:
@@ -210,9 +210,9 @@ class LarkClient:
             if self._token is None or self._token[1] <= now:
                 try:
                     answer = await self._new_token()
-                except LarkRefusal as refused:
-                    why = f"refuses the app's id and secret (code {refused.code})"
-                    raise ChannelUnavailable(CHANNEL, why) from refused
+                except LarkRefusal as error:
+                    why = f"refuses the app's id and secret (code {error.code})"
+                    raise ChannelUnavailable(CHANNEL, why) from error
                 life = timedelta(seconds=answer.expire)
                 self._token = answer.tenant_access_token, now + life - min(_RENEW_EARLY, life / 10)
             return self._token[0]
@@ -236,9 +236,9 @@ class LarkClient:
         content = None if body is None else msgspec.json.encode(body)
         try:
             return await self._http.request(method, path, content=content, params=params, headers=headers)
-        except httpx.HTTPError as failed:
+        except httpx.HTTPError as error:
             # Without the cause, which may quote the request.
-            raise ChannelUnavailable(CHANNEL, f"does not answer ({type(failed).__name__})") from None
+            raise ChannelUnavailable(CHANNEL, f"does not answer ({type(error).__name__})") from None
 
 
 def _read(response: httpx.Response, kind: type[_T]) -> _T:

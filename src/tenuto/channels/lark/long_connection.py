@@ -60,9 +60,9 @@ class LongConnection:
         while not self._stopping.is_set():
             try:
                 self._hold(_load_sdk(), server)
-            except (Exception, asyncio.CancelledError) as failed:
+            except (Exception, asyncio.CancelledError) as error:
                 if not self._stopping.is_set():
-                    _log.error("long connection of app %s failed: %s", self._app.app_id, describe_exception(failed))
+                    _log.error("long connection of app %s failed: %s", self._app.app_id, describe_exception(error))
                     self._stopping.wait(_PAUSE_SECONDS)
         self._own.close()
 
@@ -102,9 +102,9 @@ class _Handler:
         waiting = asyncio.run_coroutine_threadsafe(self._take(payload), self._server)
         try:
             waiting.result(_ANSWER_SECONDS)
-        except Exception as failed:
+        except Exception as error:
             waiting.cancel()
-            _log.warning("an event was not accepted: %s", describe_exception(failed))
+            _log.warning("an event was not accepted: %s", describe_exception(error))
             # The SDK logs the text of what is raised.
             raise RuntimeError("the event was not accepted") from None
 

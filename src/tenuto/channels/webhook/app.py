@@ -37,8 +37,8 @@ class WebhookApp(Value, frozen=True, kw_only=True):
         check_url(self.reply_url, "reply_url")
         try:
             check_tenant_id(self.tenant)
-        except Invalid as unfit:
-            raise InvalidSetting("tenant", str(unfit)) from None
+        except Invalid as error:
+            raise InvalidSetting("tenant", str(error)) from None
 
     def __repr__(self) -> str:
         """Without its secret."""

@@ -88,9 +88,9 @@ class WebhookChannel:
             )
         except UnicodeDecodeError:
             raise DeliveryRefused("the message is not text in UTF-8") from None
-        except (msgspec.DecodeError, RecursionError, Invalid) as unfit:
+        except (msgspec.DecodeError, RecursionError, Invalid) as error:
             # None quotes what it could not read.
-            raise DeliveryRefused(f"the message cannot be read: {unfit}") from None
+            raise DeliveryRefused(f"the message cannot be read: {error}") from None
         return Incoming(message=message)
 
     def _tenant_of(self, body: _Body) -> str:
@@ -104,7 +104,7 @@ class WebhookChannel:
         """None: the platform cannot be asked for the messages of a group."""
         return ()
 
-    async def reply(self, message: IncomingMessage, text: str, shown: str | None = None) -> None:
+    async def reply(self, message: IncomingMessage, text: str, card_id: str | None = None) -> None:
         """Post a reply; a repeated one has the same `webhook-id`, by which the receiver recognises it.
 
         Raises:
@@ -127,9 +127,9 @@ class WebhookChannel:
         headers = signed_headers(self._key, reply_id, self._clock(), body)
         try:
             answer = await self._client.post(self._app.reply_url, content=body, headers=headers)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as failed:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             # Without the cause, which may quote the request.
-            raise ChannelUnavailable(CHANNEL, f"does not answer ({type(failed).__name__})") from None
+            raise ChannelUnavailable(CHANNEL, f"does not answer ({type(error).__name__})") from None
         if answer.status_code in _FOR_GOOD:
             raise ReplyRefused(f"status {answer.status_code}")
         if not answer.is_success:
@@ -139,7 +139,7 @@ class WebhookChannel:
         """A receiver recognises a repeated reply by its id at any time."""
         return False
 
-    async def show_progress(self, message: IncomingMessage, text: str, shown: str | None) -> str | None:
+    async def show_progress(self, message: IncomingMessage, text: str, card_id: str | None) -> str | None:
         """Nothing: the receiver gets whole replies only."""
         return None
 

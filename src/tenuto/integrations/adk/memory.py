@@ -22,8 +22,8 @@ try:
     from google.adk.memory.memory_entry import MemoryEntry
     from google.adk.sessions import Session
     from google.genai import types
-except ImportError as missing:
-    raise missing_extra("adk") from missing
+except ImportError as error:
+    raise missing_extra("adk") from error
 
 _FOUND: Final = 10
 

@@ -31,8 +31,8 @@ try:
     from google.adk.sessions import BaseSessionService, Session, State
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
     from pydantic_core import to_jsonable_python
-except ImportError as missing:
-    raise missing_extra("adk") from missing
+except ImportError as error:
+    raise missing_extra("adk") from error
 
 _NAME: Final = "adk"
 """The key of a session's metadata, and the namespace of the state of apps and users."""

@@ -7,8 +7,8 @@ from tenuto.integrations import missing_extra
 
 try:
     import langgraph.checkpoint.base  # noqa: F401
-except ImportError as missing:
-    raise missing_extra("langgraph") from missing
+except ImportError as error:
+    raise missing_extra("langgraph") from error
 
 from tenuto.integrations.langgraph.saver import TenutoSaver
 from tenuto.integrations.langgraph.store import TenutoStore

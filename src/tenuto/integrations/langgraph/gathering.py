@@ -37,10 +37,10 @@ class OpGatherer:
 async def _run_batch(batch: Sequence[tuple[Sequence[Op], asyncio.Future[list[Result]]]], run: Run) -> None:
     try:
         results = iter(await run([op for ops, _ in batch for op in ops]))
-    except BaseException as failure:
-        if len(batch) == 1 or isinstance(failure, Unavailable) or not isinstance(failure, Exception):
+    except BaseException as error:
+        if len(batch) == 1 or isinstance(error, Unavailable) or not isinstance(error, Exception):
             for _, answer in batch:
-                answer.set_exception(failure)
+                answer.set_exception(error)
             return
         for one in batch:
             await _run_batch([one], run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -14,6 +13,7 @@ from langgraph.store.base import InvalidNamespaceError, Item, MatchCondition, Se
 from numpy.typing import NDArray
 
 from tenuto.errors import Invalid
+from tenuto.model.opaque import decode_opaque, encode_opaque
 from tenuto.model.values import JsonObject
 
 Namespace: TypeAlias = tuple[str, ...]
@@ -23,8 +23,6 @@ Vectors: TypeAlias = "dict[str, NDArray[np.float32]]"
 _LABEL: Final = "\x1f"
 _KEY: Final = "\x1e"
 _ESCAPED: Final = {"\x1b": "\x1b0", _KEY: "\x1b1", _LABEL: "\x1b2"}
-# Shorter texts are searched for private data, and numbers are not words.
-_LEAST_OPAQUE: Final = 512
 
 
 class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -101,14 +99,13 @@ def _unescape(text: str) -> str:
 
 
 def encode_vector(vector: Sequence[float]) -> str:
-    """A vector as text that no rule takes for words."""
-    return b64encode(np.asarray(vector, dtype=np.float32).tobytes()).decode().ljust(_LEAST_OPAQUE, "=")
+    """A vector as opaque text, which the privacy policy does not search."""
+    return encode_opaque(np.asarray(vector, dtype=np.float32).tobytes())
 
 
 def decode_vector(text: str) -> NDArray[np.float32]:
     """A vector from its text."""
-    text = text.rstrip("=")
-    return np.frombuffer(b64decode(text + "=" * (-len(text) % 4)), dtype=np.float32)
+    return np.frombuffer(decode_opaque(text), dtype=np.float32)
 
 
 def best_scores(query: Sequence[float], items: Sequence[Mapping[str, str]]) -> list[float | None]:

@@ -1,25 +1,23 @@
 """What a thread's session holds: one entry of the log for each checkpoint, and one for the writes of each task.
 
-An entry is opaque to the privacy policy: the serializer's bytes, as one text in base64 that no rule takes for words.
+An entry is opaque to the privacy policy: the serializer's bytes, as one opaque text.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from typing import Final, TypeAlias
 
 import msgspec
 
 from tenuto.errors import StateCorrupt
 from tenuto.model import Draft, Message, Role
+from tenuto.model.opaque import decode_opaque, encode_opaque
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock
 from tenuto.sessions import fresh_id
 
 ENTRY: Final = "langgraph"
 """The type of the part that holds a record."""
-# Shorter texts are searched for private data, which is right for words and would break these.
-_LEAST_OPAQUE: Final = 512
 
 Blob: TypeAlias = tuple[str, bytes]
 """A value as the serializer wrote it: the name of the form, and the bytes."""
@@ -89,8 +87,7 @@ def to_draft(record: Record, clock: Clock) -> Draft:
 
 def to_part(record: Record) -> JsonObject:
     """The part of an entry that holds a record."""
-    data = b64encode(_encoder.encode(record)).decode()
-    return {"type": ENTRY, "data": data.ljust(_LEAST_OPAQUE, "=")}
+    return {"type": ENTRY, "data": encode_opaque(_encoder.encode(record))}
 
 
 def size_of(record: Record) -> int:
@@ -108,8 +105,7 @@ def from_message(message: Message) -> Record | None:
     if part.get("type") != ENTRY:
         return None
     try:
-        data = part["data"].rstrip("=")
-        record: Record = _decoder.decode(b64decode(data + "=" * (-len(data) % 4)))
+        record: Record = _decoder.decode(decode_opaque(part["data"]))
     except (KeyError, AttributeError, ValueError):
         raise StateCorrupt("checkpoint", "cannot be decoded") from None
     return record

@@ -50,9 +50,9 @@ class LocalEmbedder:
         try:
             self._thread.submit(self._encode_waiting)
             return await asyncio.wrap_future(vectors)
-        except Exception as failed:
+        except Exception as error:
             # What it complains of may quote a text.
-            _log.warning("the local embedder failed: %s", type(failed).__name__)
+            _log.warning("the local embedder failed: %s", type(error).__name__)
             raise Unavailable("embedder", "failed") from None
 
     def close(self) -> None:
@@ -72,9 +72,9 @@ class LocalEmbedder:
         try:
             with _encoding:
                 encoded = _encoder().encode([text for texts, _ in taken for text in texts])
-        except Exception as failed:
+        except Exception as error:
             for _, vectors in taken:
-                vectors.set_exception(failed)
+                vectors.set_exception(error)
             return
         found = iter([array("f", vector.tolist()) for vector in encoded])
         for texts, vectors in taken:

@@ -52,10 +52,10 @@ class PydanticAIEmbedder:
             # A question and the talk before it are compared with each other, so all are of one kind.
             answered = await self._model.embed(list(texts), input_type="document")
             vectors = [array("f", vector) for vector in answered.embeddings]
-        except Exception as failed:
+        except Exception as error:
             # What a provider writes may quote the texts.
-            status = getattr(failed, "status_code", None)
-            _log.warning("embedder %s failed: %s %s", self._name, type(failed).__name__, status or "")
+            status = getattr(error, "status_code", None)
+            _log.warning("embedder %s failed: %s %s", self._name, type(error).__name__, status or "")
             raise Unavailable("embedder", "failed at its provider") from None
         if not _are_usable(vectors, len(texts)):
             _log.warning("embedder %s answered with something that cannot be used", self._name)
@@ -82,11 +82,11 @@ async def open_pydantic_ai_embedder(name: str, access: ModelConnection) -> Async
             model = _model(name, access, opened)
         except ImportError as exc:
             raise missing_package("embedder", name, str(exc)) from None
-        except InvalidSetting as unfit:
-            if unfit.setting == "embedder":
+        except InvalidSetting as error:
+            if error.setting == "embedder":
                 raise
             # Providers are opened for chat models as well, whose setting has another name.
-            raise InvalidSetting("embedder", str(unfit).removeprefix("model: ")) from None
+            raise InvalidSetting("embedder", str(error).removeprefix("model: ")) from None
         except Exception as exc:
             raise InvalidSetting("embedder", missing(name, str(exc), access).partition(", or TENUTO_")[0]) from None
         for provider in opened:

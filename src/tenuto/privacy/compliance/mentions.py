@@ -17,8 +17,8 @@ from tenuto.model.message import STATE, is_summary
 from tenuto.model.session import PROFILE
 from tenuto.model.turn import Trace
 from tenuto.ports import Store
-from tenuto.privacy.crypto.vault import PSEUDONYM
-from tenuto.privacy.record_redaction import fill_draft_slots, message_texts, session_texts, trace_texts
+from tenuto.privacy.placeholders import PSEUDONYM
+from tenuto.privacy.record_redaction import message_texts, replace_draft_texts, session_texts, trace_texts
 from tenuto.privacy.redactor import Redactor
 
 ERASED: Final = "[ERASED]"
@@ -140,6 +140,5 @@ def _erase_message(message: Message, user: str, turns: set[int], clean: Callable
         message = replace(message, metadata=metadata)
     if message.turn not in turns or message.role is Role.USER or is_summary(message):
         return message
-    before = message_texts([message])
-    after = [clean(text) for text in before]
-    return message if after == before else fill_draft_slots(message, after)
+    cleaned = replace_draft_texts(message, lambda slot: clean(slot.text))
+    return message if cleaned == message else cleaned

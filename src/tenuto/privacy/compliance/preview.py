@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenuto.model.privacy import Mode, PiiMatch, replace_matches
-from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import WITHHELD
+from tenuto.privacy.spellings import normalize_spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def _pseudonymize(text: str, found: Sequence[PiiMatch], unvaulted: Sequence[str]
     parts: list[str] = []
     at = 0
     for one in found:
-        value = (one.name, likeness(one.name, text[one.start : one.end]))
+        value = (one.name, normalize_spelling(one.name, text[one.start : one.end]))
         if one.type not in unvaulted and value not in known:
             numbers[one.name] += 1
             known[value] = f"[{one.name}_{numbers[one.name]}]"

@@ -25,6 +25,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Store, utc_now
 from tenuto.privacy.compliance.compaction import CompactionStatus
 from tenuto.privacy.compliance.iteration import iter_memories, iter_sessions
+from tenuto.privacy.json_texts import Slot, slots
 from tenuto.privacy.record_redaction import (
     draft_slots,
     redact_session_values,
@@ -35,7 +36,7 @@ from tenuto.privacy.record_redaction import (
     state_slots,
     trace_values,
 )
-from tenuto.privacy.redactor import Redactor, Slot, slots
+from tenuto.privacy.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 _MESSAGES: Final = 200
@@ -170,7 +171,7 @@ class Scanner:
     async def _scan_session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         report.add(Sink.TITLE, await self._records(session).names(scope, [Slot(session.title)]))
         for what in _HEAD:
-            report.add(Sink.MESSAGE, await self._screen.names(scope, list(slots(getattr(session, what)))))
+            report.add(Sink.MESSAGE, await self._screen.names(scope, slots(getattr(session, what))))
         if fix:
             await self._fix_head(scope, session, report)
         await self._log(scope, session, report, fix)
@@ -245,7 +246,7 @@ class Scanner:
             traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
-                report.add(Sink.TRACE, await screen.names(scope, list(slots(trace_values(trace)))))
+                report.add(Sink.TRACE, await screen.names(scope, slots(trace_values(trace))))
                 mended = await redact_trace(screen, scope, session, trace) if fix else trace
                 if mended is not trace:
                     changed.append(mended)

@@ -15,7 +15,7 @@ from tenuto.privacy.compliance.erasure import Elsewhere, EndKeys, Erase, UserEra
 from tenuto.privacy.compliance.mentions import Mentions
 from tenuto.privacy.compliance.receipts import Receipt, ReceiptSigner
 from tenuto.privacy.compliance.scan import Report, Scanner, ScanSummary
-from tenuto.privacy.crypto.vault import normalize_placeholder
+from tenuto.privacy.placeholders import normalize_placeholder
 from tenuto.privacy.redactor import Redactor
 
 _SPACES: Final = 100

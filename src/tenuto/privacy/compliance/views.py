@@ -11,7 +11,7 @@ from tenuto.model.values import JsonObject, View
 from tenuto.privacy.compliance.audit import Act
 from tenuto.privacy.compliance.compaction import CompactionStatus
 from tenuto.privacy.compliance.scan import Report, ScanSummary
-from tenuto.privacy.redactor import TenantPolicies
+from tenuto.privacy.tenant_policies import TenantPolicies
 
 
 class PolicyView(View, frozen=True, kw_only=True):

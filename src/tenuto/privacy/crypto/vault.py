@@ -8,8 +8,6 @@ session only, and only if we put it there: typed ones are neutralized on their w
 from __future__ import annotations
 
 import logging
-import re
-import unicodedata
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -24,13 +22,12 @@ from tenuto.model.privacy import VAULT, data_key_id
 from tenuto.model.scope import site_scope
 from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
+from tenuto.privacy.placeholders import PSEUDONYM
+from tenuto.privacy.spellings import normalize_spelling
 
 # Placeholders of one session. Further values are redacted: a record is read and written as a whole.
 _MOST: Final = 2000
 _PAGE: Final = 100
-# A pseudonym in a text: name and number.
-PSEUDONYM: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40})_([0-9]{1,4})\]")
-LONGEST_MARK: Final = 52
 _log = logging.getLogger(__name__)
 
 
@@ -267,77 +264,8 @@ def _seal_value(cipher: Cipher, name: str, value: str, place: Place) -> _SealedV
 
 
 def _value_digest(cipher: Cipher, name: str, value: str, place: Place) -> str:
-    return cipher.digest(f"{name}\0{likeness(name, value)}".encode(), place)
+    return cipher.digest(f"{name}\0{normalize_spelling(name, value)}".encode(), place)
 
 
 def _associated_data(session: Session) -> Place:
     return ("vault", session.id, session.incarnation)
-
-
-def normalize_placeholder(asked: str) -> str:
-    """A placeholder as it occurs in texts, from any spelling: `EMAIL_1`, `[email_1]`."""
-    return f"[{asked.strip().strip('[]').upper()}]"
-
-
-def neutralize_text(text: str) -> str:
-    """A text with full-width brackets around its placeholders, which were typed and must not be restored."""
-    return PSEUDONYM.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1_\\2\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)
-
-
-def restore_text(text: str, values: Mapping[str, str]) -> str:
-    """A text with values in place of their placeholders; unknown placeholders stay."""
-    return PSEUDONYM.sub(lambda mark: values.get(mark[0], mark[0]), text) if values and "[" in text else text
-
-
-class RestoringStream:
-    """Restores placeholders in a text that comes in chunks; holds back what may become one."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-        self._held = ""
-
-    def feed(self, chunk: str) -> str:
-        """Take a chunk; return the text that is decided by now."""
-        text = self._held + chunk
-        start = text.rfind("[")
-        open_mark = start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_MARK
-        cut = start if open_mark else len(text)
-        self._held = text[cut:]
-        return restore_text(text[:cut], self._values)
-
-    def flush(self) -> str:
-        """Return the held text, at the end."""
-        rest, self._held = self._held, ""
-        return restore_text(rest, self._values)
-
-
-# Written with any separators: only letters and digits count.
-_GROUPED: Final = frozenset({"CC", "BANK_CARD", "CARD", "SSN", "CN_ID", "IBAN", "PASSPORT"})
-_EXACT: Final = frozenset({"SECRET", "API_KEY", "JWT", "PRIVATE_KEY"})
-_CHINA: Final = "86"
-_NORTH_AMERICA: Final = "1"
-
-
-def likeness(kind: str, value: str) -> str:
-    """The normal form of all spellings of a value: `+86 138-0013-8000` and `13800138000` are one phone."""
-    if kind in _EXACT:
-        return value
-    folded = unicodedata.normalize("NFKC", value).casefold()
-    plain = "".join(character for character in folded if character.isalnum())
-    if kind == "PHONE":
-        return _national_number(plain, abroad=folded.lstrip(" (").startswith(("+", "00")))
-    # On a Chinese keyboard the dot of a domain may be a full stop.
-    return plain if kind in _GROUPED else " ".join(folded.replace("\u3002", ".").split())
-
-
-def _national_number(digits: str, *, abroad: bool) -> str:
-    """A phone number without the country code, if its form is that of the country.
-
-    Eleven digits that begin with 13 to 19 are a Chinese mobile unless they are written with an international prefix.
-    """
-    bare = digits.removeprefix("00")
-    if bare.startswith(_CHINA) and len(bare) == 13 and bare[2] == "1":
-        return bare[2:]
-    if bare.startswith(_NORTH_AMERICA) and len(bare) == 11 and (abroad or bare[1] == "2"):
-        return bare[1:]
-    return bare

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
-from tenuto.privacy.crypto.vault import likeness
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
 from tenuto.privacy.rules.detector import KNOWN_CHUNKS
 from tenuto.privacy.rules.detector import find as find_built_in
 from tenuto.privacy.rules.folding import INVISIBLE, Work, fold
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
+from tenuto.privacy.spellings import normalize_spelling
 
 _PORTION: Final = 4 * LIMIT
 MOST_JUDGED: Final = 80_000
@@ -279,7 +279,7 @@ class Allowlist:
             return False
         value = _normalize(text[find.start : find.end]).strip()
         if _comparison_key(value) in self._values or (
-            find.type == PiiType.PHONE and likeness(PiiType.PHONE, value) in self._phones
+            find.type == PiiType.PHONE and normalize_spelling(PiiType.PHONE, value) in self._phones
         ):
             return True
         if find.type in _NEVER_BY_DOMAIN:
@@ -309,7 +309,7 @@ class Allowlist:
             raise InvalidSetting(SETTING, f"{what} is not a value; only *.example.com may represent several")
         self._values.add(_comparison_key(entry))
         if _NUMBER.fullmatch(entry):
-            self._phones.add(likeness(PiiType.PHONE, entry))
+            self._phones.add(normalize_spelling(PiiType.PHONE, entry))
 
 
 def _normalize(text: str) -> str:

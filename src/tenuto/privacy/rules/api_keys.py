@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.word_tables import load_table
 
 _ENDS: Final = lazy_pattern(r"[^A-Za-z0-9_./+=:~%?&$-]")
 BLOCK: Final = "-----BEGIN "
@@ -82,7 +81,7 @@ class _Providers(NamedTuple):
 @cache
 def _load_providers() -> _Providers:
     """The patterns of `providers.toml`, compiled for the first text that needs them."""
-    table = tomllib.loads(files("tenuto.privacy.rules").joinpath("providers.toml").read_text(encoding="utf-8"))
+    table = load_table("providers")
     by_head: defaultdict[str, list[str]] = defaultdict(list)
     for prefixes, rest in table["prefixes"]:
         for prefix in prefixes.split():

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import DigitRun, evenly, loosely
 from tenuto.privacy.rules.labels import REACH, Label
 from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.word_tables import load_table
 
-# Issuer ranges and their card lengths.
-_ISSUERS: Final = lazy_pattern(
-    r"""4(?:\d{12}|\d{15}|\d{18})                                              # Visa
-    |(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}          # Mastercard
-    |3[47]\d{13}                                                               # American Express
-    |(?:6011|64[4-9]\d|65\d\d)\d{12,15}                                        # Discover
-    |(?:30[0-5]|309|36\d|3[89]\d)\d{11}(?:\d{2,5})?                            # Diners
-    |35(?:2[89]|[3-8]\d)\d{12,15}|(?:2131|1800)\d{11}                          # JCB
-    |(?:62|81)\d{14,17}                                                        # UnionPay
-    |35\d{14}|0604\d{8,15}                                                     # older ranges
-    |220[0-4]\d{12,15}|9792\d{12}|(?:60|82|508)\d{13,14}                       # Mir, Troy, RuPay
-    |(?:95|94|90|88|87|68|69|45|43|40|10|20|62|6[0-9])\d{14,17}                # bank cards issued in China
-    |(?:5[0678]|6\d)\d{10,17}                                                  # Maestro""",
-    re.VERBOSE,
-)
+_CARDS: Final = load_table("number_plans")["cards"]
+_ISSUERS: Final = lazy_pattern("|".join(_CARDS["issuers"]))
 _BANK: Final = lazy_pattern(r"(?:62|81|9[045]|8[78]|10|20|5[0678]|6[0-9])")
 _SIXTEEN: Final = lazy_pattern("4|5[1-5]|2[2-7]")
 _CREDIT: Final = lazy_pattern(r"6011|64[4-9]|65")
@@ -35,12 +22,7 @@ _SHAPES: Final = lazy_pattern(
     rb"|(?<!\x02)\x02{8}(?!\x02)"
 )
 _WORDLESS: Final = lazy_pattern(rb"\x04{4}\x03?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x08\x08")
-_NETWORKS: Final = lazy_pattern(
-    r"""4(?:\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}
-    |(?:6011|64[4-9]\d|65\d\d|35(?:2[89]|[3-8]\d))\d{12}|(?:30[0-5]|309|36\d|3[89]\d)\d{11}|(?:62|81)\d{14,17}
-    |(?:6759|6763|5018|5020|5038|6304)\d{12}""",
-    re.VERBOSE,
-)
+_NETWORKS: Final = lazy_pattern("|".join(_CARDS["major_networks"]))
 SHORTEST_CARD: Final = 12
 _FOURS: Final = b"\x04\x04\x04\x04"
 _DOUBLED: Final = bytes.maketrans(b"0123456789", b"0246813579")

@@ -8,9 +8,10 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.prechecks import ENCODED_AT
+from tenuto.privacy.rules.word_tables import any_of, load_table
 
+_DOMAINS: Final = load_table("domains")
 # Latin letters belong to an address; adjacent characters of other scripts belong to the sentence.
 _LETTER: Final = "A-Za-z0-9\u00c0-\u024f"
 _LONGEST_LOCAL: Final = 64
@@ -22,27 +23,18 @@ _DOMAIN: Final = lazy_pattern(
 # A Chinese keyboard gives a full stop for a dot: a@b。com. It also ends sentences, so here the last part must be an
 # existing top-level domain that no sentence begins with.
 _STOP: Final = "[.\u3002\uff61]"
-_STOPPED: Final = "com cn net org edu gov io co de jp kr tw hk eu uk fr ru au ca ch sg xyz vip cc ai"
+_STOPPED: Final[str] = _DOMAINS["stopped"]
 _DOMAIN_STOPPED: Final = lazy_pattern(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?{_STOP}){{1,4}}"
-    rf"(?:{'|'.join(words(_STOPPED + ' ' + _STOPPED.upper()))})(?![{_LETTER}]|-[{_LETTER}])"
+    rf"(?:{any_of(_STOPPED + _STOPPED.upper())})(?![{_LETTER}]|-[{_LETTER}])"
 )
-_COUNTRY: Final = lazy_pattern("[\u3002\uff61](?:cn|hk|tw|mo|sg|jp|kr|uk|au)(?![A-Za-z0-9-])")
-_BEFORE_COUNTRY: Final = (".com", ".net", ".org", ".edu", ".gov", ".ac", ".co")
+_COUNTRY: Final = lazy_pattern(f"[\u3002\uff61](?:{any_of(_DOMAINS['countries'])})(?![A-Za-z0-9-])")
+_BEFORE_COUNTRY: Final = tuple(_DOMAINS["before_country"].split())
 # In non-Latin scripts addresses are rare and sentences have no spaces: the top-level domain must exist.
 _BEYOND: Final = "\u0370-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_ENDINGS: Final = "|".join(
-    words(
-        """中国 中國 公司 网络 網絡 网址 网店 在线 集团 商城 商店 香港 台湾 台灣 新加坡 澳門 澳门 公益 政务
-        组织机构 机构 组织 组織 世界 时尚 信息 手机 娱乐 游戏 企业 移动 慈善 广告 例子 测试 みんな コム テスト ストア
-        한국 닷컴 닷넷 테스트 рф рус укр бел срб мкд мон қаз бг ею ком орг сайт онлайн москва дети испытание ελ ευ
-        ישראל קום भारत कॉम नेट संगठन ไทย คอม السعودية امارات مصر قطر عمان شبكة موقع المغرب الجزائر ایران
-        com cn net org edu gov de jp kr tw hk io eu info"""
-    )
-)
 _DOMAIN_BEYOND: Final = lazy_pattern(
     rf"(?=[^@\s]{{0,64}}[{_BEYOND}])(?:[{_LETTER}{_BEYOND}](?:[{_LETTER}{_BEYOND}-]{{0,30}}[{_LETTER}{_BEYOND}])?\.){{1,4}}?"
-    rf"(?:{_ENDINGS})(?![A-Za-z0-9-]|[\u0370-\u06ff]|\.[{_LETTER}{_BEYOND}]|(?![的即吧或和并与及是请来はへにをま])[\u3040-\u9fff])"
+    rf"(?:{any_of(_DOMAINS['beyond_latin'])})(?![A-Za-z0-9-]|[\u0370-\u06ff]|\.[{_LETTER}{_BEYOND}]|(?![的即吧或和并与及是请来はへにをま])[\u3040-\u9fff])"
 )
 _LOCAL_BEYOND: Final = lazy_pattern(rf"[{_LETTER}{_BEYOND}._%+-]{{1,32}}")
 # Words of a sentence that may be joined to the address after them.
@@ -53,7 +45,7 @@ _EQUALS: Final = lazy_pattern(rf"[{_LETTER}._%+'=-]+")
 _PASSED_ON: Final = lazy_pattern(
     rf"(?:(?<![{_LETTER}._%+'-])(?:(?:ms)?prvs[0-9]?|srs[01]|btv1)[=+-][{_LETTER}._%+'=-]+"
     rf"|(?<![{_LETTER}._%'-])[{_LETTER}._%'-]+\+[{_LETTER}._%+'-]*=[{_LETTER}._%+'-]+"
-    rf"|(?<![{_LETTER}._%+'-])(?=[^=@]{{0,64}}(?:bounce|return|owner|-[0-9]))[{_LETTER}._%'-]+=(?:[a-z0-9-]+\.)+(?:{'|'.join(words(_STOPPED))}))\Z",
+    rf"|(?<![{_LETTER}._%+'-])(?=[^=@]{{0,64}}(?:bounce|return|owner|-[0-9]))[{_LETTER}._%'-]+=(?:[a-z0-9-]+\.)+(?:{any_of(_STOPPED)}))\Z",
     re.IGNORECASE,
 )
 # z***3@example.com shows no address; **ann@example.com** shows one in bold.
@@ -63,12 +55,7 @@ _USER: Final = lazy_pattern(r"://(?:[^\s/@:]{1,64}:)?\Z")
 # The @ of an address inside a URL: ?to=ann%40example.com. Encoded characters before the local part do not belong to it.
 _ENCODED_SIGN: Final = lazy_pattern("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd])")
 # Text after the @ in file names, decorators and packages.
-_NOT_DOMAINS: Final = frozenset(
-    words(
-        """png jpg jpeg gif svg webp ico bmp js mjs cjs ts tsx jsx css scss html htm json yaml yml xml txt md pdf zip gz
-        tar whl jar exe dll conf cfg ini log csv sql lock toml"""
-    )
-)
+_NOT_DOMAINS: Final = frozenset(_DOMAINS["file_endings"].split())
 
 
 def find_emails(view: FoldedText) -> Iterator[tuple[int, int]]:

@@ -11,11 +11,10 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import COUNTED, CURRENCY, DigitRun, evenly, loosely
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, labels_left, labels_right, words
+from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, labels_left, labels_right
+from tenuto.privacy.rules.word_tables import load_table
 
-_PROVINCES: Final = frozenset(
-    words("11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83")
-)
+_PROVINCES: Final = frozenset(load_table("number_plans")["chinese_ids"]["provinces"].split())
 _WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _CHECKS: Final = "10X98765432"
 # Birth dates must not be in the future. The rules read no clock, so this year has to be raised now and then.
@@ -203,7 +202,7 @@ _NO_PAPER: Final = lazy_pattern(
     r"(?:报错|错误|故障|异常|返回|机型|设备|行李牌|登机牌)(?:代?码|编?号)?(?:是|为)?[\s:#]{0,2}\Z"
 )
 # Letters before a number that is something else.
-_NO_SERIES: Final = frozenset(words("qq sn po mc cc id"))
+_NO_SERIES: Final = frozenset({"qq", "sn", "po", "mc", "cc", "id"})
 # The word may follow, in the same sentence and the same field.
 _THEN_PASSPORT: Final = lazy_pattern(
     r"(?:[^|\n。；;.]|\.(?! )){0,40}?"

@@ -11,19 +11,16 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, has_letters, words
+from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, has_letters
+from tenuto.privacy.rules.word_tables import any_of, load_table
 
+_VERSIONS: Final = load_table("versions")
 # Searched in the view where every digit is a zero: one fixed character is fast. The text before is checked later.
 _V4: Final = lazy_pattern(rb"0{1,3}\.0{1,3}\.0{1,3}\.0{1,5}(?![0A-Za-z_]|\.0)")
 _NOT_BEFORE_V4: Final = lazy_pattern(r"(?:[0-9]\.|(?<![A-Za-z0-9])[A-Z]\.|[0-9_])\Z")
 # Words that may be joined to an address: ping10.0.0.8, ip10.0.0.8.
 _GLUED: Final = lazy_pattern(r"[A-Za-z]+\Z")
-_GLUED_WORDS: Final = frozenset(
-    words(
-        """ip ips vip eip clientip serverip hostip srcip dstip myip ping ssh telnet host server addr dns curl wget
-        gateway nmap traceroute tracert mtr scp rdp vnc ftp sftp nc"""
-    )
-)
+_GLUED_WORDS: Final = frozenset(_VERSIONS["joined_to_addresses"].split())
 _V6: Final = lazy_pattern(
     r"(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]{0,4})(?![0-9A-Za-z_:])"
 )
@@ -34,8 +31,7 @@ _HEXTET: Final = lazy_pattern("[0-9A-Fa-f]{2,4}")
 _PAIRS: Final = lazy_pattern("[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7}")
 _NOT_PERSONAL: Final = lazy_pattern(r"127\.|0\.0\.0\.0$|255\.")
 _ENDS_VERSION: Final = lazy_pattern(
-    r"""\s?(?:(?:及?以上|以后|之后)的?版本|版|小节|小節|节|節|章|条|條|款|项
-        |(?:升级|升到|更新到|降级|回退|回滚|刷回|退回|降到)(?!一下|到?了?(?:版本|固件|系统|内核|驱动))|两个小节|这两节|버전|バージョン)
+    rf"""\s?(?:{any_of(_VERSIONS["behind"])})
     |\s(?:(?:the|an)[ ])?(?:LTS|release(?![ ]v?[0-9])|supersedes|obsoletes)\b
     |[ ](?:is|was)[ ](?:the[ ])?(?:latest|newest|LTS|stable|newer|older)\b
     |\s(?:newer|older)[ ]than\b""",
@@ -51,28 +47,20 @@ _STEP_FROM: Final = lazy_pattern(
 )
 # Words right before a version or a section. They do not label other numbers: a driver may have a phone.
 _BEGINS_VERSION: Final = lazy_pattern(
-    r"""(?:(?<![a-z])(?:(?:sub)?sections|(?:sub)?clauses|chapters|articles|paragraphs|tables|figures|lts|requirements?
-        |supersedes|obsoletes|bump|bumped|nuget|watchos|ipados|tvos|harmonyos|miui|emui|coloros|regel|ziffer|absatz)
-        |(?<![a-z])(?:ver|vers|sec|rev|ch|chap|fig|para|art)\.
-        |(?:release[ ]?notes?|changelogs?)(?:[ ](?:for|of))?|发布说明|更新日志|(?:升级|固件|软件|安装|更新|补丁|刷机)包
-        |(?:upgrade|update|downgrade|migration)[ ]path|(?:升级|更新|降级)(?:路径|路线)
-        |安卓|鸿蒙|鸿蒙系统|基础库|补丁号?|小节|小節|需求|用例|[§¶]
-        |(?:(?<![\u3400-\u9fff])|[见在如与和及])[图圖表])
-    [\s:]{0,2}(?:(?:is|was)\s|是|为)?\Z""",
+    rf"""(?:(?<![a-z])(?:{any_of(_VERSIONS["before"])})|(?<![a-z])(?:{any_of(_VERSIONS["abbreviations_before"])})\.
+        |(?:release[ ]?notes?|changelogs?)(?:[ ](?:for|of))?|(?:upgrade|update|downgrade|migration)[ ]path
+        |{any_of(_VERSIONS["chinese_before"])})
+    [\s:]{{0,2}}(?:(?:is|was)\s|是|为)?\Z""",
     re.VERBOSE,
 )
 # A host follows these as often as a version, so the number itself must look like a version.
 _PERHAPS_VERSION: Final = lazy_pattern(
-    r"(?<![a-z])(?:rules?|drivers?|fw|patch|hotfix|qt|oracle|httpd|nginx|mysql|mariadb|nodejs|golang|dotnet|since"
-    r"|(?:landed|fixed|introduced|deprecated|removed|shipped|added) in|flashed|roll(?:ed|ing)? ?back to"
-    r"|(?:upgrad|updat|downgrad|flash|revert)(?:e|ed|ing)?(?: [a-z]{1,10}){0,3}? (?:to|from))\s\Z"
-    r"|(?:刷[回到入成]|回退|回滚|退[回到]|降[回至]|升至|(?:升级|更新|降级)至|[新旧老]版本?|固件从"
-    r"|(?:升级|更新|降级|刷)[\u4e00-\u9fff]{1,4}到)了?\s?\Z"
+    rf"(?<![a-z])(?:{any_of(_VERSIONS['perhaps_before'])})\s\Z"
+    rf"|(?:{any_of(_VERSIONS['chinese_perhaps_before'])})了?\s?\Z"
 )
 _VERSION_LIKE: Final = lazy_pattern(r"(?!10\.)(?:1?[0-9]|2[0-5])(?:\.[0-9]{1,2}){3}")
 _VERSION_NEXT: Final = lazy_pattern(
-    r"(?:-[A-Za-z]{1,10}[0-9]{0,3})?\s{0,2}(?:and|to|or|from|von|vs\.?|,|/|->|=>|和|到|或|、|与|und|bis|~|-|から|에서|升级到|升到|更新到|supersedes|replaces|ersetzt)"
-    r"\s{0,2}(?:[a-z]+ )?(?:附录)?"
+    rf"(?:-[A-Za-z]{{1,10}}[0-9]{{0,3}})?\s{{0,2}}(?:{any_of(_VERSIONS['between'])})\s{{0,2}}(?:[a-z]+ )?(?:附录)?"
 )
 _THREE_PARTS: Final = lazy_pattern(
     r"(?<![0-9A-Za-z_.])v?([0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,4}(?![0-9A-Za-z_*/]|\.[0-9*x])"
@@ -88,8 +76,7 @@ _NO_LEAP: Final = 2
 _COMPARED: Final = lazy_pattern(r"(?!10\.)[0-9]{1,2}(?:\.[0-9]{1,2}){2}\.[0-9]{1,3}")
 # The target of a connection is an address, whatever the words before.
 _ADDRESSES: Final = lazy_pattern(
-    r"(?<![a-z])(?:on|at|via|host|server|node|ip|ping|ssh|addr|address|gateway|machine|box|reach|connect|from|dns|deployed|installed)(?![a-z])"
-    r"|连|访问|服务器|主机|机器|节点|网关|地址|部署|[在通]|ping|接口"
+    rf"(?<![a-z])(?:{any_of(_VERSIONS['connections'])})(?![a-z])|{any_of(_VERSIONS['chinese_connections'])}"
 )
 
 
@@ -216,7 +203,7 @@ _PRODUCT: Final = lazy_pattern(r"(?P<path>[/.\\]?)(?<![A-Za-z])(?P<name>[A-Za-z]
 _UNLIKE_PRODUCTS: Final = lazy_pattern(r"10\.|[0-9]{3}\.")
 _PORT: Final = lazy_pattern(":[0-9]{2,5}(?![0-9.])")
 # Directories with one subdirectory for each version.
-_SHELVES: Final = frozenset(words("product products release releases version versions dist tags archive"))
+_SHELVES: Final = frozenset(_VERSIONS["directories"].split())
 
 
 def _follows_product(view: FoldedText, start: int, end: int) -> bool:

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
+from tenuto.privacy.rules.word_tables import load_table
 
 REACH: Final = 48
 """How far to the left a label is searched."""
@@ -48,99 +49,9 @@ class LabelContext(NamedTuple):
 
 
 NOTHING: Final = LabelContext(None, False)
-
-
-def words(text: str) -> list[str]:
-    """The words of a table that is written as text, for readability."""
-    return text.split()
-
-
-_WORDS: Final[dict[Label, str]] = {
-    Label.PHONE: """
-        phone phones telephone tel telefon telefonnummer mobile mob cell cellphone handy handynummer mobil
-        mobilnummer fax telefax whatsapp hotline landline rufnummer phonenumber mobileno phoneno smartphone desk
-        office durchwahl festnetz tele ph sms handynr telnr wechat telegram signal viber kakao kakaotalk zalo
-        电话 电话号码 手机 手机号 手机号码 座机 固话 传真 热线 联系方式 联系电话 联系号码 移动电话 號碼是 電話
-        電話番号 電話號碼 手機 手機號碼 携帯 携帯電話 携帯番号 ファックス 微信同号 微信号 微信 联系人 客服 来电
-        本机号码 本机 尾号 备用号码 备用号 预留号码 登记号码 常用号码 紧急号码 绑定号码 注册号码 私人号码 工作号码
-        家里号码 新号码 旧号码 전화 전화번호 휴대폰 핸드폰 연락처 휴대전화 팩스 대표번호 고객센터 대표전화 문의
-    """,
-    Label.CALL: """
-        call calls called calling dial text texted ring reach contact ruf anrufen erreichen erreichbar answering
-        callback voicemail messages
-        打 拨打 致电 拨 联系 联系我 打给我 打给 加我 呼叫 回电 短信 发短信 通话 連絡 連絡先 연락 联络 找我
-        我的号 你的号 他的号 她的号 这个号 那个号
-    """,
-    Label.JOIN: "加群 进群 入群 拉群 进微信群 加微信群",
-    Label.CARD: """
-        card cards creditcard debitcard cardnumber visa mastercard amex maestro discover unionpay jcb diners
-        kreditkarte kartennummer ec-karte karte bankkarte pan cc debit
-        信用卡 信用卡号 卡号 银行卡 银行卡号 储蓄卡 借记卡 工资卡 银联卡 卡片 付款卡 招行卡 建行卡 工行卡 农行卡
-        中行卡 账户 账号 收款账号 卡 カード カード番号 クレジットカード クレカ 카드 카드번호 신용카드 卡號
-        信用卡號 銀行卡 帐号 收款卡
-    """,
-    Label.SSN: """
-        ssn ssns socialsecurity socsec social
-        社会安全号 社会安全号码 社会安全码 社会安全卡号 社安号 社安号码 社安码 社安卡号 社保号 社保号码
-        社会保障号 社会保障号码 社会保险号 社会保险号码 사회보장번호 社会保障番号
-    """,
-    Label.CN_ID: """
-        idcard
-        身份证 身份证号 身份证号码 身分证 身份證 身份證號 证件号 证件号码 公民身份号码 公民身份证 证件 身份证件
-        居民身份证
-    """,
-    Label.PASSPORT: """
-        passport passports passportno passportnumber passportnum reisepass reisepassnummer reisepassnr reisepasses
-        passnummer passnr passeport pasaporte passaporto
-        护照 护照号 护照号码 护照编号 護照 護照號碼 護照號 パスポート パスポート番号 旅券 旅券番号 여권 여권번호
-    """,
-    Label.NUMBER: """
-        number numbers no nr num nummer numéro
-        号码 號碼 番号 번호
-    """,
-    Label.IP: """
-        ip ips ipv host server address addr gateway dns peer client src dst
-        地址 网关 服务器 主机 内网 外网 公网 アドレス 서버
-    """,
-    Label.VERSION: """
-        v ver version versions vers versioned release build firmware section sec chapter clause paragraph para
-        article appendix annex annexe anhang fig figure table oid step rev revision net openssl openssh ffmpeg python
-        java php ruby gcc cuda jdk android ios macos windows photoshop log4j electron edge opera zlib curl kernel
-        chrome safari firefox sdk upgrade upgraded kapitel abschnitt kap
-        版本 版本号 版 章节 节 条款 附录 固件 驱动 升级 升级到 升到 降到 回退到 回滚到 更新到 降级到 内核
-        バージョン 버전
-    """,
-    Label.OTHER: """
-        sn tag order orders orderid orderno ticket tickets tracking trackingno invoice ref reference serial serialno
-        sku id ids uid userid isbn issn imei imsi ean upc gtin barcode batch lot job jobs case commit hash sha
-        md5 crc epoch timestamp ts unix port zip zipcode postcode postal otp code codes pin model part partno
-        item product asin amount total price usd eur gbp rmb cny jpy sum balance count qty quantity meter meters
-        coordinates lat lng lon latitude longitude account acct transaction txn trace request req session seq
-        sequence number# row rows record records waybill parcel shipment package awb tax vat itin ein license
-        licence plate vin policy claim contract po pr issue issues bug error errno err exit status size bytes
-        byte length duration elapsed ms seconds uptime pid ppid thread qq group room booking confirmation
-        reservation flight receipt crate rma doi arxiv pmid cas bestellung bestellnummer rechnung
-        rechnungsnummer kundennummer auftrag auftragsnummer sendungsnummer artikelnummer vorgangsnummer
-        aktenzeichen plz betrag datum zeichen views followers population revenue distance mileage odometer steps
-        counter index offset meeting meetings webinar conference zoom webex gate seat locker key keys node nodes nonce
-        block height sensor reading device channel epoch_ms
-        created_at updated_at expires exp iat time date born year years
-        第 订单 订单号 订单编号 单号 运单 运单号 快递 快递单号 快递号 物流 物流单号 流水 流水号 编号 工单 工单号
-        批次 批次号 序列号 条码 条形码 发票 发票号 发票号码 合同 合同号 合同编号 案号 工号 学号 群号 邮编
-        邮政编码 验证码 校验码 动态码 激活码 兑换码 时间戳 任务 任务号 任务编号 任务id 日志 金额 总额
-        价格 余额 合计 共计 数量 库存 浏览量 播放量 人口 公里 票号 车票 航班 航班号 取件码 提货码 交易 交易号
-        交易流水 交易单号 商户号 商户订单号 商品 商品编码 商品编号 货号 料号 型号 送り状番号 税号 信用代码
-        统一社会信用代码 保单号 保单 车架号 发动机号 设备号 会议号 会议 会议室 电话会议 房间号 座位号 门牌号
-        微信群号 微信群 群 书号 错误码
-        号段 准考证 准考证号 学籍号 病历号 住院号 就诊号 图书编号 编码 代码 参考号 申请号 受理号 专利号 批号
-        备案号 记录 请求 请求号 编 端口 进程 耗时 坐标 经度 纬度 日期 时间 出生 年份 微信支付单号 支付单号
-        退款单号 出库单 入库单 采购单 采购单号 提单 提单号 追踪号 用户编号 会员号 会员卡号 礼品卡号 购物卡号
-        校园卡号 门禁卡号 注文 注文番号 追跡番号 伝票番号 問い合わせ番号 会員番号 予約番号 製造番号 郵便番号
-        認証コード 金額 日付 주문 주문번호 송장 송장번호 운송장 운송장번호 예약번호 회원번호 인증번호 우편번호
-        금액 시리얼 訂單 訂單號 單號 運單號
-    """,
+_TABLE: Final[dict[str, Label]] = {
+    word: Label[label] for label, words in load_table("labels").items() for word in words.split()
 }
-_TABLE: Final[dict[str, Label]] = {word: label for label, text in _WORDS.items() for word in words(text)}
 _LONGEST: Final = 8
 _FIRST: Final = frozenset(word[0] for word in _TABLE)
 _LAST: Final = frozenset(word[-1] for word in _TABLE)

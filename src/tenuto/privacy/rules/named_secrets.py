@@ -8,7 +8,6 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.secret_blocks import block_below
 from tenuto.privacy.rules.secret_columns import cells_below
 from tenuto.privacy.rules.secret_names import OF_KEY, Name
@@ -24,6 +23,7 @@ from tenuto.privacy.rules.secret_values import (
     parse_value,
 )
 from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.word_tables import load_table
 
 # Links between a name and its value.
 
@@ -64,9 +64,7 @@ _ANSWER: Final = lazy_pattern(
     r"""[ ]?\??(?:[ ]?\n|(?<=\?)[ ])(?:[<>]{1,2}[ ]?|\[[0-9:. ]{4,20}\][ ]?)?(?:[A-Za-z]{1,16}:[ ])?"""
     r"""(?=[!-~]{6,48}[ ]?(?:\n|\Z))"""
 )
-_NOT_ABOUT: Final = frozenset(
-    words("hash policy length field column file page manager reset strength hint expiry change count type size id name")
-)
+_NOT_ABOUT: Final = frozenset(load_table("secrets")["properties"].split())
 # "changed my password from ... to ...": two values, and both must be unambiguous.
 _FROM: Final = lazy_pattern(
     r"""["'`]?(?:[ ](?:has[ ]been|was|is|wurde))?(?:[ ](?:changed|updated|reset|rotated|switched|ge.ndert))?"""

@@ -12,38 +12,40 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.addresses import find_addresses
-from tenuto.privacy.rules.common_words import is_common_word
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.word_tables import any_of, load_table, one_of
 
+_ORDERS: Final = load_table("orders")
 _ORDER: Final = lazy_pattern(
-    r"(?:(?<![A-Za-z])(?:(?:order|purchase|tracking|invoice|ticket|booking|shipment|parcel|commande|bestellung"
-    r"|bestell|auftrags?|rechnungs?|sendungs?|pedido|encomenda|ordine|bestelling|bestel|ordre|beställnings?"
-    r"|zamówieni[ae]|sipariş)s?(?:[ _-]?(?:id|no\.?|nr\.?|number|code|nummer))?|PO(?=[ :#-]))"
-    r"|订单(?:编?号)?|訂單(?:編?號)?|(?:运|快递|物流|退款|工)?单号?|发票(?:号码?)?|(?:运|運|快遞|物流)?單號|注文(?:番号)?"
-    r"|주문[ ]?번호|заказа?)"
-    r"[\s:#=,]{0,3}(?:(?:is|was|ist|est|es|é|è|er|är|to|jest|lautet|number|numéro|número|numero|nummer|no\.?|nr\.?"
-    r"|n[°º.])[\s:]{1,2}|(?<=[a-z])['’]s[ ]|(?<=[호])[는은][ ]?){0,2}(?:是|为|號|号|は)?"
+    rf"(?:(?<![A-Za-z])(?:(?:{any_of(_ORDERS['words'])})s?(?:[ _-]?(?:{any_of(_ORDERS['numbers'])}))?|PO(?=[ :#-]))"
+    rf"|{any_of(_ORDERS['east_asian'])})"
+    rf"[\s:#=,]{{0,3}}(?:(?:{any_of(_ORDERS['links'])})[\s:]{{1,2}}"
+    r"|(?<=[a-z])['’]s[ ]|(?<=[호])[는은][ ]?){0,2}(?:是|为|號|号|は)?"
     r"[\s:#=\"'№(]{0,3}(?P<value>[A-Za-z0-9][A-Za-z0-9_-]{4,30})(?![A-Za-z0-9])"
     # Without a label: a hash and at least seven digits, more than a colour or an issue has.
     r"|(?<![\w&#/])[#＃][ ]?(?P<bare>[A-Za-z]{0,4}-?[0-9]{7,20}(?:-[0-9]{1,10}){0,3})(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 _HAN: Final = "\u4e00-\u9fff"
+_NAMES: Final = load_table("names")
+_ENGLISH: Final = _NAMES["english"]
+_CHINESE: Final = _NAMES["chinese"]
 _PERSON_EN: Final = lazy_pattern(
-    r"(?:\b[Mm]y name is|\b[Nn]ame:|\bMr\.?|\bMrs\.?|\bMs\.?|\bDr\.?|(?P<weak>\bI am|\bI['’]m|\bcontact:?|\battn:?))"
+    rf"(?:{any_of(_ENGLISH['introductions'])}|(?P<weak>{any_of(_ENGLISH['weak_introductions'])}))"
     r"[ ](?!(?:Mr|Mrs|Ms|Dr)\b)"
     r"(?P<value>[A-Z][a-zA-Z\u00c0-\u024f'-]{1,20}(?: [A-Z][a-zA-Z\u00c0-\u024f'.-]{0,20}){0,2})"
 )
-_SURNAMES: Final = (
-    "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔"
-    "康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文欧阳司马上官诸葛"
-)
 _PERSON_ZH: Final = lazy_pattern(
-    rf"(?:我叫|姓名|收货人|联系人|收件人|户名|(?P<weak>我是|本人|叫做|患者"
-    rf"|乘客))[是为:\s]{{0,3}}(?P<value>[{_SURNAMES}][{_HAN}]{{1,2}}?)"
+    rf"(?:{any_of(_CHINESE['introductions'])}|(?P<weak>{any_of(_CHINESE['weak_introductions'])}))"
+    rf"[是为:\s]{{0,3}}(?P<value>{one_of(_CHINESE['surnames'])}[{_HAN}]{{1,2}}?)"
     rf"(?=[^{_HAN}]|$|[的是在住和与及男女先电手身证请有说了])"
 )
+_COMMON_ENGLISH: Final = frozenset(_ENGLISH["common_words"].split())
+_GERUND: Final = lazy_pattern("[a-z]{3,}ing")
+_ROLE_ENDINGS: Final = frozenset(_CHINESE["role_endings"].strip())
+_COMMON_ENDINGS: Final = frozenset(_CHINESE["common_endings"].split())
+_COMMON_BEGINNINGS: Final = frozenset(_CHINESE["common_beginnings"].split())
 
 
 def find_on_request(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
@@ -58,3 +60,12 @@ def find_on_request(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
         for match in pattern.finditer(text):
             if not (match["weak"] and is_common_word(match["value"])):
                 yield *match.span("value"), PiiRule.PERSON
+
+
+def is_common_word(value: str) -> bool:
+    """Whether a value in the place of a name is a common word: "I am Late", 我是高中生."""
+    first = value.partition(" ")[0]
+    if first.isascii():
+        plain = first.lower()
+        return plain in _COMMON_ENGLISH or _GERUND.fullmatch(plain) is not None
+    return value[-1] in _ROLE_ENDINGS or value[-2:] in _COMMON_ENDINGS or value[:2] in _COMMON_BEGINNINGS

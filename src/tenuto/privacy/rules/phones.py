@@ -10,26 +10,11 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import COUNTED, DigitRun, evenly
 from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Label, LabelContext, after, before, has_letters
 from tenuto.privacy.rules.prechecks import LEAST
+from tenuto.privacy.rules.word_tables import load_table
 
-# The most common country codes and their formats. `phonenumbers` checks others; it is correct but slow.
+# `phonenumbers` knows the plans of other countries; it is correct but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {
-    code: lazy_pattern(plan)
-    for code, plan in {
-        "1": r"[2-9]\d{9}",
-        "86": r"0?1[3-9]\d{9}|0?(?:10|2\d|[3-9]\d\d)[2-8]\d{6,7}|400\d{7}",
-        "44": r"0?(?:[1238]\d{8,9}|7\d{9})",
-        "49": r"0?[1-9]\d{6,11}",
-        "81": r"0?[1-9]\d{8,9}",
-        "82": r"0?(?:10\d{8}|2\d{7,8}|[3-6]\d{8,9}|70\d{8})",
-        "33": r"0?[1-9]\d{8}",
-        "852": r"[2-9]\d{7}",
-        "853": r"[268]\d{7}",
-        "886": r"0?(?:9\d{8}|[2-8]\d{7,8})",
-        "65": r"[3689]\d{7}",
-        "91": r"[6-9]\d{9}",
-        "61": r"0?[2-478]\d{8}",
-        "52": r"1?[1-9]\d{9}",
-    }.items()
+    code: lazy_pattern(plan) for code, plan in load_table("number_plans")["phones"].items()
 }
 _LONGEST: Final = 15
 _LONGEST_DIALLED: Final = _LONGEST + len("00")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import words
+from tenuto.privacy.rules.word_tables import load_table
 
 
 class Name(NamedTuple):
@@ -19,29 +19,13 @@ class Name(NamedTuple):
     kind: str
 
 
-# A pass in the sense of a ticket.
-_PAPERS: Final = tuple(
-    words("boarding bus train rail season ski game hall day guest visitor press museum park gate mountain")
-)
-_QUALIFIERS: Final = frozenset(
-    words(
-        """api access secret private auth account encryption signing master license service admin session app deploy
-        subscription consumer bot webhook client hmac jwt stripe openai aws azure storage ssh user security network wifi
-        wlan wpa wpa2 shared product recovery root server maps cdn google github project developer dev prod live test
-        sandbox activation registration host decryption crypt aes"""
-    )
-)
+_SECRETS: Final = load_table("secrets")
+_TICKETS: Final = tuple(_SECRETS["tickets"].split())
+_QUALIFIERS: Final = frozenset(_SECRETS["qualifiers_of_keys"].split())
 _QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
 _QUALIFIER_ENDS: Final = frozenset(qualifier[-3:] for qualifier in _QUALIFIERS)
 """Most words before "key" end differently, and are skipped."""
-# Keys that are not secret: they look up a row, an entry or a file, or are public.
-_NO_DOORS: Final = frozenset(
-    words(
-        """primary foreign sort partition cache object public unique composite compound surrogate candidate natural row
-        hash range index idempotency dedup deduplication routing shard sharding group lookup map dict redis s3 registry
-        hot shortcut arrow function translation i18n locale metadata column field join localstorage etag"""
-    )
-)
+_LOOKUPS: Final = frozenset(_SECRETS["lookups_of_keys"].split())
 _PUBLIC_KEYS: Final = ("publickey", "publickey_", "public_key_", "public key ")
 _AUTH_NAMES: Final = ("rediscli_", "/:_")
 OF_KEY: Final = lazy_pattern(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
@@ -60,7 +44,7 @@ _GOES_ON: Final = lazy_pattern(r"[a-z]|[_-][a-z]")
 
 def _pass_kind(lower: str, at: int) -> str | None:
     joined = at > 0 and lower[at - 1] in " -"
-    return None if joined and lower.endswith(_PAPERS, max(0, at - 10), at - 1) else "password"
+    return None if joined and lower.endswith(_TICKETS, max(0, at - 10), at - 1) else "password"
 
 
 def _cre_kind(lower: str, at: int) -> str | None:
@@ -88,7 +72,7 @@ def _is_lookup_key(lower: str, at: int) -> bool:
     if lower[at - 1 : at] not in _JOINTS:
         return False
     whose = _LAST_WORD.search(lower, max(0, at - 17), at - 1)
-    return whose is not None and whose[0] in _NO_DOORS
+    return whose is not None and whose[0] in _LOOKUPS
 
 
 def _token_kind(lower: str, at: int) -> str | None:

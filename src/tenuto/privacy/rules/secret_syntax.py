@@ -11,6 +11,7 @@ from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.prechecks import has_pipe, has_statement, has_switch
 from tenuto.privacy.rules.secret_values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
 from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.word_tables import load_table
 
 _URL: Final = lazy_pattern(
     r"""(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,30}:(?:\\?/){2}[^\s:/@?\#"'<>]{0,64}:(?P<value>[^\s/"'<>]{1,128}?)@
@@ -54,8 +55,7 @@ _STATEMENT: Final = lazy_pattern(
 _BASIC: Final = lazy_pattern(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
 _BEARER: Final = lazy_pattern(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za-z0-9._~+/=-]{12,4096})")
 _DIGIT_OR_PADDING: Final = lazy_pattern("[0-9=]")
-# Passwords of examples in documentation.
-_SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
+_SAMPLES: Final = frozenset(load_table("secrets")["samples"].split())
 
 
 def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.labels import words
+from tenuto.privacy.rules.word_tables import load_table
 
 
 class Value(NamedTuple):
@@ -39,18 +39,7 @@ _BLANK: Final = lazy_pattern(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|
 _HOLE: Final = lazy_pattern(r"your|placeholder|\.\.\.|<|\*{3}|example_|[-_]here|\$\{|\{\{", re.IGNORECASE)
 _JUDGED: Final = 128
 """How many characters of a value decide whether it is one."""
-_STOPWORDS: Final = frozenset(
-    words(
-        """none null nil undefined true false str string int integer bool boolean bytes text varchar char any optional
-        required object number float list dict password passwd pwd secret token key hash hashed bcrypt md5 sha256
-        sha-256 sha1 aes aes-256 argon2 base64 rsa utf8 utf-8 http https oauth2 oauth saml jwt 2fa mfa totp type field
-        input value empty blank hidden invalid expired wrong incorrect correct valid missing protected changed reset
-        unknown the your my his her their our a an is was not no yes it this that for and or to of in on at with
-        please see click enter forgot forgotten change weak strong too same new old await return lambda generator
-        manager managers based authentication auth policy ist falsch ungültig abgelaufen vergessen weg nicht n/a na
-        tbd todo xxx foo bar enabled disabled supported redacted removed placeholder here below above"""
-    )
-)
+_STAND_INS: Final = frozenset(load_table("secrets")["stand_ins"].split())
 _DATE: Final = lazy_pattern(
     r"(?:19|20)[0-9]{2}[-/.年][0-9]{1,2}(?:[-/.月][0-9]{1,2})?|[0-9]{1,2}[:.][0-9]{2}(?::[0-9]{2})?"
     r"|[0-9]{1,2}[-~][0-9]{1,2}|[0-9]{1,4}/[0-9]{1,4}|v?[0-9]+(?:\.[0-9]+){1,3}"
@@ -109,7 +98,7 @@ def trim_end(text: str, start: int, end: int) -> int:
 
 def is_blank(value: str) -> bool:
     """Whether the value is a stand-in: stars, a variable, a lookup, a template field."""
-    if value.lower() in _STOPWORDS or _BLANK.fullmatch(value) or _LOOKUP.match(value):
+    if value.lower() in _STAND_INS or _BLANK.fullmatch(value) or _LOOKUP.match(value):
         return True
     return _HOLE.search(value, 0, _JUDGED) is not None
 

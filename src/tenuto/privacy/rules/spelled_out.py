@@ -11,10 +11,11 @@ from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import Label, before
 from tenuto.privacy.rules.prechecks import NUMERAL, NUMERALS
 from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _AT: Final = r"(?:[ ]?[\[({<][ ]?(?:at|AT)[ ]?[\])}>][ ]?|[ ](?:at|AT)[ ]|[ ]?艾特[ ]?|[ ]?[\[({][ ]?@[ ]?[\])}][ ]?)"
 _DOT: Final = r"(?:[ ]?[\[({<][ ]?(?:dot|DOT|\.)[ ]?[\])}>][ ]?|[ ](?:dot|DOT)[ ]|[ ]?点[ ]?)"
-_ENDINGS: Final = "com|org|net|edu|gov|io|co|cn|de|uk|jp|kr|fr|eu|info|dev|app|ai|me|us|ca|au"
+_ENDINGS: Final = any_of(load_table("domains")["spelled_out"])
 _MAIL: Final = lazy_pattern(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9._+-]{{0,40}}(?:{_DOT}[A-Za-z0-9_-]{{1,30}}){{0,2}}{_AT}"
     rf"[A-Za-z0-9-]{{1,30}}(?:(?:{_DOT}|\.)[A-Za-z0-9-]{{1,20}}){{0,2}}(?:{_DOT}|\.)(?:{_ENDINGS})(?![A-Za-z0-9])"

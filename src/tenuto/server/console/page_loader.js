@@ -9,8 +9,8 @@ export function pageLoader(store) {
   const loaded = new Map(); // by name: what the page exports, and its actions
   const wholes = { get: store.get, patch: store.change };
 
-  async function load({ name, load: fetchModule, style }) {
-    const [page] = await Promise.all([fetchModule(), addStyle(style)]);
+  async function load({ name, load: fetchModule }) {
+    const [page] = await Promise.all([fetchModule(), addStyle(name)]);
     addWords(page.words);
     const own = partOf(partOf(wholes, "pages"), name);
     own.patch(page.initial);
@@ -47,8 +47,9 @@ export function pageLoader(store) {
   };
 }
 
-/** Add a style sheet, and wait for it. */
-export function addStyle(href) {
+/** Add the style sheet `css/NAME.css`, and wait for it. Bundled, this module stays in the folder that `css` is in. */
+export function addStyle(name) {
+  const href = new URL(`./css/${name}.css`, import.meta.url);
   return new Promise((resolve, reject) => {
     document.head.append(h("link", { rel: "stylesheet", href, on: { load: resolve, error: reject } }));
   });

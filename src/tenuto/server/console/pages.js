@@ -17,54 +17,14 @@
  */
 
 export const PAGES = [
-  {
-    name: "sessions",
-    icon: "table",
-    load: () => import("./pages/sessions.js"),
-    style: new URL("./css/sessions.css", import.meta.url),
-  },
-  {
-    name: "traces",
-    icon: "traces",
-    load: () => import("./pages/traces.js"),
-    style: new URL("./css/traces.css", import.meta.url),
-  },
-  {
-    name: "memories",
-    icon: "memory",
-    load: () => import("./pages/memories.js"),
-    style: new URL("./css/memories.css", import.meta.url),
-  },
-  {
-    name: "tasks",
-    icon: "tasks",
-    load: () => import("./pages/tasks.js"),
-    style: new URL("./css/tasks.css", import.meta.url),
-  },
-  {
-    name: "health",
-    icon: "health",
-    load: () => import("./pages/health.js"),
-    style: new URL("./css/health.css", import.meta.url),
-  },
-  {
-    name: "usage",
-    icon: "usage",
-    load: () => import("./pages/usage.js"),
-    style: new URL("./css/usage.css", import.meta.url),
-  },
-  {
-    name: "keys",
-    icon: "key",
-    load: () => import("./pages/keys.js"),
-    style: new URL("./css/keys.css", import.meta.url),
-  },
-  {
-    name: "privacy",
-    icon: "lock",
-    load: () => import("./pages/privacy.js"),
-    style: new URL("./css/privacy.css", import.meta.url),
-  },
+  { name: "sessions", icon: "table", load: () => import("./pages/sessions.js") },
+  { name: "traces", icon: "traces", load: () => import("./pages/traces.js") },
+  { name: "memories", icon: "memory", load: () => import("./pages/memories.js") },
+  { name: "tasks", icon: "tasks", load: () => import("./pages/tasks.js") },
+  { name: "health", icon: "health", load: () => import("./pages/health.js") },
+  { name: "usage", icon: "usage", load: () => import("./pages/usage.js") },
+  { name: "keys", icon: "key", load: () => import("./pages/keys.js") },
+  { name: "privacy", icon: "lock", load: () => import("./pages/privacy.js") },
 ];
 
 export const CHAT = "chat";

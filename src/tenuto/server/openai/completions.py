@@ -25,11 +25,10 @@ from tenuto.model.values import JsonObject, check_id
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
 from tenuto.server.json_io import fingerprint
-from tenuto.server.openai.bodies import tools_of
 from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import answer_function, messages_of
-from tenuto.server.openai.response_requests import assistant_of, policy_of
+from tenuto.server.openai.response_requests import assistant_of, policy_of, tools_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
     ServerSentEvent,
@@ -43,8 +42,8 @@ from tenuto.server.streams import (
 routes = OpenAIRouter()
 
 SESSION: Final = "Tenuto-Session"
-_EXAMPLE: Final[JsonObject] = {"model": "general", "messages": [{"role": "user", "content": "Hello!"}]}
 """The header that names the session of a chat completion, in the request and in the response."""
+_EXAMPLE: Final[JsonObject] = {"model": "general", "messages": [{"role": "user", "content": "Hello!"}]}
 _CHUNK: Final = "chat.completion.chunk"
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 

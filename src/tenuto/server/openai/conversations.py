@@ -17,8 +17,7 @@ from tenuto.model.values import JsonObject
 from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import QueryParameters, correct_token_counts, fingerprint
 from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
-from tenuto.server.openai.items import drafts_from_items, items_of
-from tenuto.server.openai.log import ItemLog, ItemPage
+from tenuto.server.openai.items import ItemLog, ItemPage, drafts_from_items, items_of
 from tenuto.sessions import AppendRequest, Sessions
 from tenuto.stores.encoding import encode_cursor, to_micros
 
@@ -31,7 +30,6 @@ _KEYS, _KEY_CHARACTERS, _VALUE_CHARACTERS = 16, 64, 512
 _MOST_ITEMS: Final = 20
 Items = list[JsonObject] | None
 Metadata = dict[str, str] | None
-ID: Final = "conversation_id"
 
 
 class _NewConversation(msgspec.Struct, frozen=True, kw_only=True):

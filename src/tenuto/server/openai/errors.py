@@ -131,7 +131,7 @@ def in_shape_of(path: str, problem: Response) -> Response:
 
 async def handle_http_error(request: Request, error: Exception) -> Response:
     """The answer where no route fits."""
-    return in_shape_of(request.url.path, await handle_error(request, error))
+    return in_shape_of(request.scope["path"], await handle_error(request, error))
 
 
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:

@@ -1,4 +1,4 @@
-"""The Response object: everything that the API's clients expect of one, from a turn and what its request said.
+"""The Response object: of a turn that ends, of one that is stored, and as the events of a stream.
 
 There is no record of responses. The id of one names a session and a turn, as a trace id does, and the fields that a
 request said are stored in the metadata of the turn's reply.
@@ -6,12 +6,15 @@ request said are stored in the metadata of the turn's reply.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
-from tenuto.chat import Reply
+import msgspec
+
+from tenuto.app import Tenuto
+from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import (
     BudgetExhausted,
     FailureReason,
@@ -20,17 +23,45 @@ from tenuto.errors import (
     LimitReached,
     PrivateData,
     PromptTooLong,
+    SessionNotFound,
+    TenutoError,
     TooManyPrivateValues,
     TraceNotFound,
+    TurnStopped,
+    failure_reason,
 )
+from tenuto.holder import is_holder_gone
+from tenuto.model import Message, Page, Scope, Session
+from tenuto.model.generation import TextDelta
+from tenuto.model.message import STOPPED, is_input, is_summary
 from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
-from tenuto.model.turn import place_of
+from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
+from tenuto.ports import TraceStore
 from tenuto.server.auth import RateLimited
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import answer_function, call_item, text_item
+from tenuto.server.openai.items import (
+    ECHO,
+    MESSAGE,
+    answer_function,
+    call_item,
+    items_of_message,
+    output_text,
+    text_item,
+    text_item_id,
+)
+from tenuto.server.problems import AccessDenied
+from tenuto.server.streams import ServerSentEvent, told_error
+from tenuto.sessions import Sessions
 
+DELETED: Final = "deleted"
+"""The key that marks a response as deleted, among what its reply repeats of the request."""
+END: Final = ServerSentEvent("", b"[DONE]")
+"""The last line of a stream."""
+_LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _PREFIX: Final = "resp_"
+# Messages that a search for a turn reads at once.
+_READ: Final = 50
 # Of our codes, those with a better word among OpenAI's than server_error.
 _FAILURES: Final = {
     **dict.fromkeys((RateLimited.code, BudgetExhausted.code, LimitReached.code), "rate_limit_exceeded"),
@@ -181,3 +212,240 @@ def place_of_response(response_id: str) -> tuple[str, str, int]:
         return (trace, *place_of(trace))
     except TraceNotFound:
         raise ResponseNotFound from None
+
+
+class StoredTurn(NamedTuple):
+    """The turn of a response as it is stored; `reply` is `None` if it has none, and nothing follows the `last` one."""
+
+    trace: str
+    number: int
+    session: Session
+    messages: tuple[Message, ...]
+    reply: Message | None
+    last: bool
+
+    @property
+    def echo(self) -> JsonObject:
+        """What the request said, where a reply is stored."""
+        noted = self.reply.metadata.get(ECHO) if self.reply is not None else None
+        return noted if isinstance(noted, dict) else {}
+
+
+async def find_turn(sessions: Sessions, scope: Scope, response_id: str) -> StoredTurn:
+    """The turn that a response id names.
+
+    Raises:
+        ResponseNotFound: there is none for this caller.
+    """
+    trace, session_id, number = place_of_response(response_id)
+    found: list[Message] = []
+    before: int | None = None
+    last = True
+    while True:
+        try:
+            page = await sessions.messages(scope, session_id, Page(limit=_READ, before=before))
+        except SessionNotFound:
+            raise ResponseNotFound from None
+        said = [one for one in page.messages if not is_summary(one)]
+        found[:0] = [one for one in said if one.turn == number]
+        last = last and not any(one.turn > number for one in said)
+        if not page.more_before or page.messages[0].turn < number:
+            break
+        before = page.messages[0].seq
+    reply = next((one for one in reversed(found) if one.metadata.get("trace") == trace), None)
+    turn = StoredTurn(trace, number, page.session, tuple(found), reply, last)
+    if turn.echo.get(DELETED):
+        raise ResponseNotFound
+    return turn
+
+
+def echo_from(noted: JsonObject, trace: str, model: str) -> Echo:
+    """What a response repeats, from the metadata of its reply."""
+    said = {name: value for name, value in noted.items() if name not in ("created_at", "model")}
+    return Echo.of(trace, noted.get("created_at", 0), noted.get("model", model), said)
+
+
+async def stored_response(tenuto: Tenuto, scope: Scope, response_id: str) -> JsonObject:
+    """The response of a turn that has ended, here or elsewhere, or still runs in another process."""
+    turn = await find_turn(tenuto.sessions, scope, response_id)
+    traces = tenuto.store.traces
+    if turn.reply is None:
+        return await _unanswered(traces, scope, turn)
+    reply = turn.reply
+    echo = echo_from(turn.echo, turn.trace, str(reply.metadata.get("model", "")))
+    known = await traces.trace(scope, turn.session.id, turn.number)
+    usage = usage_of(known.input_tokens, known.output_tokens) if known is not None else usage_of(0, reply.tokens)
+    echo = echo.with_manifest(known.manifest if known is not None else None)
+    output = items_of_message(reply)
+    status: Status = "cancelled" if reply.metadata.get(STOPPED) else "completed"
+    completed = int(reply.sent_at.timestamp())
+    return echo.response(status, output, usage=usage, completed_at=completed)
+
+
+async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> JsonObject:
+    """The response of a turn without a reply: cancelled, failed, cut off with its server, or made elsewhere.
+
+    Raises:
+        ResponseNotFound: there was no such turn.
+    """
+    trace = await traces.trace(scope, turn.session.id, turn.number)
+    if trace is not None and trace.id == turn.trace:
+        echo = echo_from({"created_at": int(trace.began_at.timestamp())}, turn.trace, trace.assistant)
+        if trace.error in (None, TurnStopped.code):
+            return echo.response("cancelled")
+        return echo.response("failed", error=_failure_in(trace, trace.error))
+    gone = is_holder_gone(turn_id_of(turn.trace))
+    if not turn.messages or (trace is not None and not gone):
+        raise ResponseNotFound
+    echo = echo_from({"created_at": int(turn.messages[0].sent_at.timestamp())}, turn.trace, "")
+    if gone:
+        return echo.response("failed", error=failure_of("server_error", "the server stopped in the meantime"))
+    return echo.response("in_progress")
+
+
+def _failure_in(trace: Trace, code: str) -> JsonObject:
+    told = trace.error_message if trace.reason is not None else "the model gave no answer"
+    return failure_of(code, told, trace.reason)
+
+
+def inputs_of(turn: StoredTurn) -> tuple[Message, ...]:
+    """The messages that a turn's request brought."""
+    return tuple(message for message in turn.messages if is_input(message))
+
+
+async def replay_response(response: JsonObject, after: int) -> AsyncIterator[EventBatch]:
+    """The stream of a response that has ended and whose events are gone: how it began, and all of it."""
+    begun = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
+    created = {"type": "response.created", "sequence_number": 0, "response": begun}
+    kind = {"cancelled": "response.incomplete"}.get(response["status"], f"response.{response['status']}")
+    ended = {"type": kind, "sequence_number": max(after, 0) + 1, "response": response}
+    yield EventBatch((created, ended) if after < 0 else (ended,))
+
+
+class ResponseStream:
+    """Makes the events of one response, in order."""
+
+    def __init__(self, echo: Echo, now: Callable[[], int]) -> None:
+        self._echo = echo
+        self._now = now
+        self._number = 0
+        self._items = 0
+        # The text that is being streamed, once it has begun, with its place and the name that its id is made of.
+        self._text: str | None = None
+        self._place = 0
+        self._named = echo.trace
+
+    @property
+    def event_count(self) -> int:
+        """How many events were made so far."""
+        return self._number
+
+    def begin(self) -> Iterator[JsonObject]:
+        """The events before the first of the answer."""
+        for kind in ("response.created", "response.in_progress"):
+            yield self._event(kind, response=self._echo.response("in_progress"))
+
+    def feed(self, event: ChatEvent) -> Iterator[JsonObject]:
+        """The events that one of the turn makes."""
+        match event:
+            # With a demanded form, the answer is a call; text beside it is none of it.
+            case TextDelta(text=text) if text and self._echo.answer is None:
+                yield from self._say(text)
+            case ToolStarted() if self._text is not None:
+                # Text before a tool of the assistant's own is none of the answer.
+                yield from self._end_text(text_item(self._named, self._text))
+            case ReplyFinished(reply=reply):
+                yield from self._end(reply)
+
+    def fail(self, error: TenutoError | AccessDenied) -> JsonObject:
+        """The event of a turn that failed."""
+        failure = failure_of(error.code, str(error), failure_reason(error))
+        return self._event("response.failed", response=self._echo.response("failed", error=failure))
+
+    def _say(self, text: str) -> Iterator[JsonObject]:
+        if self._text is None:
+            self._text = ""
+            self._place, self._items = self._items, self._items + 1
+            self._named = f"{self._echo.trace}-{self._place}" if self._place else self._echo.trace
+            item = text_item(self._named, "", "in_progress")
+            yield self._event("response.output_item.added", output_index=self._place, item=item)
+            yield self._part("response.content_part.added", part=output_text(""))
+        self._text += text
+        yield self._part("response.output_text.delta", delta=text, logprobs=[])
+
+    def _end(self, reply: Reply) -> Iterator[JsonObject]:
+        items = self._echo.output_of(reply)
+        if self._text is not None and items[0]["type"] != MESSAGE:
+            # Text that the model took back when it called.
+            yield from self._end_text(text_item(self._named, self._text))
+        for item in items:
+            yield from self._end_text(item) if item["type"] == MESSAGE else self._call(item)
+        response = self._echo.finished(reply, self._now())
+        yield self._event("response.incomplete" if reply.stopped else "response.completed", response=response)
+
+    def _end_text(self, item: JsonObject) -> Iterator[JsonObject]:
+        part = item["content"][0]
+        text: str = part["text"]
+        if self._text is None or (text.startswith(self._text) and text != self._text):
+            yield from self._say(text[len(self._text or "") :])
+        yield self._part("response.output_text.done", text=text, logprobs=[])
+        yield self._part("response.content_part.done", part=part)
+        ended = {**item, "id": text_item_id(self._named)}
+        yield self._event("response.output_item.done", output_index=self._place, item=ended)
+        self._text = None
+
+    def _call(self, item: JsonObject) -> Iterator[JsonObject]:
+        place, self._items = self._items, self._items + 1
+        named = {"item_id": item["id"], "output_index": place}
+        begun = {**item, "arguments": "", "status": "in_progress"}
+        said = item["arguments"]
+        yield self._event("response.output_item.added", output_index=place, item=begun)
+        yield self._event("response.function_call_arguments.delta", **named, delta=said)
+        yield self._event("response.function_call_arguments.done", **named, name=item["name"], arguments=said)
+        yield self._event("response.output_item.done", output_index=place, item=item)
+
+    def _part(self, kind: str, **fields: object) -> JsonObject:
+        item = text_item_id(self._named)
+        return self._event(kind, item_id=item, output_index=self._place, content_index=0, **fields)
+
+    def _event(self, kind: str, **fields: object) -> JsonObject:
+        event = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        return event
+
+
+class EventBatch(NamedTuple):
+    """Events that are known at once, and so are sent at once."""
+
+    events: tuple[JsonObject, ...]
+
+    def encode(self) -> bytes:
+        """Their lines. The Open Responses specification ends every stream with a line of its own."""
+        lines = [ServerSentEvent(event["type"], msgspec.json.encode(event)).encode() for event in self.events]
+        if not self.events or self.events[-1]["type"] in _LAST:
+            lines.append(END.encode())
+        return b"".join(lines)
+
+
+async def stream_response(
+    stream: ResponseStream, events: AsyncIterator[ChatEvent], after: int = -1
+) -> AsyncIterator[EventBatch]:
+    """The whole stream of a response behind a number; a turn that fails ends it as a failed response."""
+
+    def unseen(made: Iterable[JsonObject]) -> EventBatch:
+        return EventBatch(tuple([event for event in made if event["sequence_number"] > after]))
+
+    begun = stream.begin()
+    try:
+        async for told in events:
+            batch = unseen((*begun, *stream.feed(told)))
+            begun = iter(())
+            if batch.events:
+                yield batch
+    except Exception as fault:
+        batch = unseen((*begun, stream.fail(told_error(fault))))
+        if batch.events:
+            yield batch
+    if stream.event_count <= after + 1:
+        # The client has seen all of it.
+        yield EventBatch(())

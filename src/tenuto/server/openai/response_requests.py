@@ -1,28 +1,185 @@
-"""A request for a response: the turn that it asks for, and the conversation before it."""
+"""What clients of responses and chat completions send, the turn that they ask for, and the conversation before it."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
 
 from tenuto.chat import Chat, ChatRequest
-from tenuto.errors import Invalid, SessionNotFound
+from tenuto.errors import Invalid, SessionBusy, SessionExists, SessionNotFound, VersionConflict
 from tenuto.model import Draft, Message, Page, Scope
-from tenuto.model.policy import SessionPolicy
+from tenuto.model.generation import ToolSpec
+from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import fingerprint
-from tenuto.server.openai.bodies import ResponseBody, tools_of
-from tenuto.server.openai.chains import existing, find_turn
-from tenuto.server.openai.conversations import check_metadata, drafts_of_items
+from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import CALL_OUTPUT, ECHO
-from tenuto.server.openai.log import ItemLog
-from tenuto.server.openai.response_objects import Echo, place_of_response
+from tenuto.server.openai.items import CALL_OUTPUT, ECHO, ItemLog, answer_function
+from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions
+from tenuto.sessions.ids import derived_id
 
+_Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_Result = TypeVar("_Result")
+_REQUIRED: Final = "required"
 # How an answer travels is no part of what is asked.
 _NOT_SAID: Final = ("stream", "background")
+_NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
+
+
+class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for a response. Fields that are not here are accepted and have no effect."""
+
+    input: str | list[JsonObject] | None = None
+    model: str | None = None
+    instructions: str | None = None
+    conversation: str | JsonObject | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: _Tokens | None = None
+    max_tool_calls: int | None = None
+    metadata: dict[str, str] | None = None
+    text: JsonObject | None = None
+    reasoning: JsonObject | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    context_management: list[Any] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    service_tier: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    user: str | None = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the request names.
+
+        Raises:
+            Invalid: it names none, or a response to follow as well.
+        """
+        named = self.conversation
+        if isinstance(named, dict):
+            named = named.get("id")
+            if not isinstance(named, str):
+                raise Invalid("conversation: expected an id, or an object with an id")
+        if named is not None and self.previous_response_id is not None:
+            raise Invalid("previous_response_id: a request follows a response or a conversation, not both")
+        return named
+
+    @property
+    def compress_above(self) -> int | None:
+        """From how many tokens on the conversation is to be compressed."""
+        for one in self.context_management or ():
+            if isinstance(one, dict) and one.get("type") == "compaction":
+                threshold = one.get("compact_threshold")
+                return threshold if type(threshold) is int and threshold > 0 else None
+        return None
+
+    def said(self) -> JsonObject:
+        """What the response repeats of the request, as far as it is not the default."""
+        said: JsonObject = {}
+        for name, usual in DEFAULTS.items():
+            value = getattr(self, name)
+            if value is not None and value != usual:
+                said[name] = {**usual, **value} if isinstance(usual, dict) else value
+        if self.tools:
+            said["tools"] = [_with_strict(tool) for tool in self.tools]
+        if self.conversation_id is not None:
+            said["conversation"] = {"id": self.conversation_id}
+        if said.get("service_tier") == "auto":
+            del said["service_tier"]
+        return said
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """The caller's tools that a turn offers, which of them it must call, and the one that gives its answer."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    choice: str = "auto"
+    answer: str | None = None
+
+
+def _with_strict(tool: JsonObject) -> JsonObject:
+    if tool.get("type") != "function":
+        return tool
+    return {"description": None, "parameters": None, "strict": True, **tool}
+
+
+def tools_of(
+    tools: list[JsonObject] | None, choice: str | JsonObject | None, text: JsonObject | None = None
+) -> ToolChoice:
+    """The functions among the tools, and the choice between them; tools that OpenAI would run are not offered.
+
+    An answer in a demanded form is the call of one more function, which every model can make.
+
+    Raises:
+        Invalid: a function has no name, or the choice is of none of them.
+    """
+    specs = [_spec(tool) for tool in tools or () if tool.get("type") == "function"]
+    wanted = "auto"
+    match choice:
+        case str():
+            wanted = choice
+        case {"type": "allowed_tools", "mode": str(mode), "tools": list(allowed)}:
+            specs, wanted = _allowed(specs, allowed), mode
+        case {"type": "allowed_tools", "allowed_tools": {"mode": str(mode), "tools": list(allowed)}}:
+            specs, wanted = _allowed(specs, allowed), mode
+        case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
+            wanted = name
+            if name not in {spec.name for spec in specs}:
+                raise Invalid("tool_choice: names none of the tools")
+    if wanted == "none":
+        specs, wanted = [], "auto"
+    answer = answer_function(text)
+    if answer is not None and text is not None:
+        while answer in {spec.name for spec in specs}:
+            # The name of a form says nothing of the functions, so both may have the same.
+            answer += "_"
+        specs.append(_answer_spec(answer, text["format"]))
+        wanted = _REQUIRED if wanted == "auto" and len(specs) > 1 else answer if wanted == "auto" else wanted
+    return ToolChoice(tuple(specs), wanted, answer)
+
+
+def _allowed(specs: list[ToolSpec], allowed: list[Json]) -> list[ToolSpec]:
+    """The functions among those that are named, in either form."""
+    named = [one.get("function", one) for one in allowed if isinstance(one, dict)]
+    names = [function.get("name") for function in named if isinstance(function, dict)]
+    return [spec for spec in specs if spec.name in names]
+
+
+def _spec(tool: JsonObject) -> ToolSpec:
+    """A function as Responses describe it, or as chat completions do, one level deeper."""
+    function = tool.get("function", tool)
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not name:
+        raise Invalid("tools: a function has no name")
+    about, parameters = function.get("description") or "", function.get("parameters") or _NO_PARAMETERS
+    if not isinstance(about, str) or not isinstance(parameters, dict):
+        raise Invalid("tools: a function's description is not a text, or its parameters are not a schema")
+    return ToolSpec(name=name, description=about, parameters=parameters)
+
+
+def _answer_spec(name: str, form: JsonObject) -> ToolSpec:
+    schema = form.get("schema") or {"type": "object"}
+    if not isinstance(schema, dict):
+        raise Invalid("text: the format's schema is not an object")
+    about = form.get("description") or "Gives the answer to the user, in this form."
+    return ToolSpec(name=name, description=about, parameters=schema)
 
 
 class Asked(NamedTuple):
@@ -128,3 +285,48 @@ async def history_of(sessions: Sessions, scope: Scope, body: ResponseBody, limit
 def now_in_seconds(context: ServerContext) -> int:
     """The time, as the API counts it."""
     return int(context.clock().timestamp())
+
+
+async def follow_response(
+    sessions: Sessions,
+    scope: Scope,
+    response_id: str,
+    asked: ChatRequest,
+    attempt: Callable[[ChatRequest], Awaitable[_Result]],
+) -> _Result:
+    """Take the turn after a response: in its session if it is the last there, else in a fork that ends with it.
+
+    Of two requests that follow the same response at once, one goes on and the other forks. A conversation that the
+    response named is changed by requests that name it, so there the next turn is always in a fork.
+
+    Raises:
+        SessionBusy: with a key; the turn that runs may be the one that this request asked for before.
+        ResponseNotFound: there is no such response, or none that was answered.
+    """
+    turn = await find_turn(sessions, scope, response_id)
+    if turn.reply is None:
+        raise ResponseNotFound
+    policy, key = asked.policy or sessions.policy, asked.idempotency_key
+    if "conversation" not in turn.echo and (key is not None or turn.last):
+        # A retry by its key may find its turn in either session, so it waits for one that runs.
+        waiting = policy if key is not None else replace(policy, busy_wait=timedelta(0))
+        try:
+            return await attempt(
+                replace(asked, session_id=turn.session.id, follows=turn.number, policy=existing(waiting))
+            )
+        except SessionBusy:
+            if key is not None:
+                raise
+        except VersionConflict:
+            pass
+    named = new_conversation_id() if key is None else derived_id("conv_", response_id, key)
+    try:
+        fork_id = (await sessions.fork(scope, turn.session.id, at=turn.reply.seq, new_id=named)).id
+    except SessionExists:
+        fork_id = named
+    return await attempt(replace(asked, session_id=fork_id, policy=existing(policy)))
+
+
+def existing(policy: SessionPolicy) -> SessionPolicy:
+    """The policy under which a session must exist: one that is named in vain is never made."""
+    return policy if policy.on_missing is OnMissing.ERROR else replace(policy, on_missing=OnMissing.ERROR)

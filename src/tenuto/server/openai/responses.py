@@ -1,32 +1,50 @@
-"""Routes of responses: a turn in a conversation, after another response, or by itself."""
+"""Routes of responses: a turn in a conversation, after another response, or by itself; and the size of a request."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
+from uuid import uuid4
 
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, LiveTurns, Reply, ReplyFinished
-from tenuto.errors import SessionNotFound, Unavailable
-from tenuto.model import Rewrite, Scope
+from tenuto.context import TokenCounter, language_of
+from tenuto.context.compression import LogTail
+from tenuto.context.extract import summarise
+from tenuto.errors import Invalid, SessionNotFound, Unavailable
+from tenuto.model import Message, Rewrite, Role, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import ServerContext, service
 from tenuto.server.json_io import QueryParameters
-from tenuto.server.openai.bodies import ResponseBody
-from tenuto.server.openai.chains import DELETED, find_turn, follow_response
-from tenuto.server.openai.conversations import ItemsQuery, list_view, new_conversation_id
-from tenuto.server.openai.errors import ItemNotFound, OpenAIRouter, ResponseNotFound
-from tenuto.server.openai.items import ECHO, items_of
-from tenuto.server.openai.log import ItemPage
-from tenuto.server.openai.response_objects import Echo, place_of_response
-from tenuto.server.openai.response_requests import Asked, history_of, now_in_seconds, read_request
-from tenuto.server.openai.response_stream import ResponseStream, stream_response
-from tenuto.server.openai.stored_responses import echo_from, inputs_of, replay_response, stored_response
-from tenuto.server.openai.tokens import check_untruncated
+from tenuto.server.openai.conversations import ItemsQuery, drafts_of_items, list_view, new_conversation_id
+from tenuto.server.openai.errors import InputTooLong, ItemNotFound, OpenAIRouter, ResponseNotFound
+from tenuto.server.openai.items import ECHO, ItemPage, as_text, compaction_item, items_of, messages_of
+from tenuto.server.openai.response_objects import (
+    DELETED,
+    Echo,
+    ResponseStream,
+    echo_from,
+    find_turn,
+    inputs_of,
+    place_of_response,
+    replay_response,
+    stored_response,
+    stream_response,
+    usage_of,
+)
+from tenuto.server.openai.response_requests import (
+    Asked,
+    ResponseBody,
+    follow_response,
+    history_of,
+    now_in_seconds,
+    read_request,
+)
 from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
@@ -34,7 +52,10 @@ from tenuto.sessions.ids import derived_id
 routes = OpenAIRouter()
 
 _Result = TypeVar("_Result")
-_ID: Final = "response_id"
+_counter: Final = TokenCounter()
+# The most that a compaction says of a conversation, and the most messages that it reads.
+_SUMMARY_TOKENS: Final = 1024
+_READ: Final = 1000
 
 
 class ResponseQuery(QueryParameters, frozen=True, kw_only=True):
@@ -206,3 +227,71 @@ async def last_reply(events: AsyncIterator[ChatEvent]) -> Reply:
             reply = event.reply
     assert reply is not None
     return reply
+
+
+@routes.post("/responses/input_tokens", body={"input": "Where do I start?"})
+async def count_input_tokens(scope: Scope, context: ServerContext, body: ResponseBody) -> JsonObject:
+    """Count the input tokens of a request, with the conversation before it."""
+    messages = await _read(context, scope, body)
+    beside = [body.instructions or "", as_text(body.tools) if body.tools else ""]
+    count = await asyncio.to_thread(_count, messages, beside)
+    return {"object": "response.input_tokens", "input_tokens": count}
+
+
+@routes.post("/responses/compact", body={"input": "Where do I start?"})
+async def compact_response(scope: Scope, context: ServerContext, body: ResponseBody) -> JsonObject:
+    """Compact a conversation. The result has the user messages, and one item that stands for the rest."""
+    messages = await _read(context, scope, body)
+    if not messages:
+        raise Invalid("input: expected a conversation to compact")
+    said = tuple(message for message in messages if message.role is Role.USER)
+    # In a thread: hundreds of long messages take a while.
+    summary = await asyncio.to_thread(
+        summarise,
+        messages,
+        tokens=_SUMMARY_TOKENS,
+        language=language_of(said[-1].text if said else messages[-1].text),
+        counter=_counter,
+    )
+    tokens = await asyncio.to_thread(_count, messages)
+    return {
+        "id": derived_id("resp_", uuid4().hex),
+        "object": "response.compaction",
+        "created_at": int(context.clock().timestamp()),
+        "output": [*items_of(said), compaction_item(summary)],
+        "usage": usage_of(tokens, _counter.count(summary)),
+    }
+
+
+async def check_untruncated(context: ServerContext, asked: Asked) -> None:
+    """Refuse what would have to be cut, where the request disables truncation; a summary stands for what it covers.
+
+    Raises:
+        InputTooLong: input, conversation, instructions and tools have more tokens than the assistant's prompt.
+    """
+    body, turn = asked.body, asked.turn
+    if body.truncation != "disabled":
+        return
+    assistant = context.chat.assistants.find(turn.assistant)
+    policy, loaded = assistant.prompt, assistant.policies.context.loaded_messages
+    tail = LogTail(await history_of(context.sessions, asked.scope, body, max(loaded, 1)))
+    summary = tail.summary()
+    talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
+    beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
+    tokens = await asyncio.to_thread(_count, (*talk, *messages_of(turn.messages)), beside)
+    tokens += summary.tokens if summary is not None else 0
+    limit = policy.budget - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
+    if tokens > limit:
+        raise InputTooLong(tokens, limit)
+
+
+def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
+    """The tokens of messages and of texts beside them; megabytes take long enough to keep other requests waiting."""
+    return sum(map(_counter.count_message, messages)) + sum(map(_counter.count, beside))
+
+
+async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[Message, ...]:
+    """All messages that a request speaks of."""
+    given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
+    new = messages_of(await drafts_of_items(context, scope, given))
+    return (*await history_of(context.sessions, scope, body, _READ), *new)

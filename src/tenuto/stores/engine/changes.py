@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.model.scope import owner_key, owner_scope, site_key
-from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange, Totals
+from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange
 from tenuto.model.turn import Trace
 from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.codec import Codec
@@ -40,7 +40,8 @@ def build_change(
         return None, remove
     created = any(step.created for step in steps)
     base = None if created else before
-    after = _with_bookkeeping(base, after, revision, writer)
+    first, totals = after.first_seq, after.totals
+    after = _with_bookkeeping(base, after, first, revision, writer)
     change = RecordChange(
         key=key,
         if_revision=if_revision,
@@ -49,11 +50,11 @@ def build_change(
         profile=_profile(base, after, codec),
         deadline=_deadline(base, after),
         index=_index(base, after, codec),
-        totals=totals_of(after),
+        totals=totals,
         replaces=created and before is not None,
         drops=_drops(base, after, steps),
         copies=None if source is None else _copy_log(after, *source),
-        puts=_puts(base, after, steps, codec),
+        puts=_puts(base, after, first, steps, codec),
         tail=tail,
         known=known_of(before),
     )
@@ -73,28 +74,14 @@ def known_of(record: Record | None) -> Known:
     return Known() if record is None else Known(message=record.head.last_seq, page=record.head.next_page - 1)
 
 
-def totals_of(record: Record) -> Totals:
-    """What a session adds to the sums of its owner and site."""
-    head, attachments = record.head, record.profile.attachments
-    return Totals(
-        sessions=1,
-        messages=record.messages,
-        tokens=head.tokens,
-        cost_nanos=head.cost_nanos,
-        attachments=len(attachments),
-        attachment_bytes=sum([one.size for one in attachments]) if attachments else 0,
-    )
-
-
-def _with_bookkeeping(base: Record | None, after: Record, revision: int, writer: tuple[int, int]) -> Record:
+def _with_bookkeeping(base: Record | None, after: Record, first: int, revision: int, writer: tuple[int, int]) -> Record:
     """The record with what storing it adds to its head."""
     head = after.head
     listed_at, stored_from = head.listed_at, head.stored_from
     if base is None or listed_at is None or head.updated_at - listed_at >= LISTING_LAG:
         listed_at = head.updated_at
-    gap = after.first_seq - stored_from
-    if base is None or gap >= EVICTION_BATCH or head.edition != base.head.edition:
-        stored_from = after.first_seq
+    if base is None or first - stored_from >= EVICTION_BATCH or head.edition != base.head.edition:
+        stored_from = first
     head = replace(head, listed_at=listed_at, stored_from=stored_from, writers=_add_writer(head.writers, writer))
     return replace(after, revision=revision, head=head)
 
@@ -176,9 +163,10 @@ def _contents(base: Record | None, after: Record, steps: Sequence[Step[Any]], co
     return [codec.encode_content(one.number, contents[one.id]) for one in new]
 
 
-def _puts(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> tuple[Entry, ...]:
-    session_id, first = after.profile.id, after.first_seq
-    puts, traces = list[Entry](), dict[int, Trace]()
+def _puts(
+    base: Record | None, after: Record, first: int, steps: Sequence[Step[Any]], codec: Codec
+) -> tuple[Entry, ...]:
+    session_id, puts, traces = after.profile.id, list[Entry](), dict[int, Trace]()
     for step in steps:
         for message in step.rewritten or step.added:
             if message.seq >= first:

@@ -11,7 +11,6 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
-from functools import lru_cache
 from random import Random
 from typing import Final, Self
 
@@ -35,7 +34,7 @@ from tenuto.model import (
     SessionQuery,
     Truncation,
 )
-from tenuto.model.scope import session_key as compute_session_key
+from tenuto.model.scope import session_key
 from tenuto.model.stored import Action, Entry, EntryPage, FoundRecord, Part, RecordChange
 from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
@@ -54,20 +53,7 @@ from tenuto.stores.engine.state import EngineState
 from tenuto.stores.engine.upkeep import EngineUpkeep
 
 _MOST_FORKS: Final = 20
-_LONG_ID: Final = 256
 _LAST: Final = 2**62
-
-
-@lru_cache(maxsize=10_000)
-def _site_session_key(tenant: str, site: str, session_id: str) -> bytes:
-    return compute_session_key(Scope(tenant=tenant, site=site), session_id)
-
-
-def session_key(scope: Scope, session_id: str) -> bytes:
-    """The key of a session, computed once for one in use."""
-    if len(session_id) > _LONG_ID:
-        return compute_session_key(scope, session_id)
-    return _site_session_key(scope.tenant, scope.site, session_id)
 
 
 class Engine:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tenuto.errors import Invalid
 from tenuto.model import Content, ForkPoint, Message, Retention, Scope, Session, Status
 from tenuto.model.scope import KEY_BYTES
+from tenuto.model.stored import Totals
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, Value
 from tenuto.stores.encoding import Undecodable
@@ -227,6 +228,19 @@ class Record(Value, frozen=True, kw_only=True):
     def first_seq(self) -> int:
         """The oldest stored message, or the next one's number if there is none."""
         return self.head.runs[0][0] if self.head.runs else self.head.last_seq + 1
+
+    @property
+    def totals(self) -> Totals:
+        """What it adds to the sums of its owner and site."""
+        head, attachments = self.head, self.profile.attachments
+        return Totals(
+            sessions=1,
+            messages=count(head.runs),
+            tokens=head.tokens,
+            cost_nanos=head.cost_nanos,
+            attachments=len(attachments),
+            attachment_bytes=sum([one.size for one in attachments]) if attachments else 0,
+        )
 
     @property
     def session(self) -> Session:

@@ -27,7 +27,8 @@ from tenuto.stores.engine.codec import Codec, content_place
 from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.record import Profile
 from tenuto.stores.engine.sealing import SealedCodecs
-from tenuto.stores.sealed_state import is_always_plain, unmark_sealed
+from tenuto.stores.engine.state import is_always_plain
+from tenuto.stores.sealed_state import unmark_sealed
 
 _RECORDS: Final = 100
 _ENTRIES: Final = 500

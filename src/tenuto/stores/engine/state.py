@@ -14,7 +14,8 @@ import msgspec
 
 from tenuto.errors import DecryptionFailed, MasterKeyMissing, StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateChange, StateEntry, StateLocation
-from tenuto.model.scope import KEY_BYTES, owner_key, owner_scope, site_key, state_key
+from tenuto.model.privacy import ENCRYPTION_NAMESPACE, KEYS_NAMESPACE, TENANTS_NAMESPACE, VAULT
+from tenuto.model.scope import KEY_BYTES, SYSTEM, owner_key, owner_scope, site_key, state_key
 from tenuto.model.session import check_changes
 from tenuto.model.stored import (
     KEY_GROUP,
@@ -31,9 +32,9 @@ from tenuto.model.stored import (
 from tenuto.model.values import Json
 from tenuto.pauses import Backoff
 from tenuto.ports import RecordStore
+from tenuto.stores.copy_reports import COPIES
 from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, UnknownFormat
-from tenuto.stores.sealed_state import is_always_plain
 
 
 class _Held(NamedTuple):
@@ -45,6 +46,9 @@ class _Held(NamedTuple):
 
 
 _NOTHING: Final = _Held(0, 0, None)
+# What is read before there is a key, and what holds digests alone.
+_UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, ENCRYPTION_NAMESPACE, VAULT})
+_DIGESTS: Final = frozenset({"api-keys", COPIES})
 _FIRST_PAUSE: Final = 0.004
 _LONGEST_PAUSE: Final = 0.25
 
@@ -214,6 +218,11 @@ class EngineState:
         if is_always_plain(scope, namespace):
             return PLAIN
         return await self._codecs.load(scope, writing=writing, refresh=refresh)
+
+
+def is_always_plain(scope: Scope, namespace: str) -> bool:
+    """Whether state is never sealed as a whole: keys, vaults, and digests of API keys and copied records."""
+    return namespace in _UNSEALED or (namespace in _DIGESTS and scope.tenant == SYSTEM.tenant)
 
 
 def record_key(scope: Scope, namespace: str, key: str) -> bytes:

@@ -27,7 +27,6 @@ from tenuto.model.stored import (
 from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tenuto.stores.sqlite._file import Synchronous, can_be_written, check_path, compact, file_check, open_file
-from tenuto.stores.sqlite._gathered import Gathered
 from tenuto.stores.sqlite._reads import (
     list_aside,
     list_records,
@@ -37,7 +36,7 @@ from tenuto.stores.sqlite._reads import (
     scan_records,
     sum_totals,
 )
-from tenuto.stores.sqlite._threads import ReaderThreads, WriterThread
+from tenuto.stores.sqlite._threads import Gathered, ReaderThreads, WriterThread
 
 _READERS: Final = 2
 

@@ -70,8 +70,8 @@ class QueueReader:
                 for name in waiting:
                     self._take(dbos, name)
                 outage.note_success()
-            except Exception as failed:
-                outage.note_failure(failed)
+            except Exception as error:
+                outage.note_failure(error)
             self._news.wait(_BUSY if waiting else _IDLE)
 
     def _waiting_queues(self, dbos: DBOS) -> Sequence[str]:
@@ -94,8 +94,8 @@ class QueueReader:
                 status = database.get_workflow_status(workflow_id)
                 if status is not None:
                     execute_dequeued_workflow(dbos, status, owner)
-            except Exception as failed:
-                _log.error("a task could not begin: %s", describe_exception(failed))
+            except Exception as error:
+                _log.error("a task could not begin: %s", describe_exception(error))
 
 
 @contextmanager

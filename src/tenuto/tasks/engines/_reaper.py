@@ -55,9 +55,9 @@ class Reaper:
                     swept = time.monotonic()
                     self.sweep()
                 outage.note_success()
-            except Exception as failed:
+            except Exception as error:
                 self._workers.forget()
-                outage.note_failure(failed)
+                outage.note_failure(error)
 
     def others_work(self) -> bool:
         """Whether another worker has a run."""

@@ -376,8 +376,8 @@ class DbosEngine:
             DBOS.destroy()
             try:
                 self._workers.remove([self._id])
-            except sa.exc.SQLAlchemyError as failed:
-                _log.warning("a worker could not sign off: %s", describe_exception(failed))
+            except sa.exc.SQLAlchemyError as error:
+                _log.warning("a worker could not sign off: %s", describe_exception(error))
         if self._client is not None:
             self._client.destroy()
         self._database.dispose()
@@ -391,8 +391,8 @@ class DbosEngine:
         """Call the blocking client in a thread."""
         try:
             return await self._loop.run_in_executor(self._threads, call)
-        except sa.exc.DBAPIError as failed:
-            raise Unavailable("database of the task engine") from failed
+        except sa.exc.DBAPIError as error:
+            raise Unavailable("database of the task engine") from error
 
     async def _enqueue(self, scope: Scope, task_id: str, plan: Plan, run: int) -> None:
         owner = msgspec.to_builtins(owner_scope(scope))
@@ -425,8 +425,8 @@ class DbosEngine:
             for workflow_id, scope in self._active.copy().items():
                 try:
                     await self._runner.keep(scope, _task_of(workflow_id))
-                except Unavailable as away:
-                    _log.warning("the expiry of a running task was not renewed: %s", away)
+                except Unavailable as error:
+                    _log.warning("the expiry of a running task was not renewed: %s", error)
 
     # The workflow, in the loop of DBOS
 

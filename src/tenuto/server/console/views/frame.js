@@ -16,8 +16,6 @@ import { transcriptView } from "./transcript.js";
 import { undoView } from "./undo.js";
 import { waitingView } from "./waiting.js";
 
-const FINDER_STYLE = new URL("../css/finder.css", import.meta.url);
-
 export function frameView(actions, pages) {
   const confirm = confirmDialog();
   const identity = meDialog(actions);
@@ -77,7 +75,7 @@ export function frameView(actions, pages) {
   }
 
   async function fetchFinder() {
-    const [module] = await Promise.all([import("../finder.js"), addStyle(FINDER_STYLE)]);
+    const [module] = await Promise.all([import("../finder.js"), addStyle("finder")]);
     addWords(module.words);
     return module.view(actions, actions.find);
   }

@@ -23,10 +23,10 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         record, scope, request.session_id, request.create, request.turn_id, now
     )
     last_active = None if created else record.head.updated_at
-    write = find_write(record, request.idempotency_key)
+    write = None if request.idempotency_key is None else find_write(record, request.idempotency_key)
     if write is not None and write.finished:
         return Step(record=record, answer=_finished_turn(scope, record, write), changed=False)
-    if is_superseded(record.session, request.user_messages):
+    if is_superseded(record.profile.metadata, request.user_messages):
         raise Superseded
     _require_free(record, now)
     if record.reach < request.window:

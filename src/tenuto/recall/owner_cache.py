@@ -24,7 +24,7 @@ from tenuto.recall.owner import OwnerMemories
 from tenuto.recall.records import MemoryLog, MemoryRecords
 
 # Copies hold so many memories in all; the least recently used leave first. An owner without any counts as one.
-_KEPT: Final = 50_000
+_MOST_MEMORIES: Final = 50_000
 # A copy is loaded anew after this time: a process may die between a change and its entry in the log.
 _LIFE: Final = timedelta(minutes=10)
 # A larger copy is filled and searched in a thread.
@@ -32,13 +32,15 @@ _AT_ONCE: Final = 500
 _log = logging.getLogger(__name__)
 
 
-class Copies:
+class OwnerCache:
     """The copies, and what runs in the background for them."""
 
     def __init__(self, records: MemoryRecords, clock: Clock) -> None:
         self._records = records
         self._clock = clock
-        self._owners = LruCache[bytes, OwnerMemories](_KEPT, most_weight=_KEPT, weigh=lambda owner: owner.weight)
+        self._owners = LruCache[bytes, OwnerMemories](
+            _MOST_MEMORIES, most_weight=_MOST_MEMORIES, weigh=lambda owner: owner.weight
+        )
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
 
     async def load(self, scope: Scope) -> OwnerMemories:
@@ -67,10 +69,10 @@ class Copies:
                 self._owners.put(key, owner)
 
     async def announce(
-        self, scope: Scope, owner: OwnerMemories, changed: Sequence[str], captured: tuple[str, int] | None = None
+        self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str], progress: tuple[str, int] | None = None
     ) -> None:
         """Tell other processes of changes that this copy has; the caller holds its lock."""
-        log = await self._records.log_change(scope, owner.log, changed, captured)
+        log = await self._records.log_change(scope, owner.log, memory_ids, progress)
         # With a change of another process in between, the next load reads both.
         if owner.log.is_continued_by(log):
             owner.log = log
@@ -130,18 +132,18 @@ class Copies:
         """Drop the copy of an owner."""
         self._owners.pop(owner_key(scope))
 
-    def holds(self, scope: Scope) -> bool:
+    def contains(self, scope: Scope) -> bool:
         """Whether there is a copy of an owner's memories."""
         return owner_key(scope) in self._owners
 
     async def _refresh(self, scope: Scope, owner: OwnerMemories) -> None:
         """Bring a copy up to date; the caller holds its lock."""
-        log, changed = await self._records.changed_since(scope, owner.log)
-        if owner.loaded_at is None or changed is None:
+        log, memory_ids = await self._records.changed_since(scope, owner.log)
+        if owner.loaded_at is None or memory_ids is None:
             owner.take(await self._read_all(scope))
             owner.loaded_at = self._clock()
         else:
-            await self._read_changed(scope, owner, changed)
+            await self._read_changed(scope, owner, memory_ids)
         owner.log = log
 
     async def _reload(self, scope: Scope, owner: OwnerMemories) -> None:
@@ -154,20 +156,20 @@ class Copies:
                 owner.take(fresh)
 
     async def _read_all(self, scope: Scope) -> OwnerMemories:
-        stored = [one async for one in self._records.load(scope)]
-        memories = {one.memory.id: one.memory for one in stored}
-        vectors = {one.memory.id: one.vector for one in stored}
+        rows = [one async for one in self._records.load(scope)]
+        memories = {one.memory.id: one.memory for one in rows}
+        vectors = {one.memory.id: one.vector for one in rows}
         fresh = OwnerMemories()
-        if len(stored) <= _AT_ONCE:
+        if len(rows) <= _AT_ONCE:
             fresh.fill(memories, vectors)
         else:
             await asyncio.to_thread(fresh.fill, memories, vectors)
         return fresh
 
-    async def _read_changed(self, scope: Scope, owner: OwnerMemories, changed: Iterable[str]) -> None:
-        ids = list(changed)
+    async def _read_changed(self, scope: Scope, owner: OwnerMemories, memory_ids: Iterable[str]) -> None:
+        unique_ids = list(memory_ids)
         for memory_id, stored in zip(
-            ids, await asyncio.gather(*(self._records.read(scope, one) for one in ids)), strict=True
+            unique_ids, await asyncio.gather(*(self._records.read(scope, one) for one in unique_ids)), strict=True
         ):
             if stored is None:
                 owner.remove(memory_id)
@@ -178,6 +180,6 @@ class Copies:
 async def _log_failure(work: Coroutine[None, None, object]) -> None:
     try:
         await work
-    except Exception as failed:
+    except Exception as error:
         # What it complains of may quote a text.
-        _log.warning("work on memories was postponed: %s", type(failed).__name__)
+        _log.warning("work on memories was postponed: %s", type(error).__name__)

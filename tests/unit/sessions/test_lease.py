@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenuto.sessions.cancellation import complete_despite_cancel
+from tenuto.sessions.lease import complete_despite_cancel
 
 
 async def test_a_caller_cancelled_twice_still_waits_for_the_work() -> None:
