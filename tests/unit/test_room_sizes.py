@@ -23,18 +23,18 @@ LIMITS = {
     "gateway": 1100,
     "integrations": 4050,
     "llm": 2500,
-    "model": 4650,  # what is opaque to the privacy policy, which a comment said in three rooms
+    "model": 4900,  # what is opaque to the privacy policy; attachments: contents, parts that show them, ids
     "ports": 1050,
     "privacy": 10350,
     "recall": 2900,
     "server": 12650,
     "sessions": 4000,
-    "stores": 14850,  # turns in a journal's quarantine are listed and erased; pages of one moment
+    "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5100,
     "upkeep": 1650,
     "wiring": 1700,
     CONSOLE: 13900,
-    STORE_SCRIPTS: 950,
+    STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 2800,  # background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`
 }
 
