@@ -30,7 +30,7 @@ LIMITS = {
     "server": 12650,
     "sessions": 4000,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
-    "tasks": 5100,
+    "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1700,
     CONSOLE: 13900,
