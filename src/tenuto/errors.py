@@ -120,6 +120,16 @@ class ToolError(Invalid):
     code: ClassVar[str] = "tool_error"
 
 
+class UnsupportedParameter(Invalid):
+    """The model does not take a parameter of the request, or takes it from its assistant alone."""
+
+    code: ClassVar[str] = "unsupported_parameter"
+
+    def __init__(self, parameter: str, why: str) -> None:
+        super().__init__(f"{parameter}: {why}")
+        self.parameter = parameter
+
+
 class InvalidSetting(Invalid):
     """A setting is unknown, out of range or contradicts another one."""
 
@@ -401,12 +411,15 @@ class ModelFailed(Unavailable):
     """The model returned no usable answer; the user message stays stored.
 
     `provider_message` is what the provider said itself, where that is about access and not about the prompt. It is for
-    operators: no answer of the server has it.
+    operators: no answer of the server has it. `may_pass` says that the same request may be answered soon, or after the
+    `wait` that the provider asks for.
     """
 
     code: ClassVar[str] = "model_failed"
     reason: FailureReason = FailureReason.OTHER
+    wait: timedelta | None = None
     provider_message: str = ""
+    may_pass: bool = False
 
     def __init__(self, model: str, why: str = "does not answer", reason: FailureReason | None = None) -> None:
         super().__init__(f"model {model}", why)
@@ -417,6 +430,16 @@ class ModelFailed(Unavailable):
 
 class NoTypedAnswer(ModelFailed):
     """The model answers, but not in the form that was asked for, or a chain ended at the offline model."""
+
+
+class AnswerInvalid(ModelFailed):
+    """The model's answer has not the form that the request demands, also after it was asked once more."""
+
+    code: ClassVar[str] = "answer_invalid"
+    retry_after: ClassVar[None] = None
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model, "gave no answer of the form that was asked for")
 
 
 class ModelBusy(ModelFailed):
@@ -432,6 +455,25 @@ class ModelRefused(ModelFailed):
     code: ClassVar[str] = "model_refused"
     reason: FailureReason = FailureReason.REFUSED
     retry_after: ClassVar[None] = None
+
+
+class RequestRefused(ModelRefused):
+    """The provider finds a fault in what the caller asks for; `parameter` names it, where the provider does."""
+
+    code: ClassVar[str] = "request_refused"
+    parameter: str | None = None
+
+
+class ModelLimited(ModelFailed):
+    """The provider's limit of requests or tokens is reached."""
+
+    code: ClassVar[str] = "model_limited"
+    reason: FailureReason = FailureReason.LIMIT
+
+    @property
+    def retry_after(self) -> timedelta | None:
+        """The wait that the provider asks for."""
+        return self.wait
 
 
 class ModelKeyRefused(ModelRefused):

@@ -217,7 +217,7 @@ def test_a_model_that_fails_ends_no_talk(shell: Shell, provider: ModelServer) ->
     provider.answers(refusal(400, "no"), words("Now then."))
 
     with shell.sit_down() as screen:
-        screen.say("Hello", "model_refused: the model openai:served refused the request")
+        screen.say("Hello", "request_refused: the model openai:served refused the request")
         screen.say("/retry", "Now then.")
         screen.say("/quit")
         assert screen.end() == 0
@@ -310,7 +310,7 @@ def test_what_cannot_be_answered_ends_with_one_and_a_sentence(
 @pytest.mark.parametrize(
     ("failure", "cause"),
     [
-        (refusal(400, "no"), "model_refused: the model openai:served refused the request (400)"),
+        (refusal(400, "no"), "request_refused: the model openai:served refused the request (400)"),
         (
             refusal(401, "Incorrect key sk-***\x1b[2J", "invalid_api_key"),
             "model_key_refused: the model openai:served refuses our key or its permissions (401); "

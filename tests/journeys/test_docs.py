@@ -249,6 +249,14 @@ def test_the_routes_of_the_http_page_are_those_of_the_server() -> None:
     assert page == render_page(page)
 
 
+def test_the_table_of_parameters_is_that_of_the_code() -> None:
+    """After a change of a parameter: python docs/generate_parameters.py."""
+    render_page = run_path(str(TOP / "docs" / "generate_parameters.py"))["render_page"]
+    page = (TOP / "docs" / "how-to" / "models.md").read_text()
+
+    assert page == render_page(page)
+
+
 def test_every_module_that_the_docs_name_exists() -> None:
     for page in [TOP / "CONTRIBUTING.md", *sorted((TOP / "docs" / "ideas").glob("*.md"))]:
         for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text()):

@@ -16,15 +16,15 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4500,  # the request that a call of `ask` with its parameters spelled out means
+    "chat": 4700,  # answers in a demanded form, parameters, why an answer ended
     "cli": 6400,
     "client": 1700,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3550,
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2500,
-    "model": 4900,  # what is opaque to the privacy policy; attachments: contents, parts that show them, ids
-    "ports": 1050,
+    "llm": 2800,  # which parameters reach which provider; attempts of our own
+    "model": 5100,  # attachments; parameters and their ranges
+    "ports": 1060,
     "privacy": 10350,
     "recall": 2900,
     "server": 12650,
@@ -35,7 +35,7 @@ LIMITS = {
     "wiring": 1700,
     CONSOLE: 13900,
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2800,  # background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`
+    TOP: 2850,  # background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`
 }
 
 

@@ -70,6 +70,14 @@ export interface AgentRunView {
   ended_at: string | null;
 }
 
+/** The form that an answer must have: JSON that fits a schema, or any JSON object. */
+export interface AnswerSchema {
+  name?: string;
+  description?: string;
+  schema?: Record<string, unknown> | null;
+  strict?: boolean | null;
+}
+
 /** A person's answer to a step that waits for one. */
 export interface AnswerStep {
   value: unknown;
@@ -209,7 +217,7 @@ export interface ChangeTask {
   if_version?: number | null;
 }
 
-/** A message to an assistant. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. */
+/** A message to an assistant. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
 export interface ChatBody {
   message?: string;
   session_id?: string | null;
@@ -220,6 +228,9 @@ export interface ChatBody {
   edit?: number | null;
   language?: Language | null;
   profile?: Record<string, unknown>;
+  parameters?: ModelParameters;
+  schema?: AnswerSchema | null;
+  reply_tokens?: number | null;
 }
 
 /** The result that a remote agent made of its step. */
@@ -286,7 +297,7 @@ export interface EntryView {
 }
 
 /** What went wrong. Codes are stable; later versions may add some. */
-export type ErrorCode = "agent_not_found" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_not_found" | "model_refused" | "model_timeout" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "value_mismatch" | "version_conflict";
+export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
 
 /** What happened. */
 export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";
@@ -299,6 +310,9 @@ export interface FailStep {
 
 /** Why a model gave no answer, by what can be done about it. Decided once, where the provider's error is met. `unreachable`: no connection, or it broke off. `refused`: the key, a permission, the model's name, or the request as it is. `limit`: the provider's rate limit or quota. `too_slow`: the time limit passed. `content_filter`: the provider declined to answer. `other`: anything else, such as an error of the provider or an empty answer. */
 export type FailureReason = "content_filter" | "limit" | "other" | "refused" | "too_slow" | "unreachable";
+
+/** Why an answer ended. `stop`: the model was done. `length`: it was cut at its limit of tokens. `content_filter`: the provider withheld the rest. `refusal`: the model declined to answer, and says so. `tool_calls`: the caller's tools are to be run. */
+export type FinishReason = "content_filter" | "length" | "refusal" | "stop" | "tool_calls";
 
 /** A turn's end: the reply, tool calls and results included, what it cost, and what changes with it. */
 export interface FinishTurnBody {
@@ -459,6 +473,32 @@ export interface MissingView {
   advice: string | null;
 }
 
+/** How a model is to answer; `None` leaves it to the model. The names are those of the chat completions API. `prompt_cache_key` helps a provider to find the beginning of a prompt again, `safety_identifier` and `user` tell it users apart, `provider_metadata` and `provider_store` are for what it keeps of the answer. `prediction` is a text that much of the answer will repeat, `extra` has fields that the provider alone knows. */
+export interface ModelParameters {
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  seed?: number | null;
+  stop?: string[] | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  logit_bias?: Record<string, number> | null;
+  logprobs?: boolean | null;
+  top_logprobs?: number | null;
+  parallel_tool_calls?: boolean | null;
+  reasoning_effort?: string | null;
+  reasoning_summary?: string | null;
+  verbosity?: string | null;
+  service_tier?: string | null;
+  prompt_cache_key?: string | null;
+  safety_identifier?: string | null;
+  user?: string | null;
+  provider_metadata?: Record<string, string> | null;
+  provider_store?: boolean | null;
+  prediction?: Record<string, unknown> | null;
+  extra?: Record<string, unknown>;
+}
+
 /** A message: a role and its text, as `text`, `content` (text or parts) or `parts`. Unknown fields are kept and returned unchanged. */
 export interface NewMessage {
   role: Role;
@@ -533,7 +573,7 @@ export interface ProducerBody {
 /** Why a part is in the prompt, or is not. */
 export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
 
-/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` has the text up to then. `trace_id` is null if nothing of the turn is stored. */
+/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` has the text up to then. `finish` says why it ended: the model was done (`stop`), its limit of tokens came first (`length`), the provider withheld the rest (`content_filter`), the model declined to answer (`refusal`), or the caller's tools are to be run (`tool_calls`). `trace_id` is null if nothing of the turn is stored. */
 export interface ReplyView {
   session_id: string;
   trace_id: string | null;
@@ -547,6 +587,7 @@ export interface ReplyView {
   created: boolean;
   replayed: boolean;
   stopped: boolean;
+  finish: FinishReason;
   usage: UsageView;
   data: Record<string, unknown>;
   context: ContextView | null;
@@ -858,7 +899,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -876,6 +917,8 @@ export interface TraceView {
   error_message: string;
   reason: FailureReason | null;
   stopped: boolean;
+  finish: FinishReason;
+  parameters: Record<string, unknown>;
   usage: UsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;
@@ -941,10 +984,13 @@ export interface UsageBody {
   cost_usd?: string | number;
 }
 
-/** What a turn or a model call cost. */
+/** What a turn or a model call cost. Of the input, `cached_tokens` were in the provider's cache and `cache_write_tokens` are now; of the output, `reasoning_tokens` were thought and not said. */
 export interface UsageView {
   input_tokens: number;
   output_tokens: number;
+  cached_tokens: number;
+  cache_write_tokens: number;
+  reasoning_tokens: number;
   cost_usd: string;
 }
 

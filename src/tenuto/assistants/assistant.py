@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from tenuto.errors import AssistantMissing, AssistantNotFound, ExtraMissing, InvalidSetting
 from tenuto.model.generation import Persona, StepChanged, ToolContext, ToolOutput, ToolResult
+from tenuto.model.parameters import NO_PARAMETERS, ModelParameters
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.ports import OfflineTool, Tool
@@ -47,7 +48,8 @@ class Assistant:
     `remembers` each question is answered by itself and nothing is stored; without `recalls` nothing is remembered
     beyond the session. Texts missing in one language are taken from the other. Facts of one that `looks_up` come from
     its tools: a language model's answer without a successful call is marked `lookup` in `degraded`. `file` is the file
-    it was loaded from. One with something `missing` is listed and takes no turns.
+    it was loaded from. Its model gets `parameters` where a request says nothing else, and `fixed_parameters` name those
+    that no request may change. One with something `missing` is listed and takes no turns.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Assistant:
     policies: Preset = field(default_factory=lambda: preset("platform"))
     prompt: PromptPolicy = field(default_factory=PromptPolicy)
     model: str | None = None
+    parameters: ModelParameters = NO_PARAMETERS
+    fixed_parameters: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     run_first: tuple[str, ...] = ()
     personas: Mapping[str, Persona] = field(default_factory=_empty_mapping)

@@ -19,15 +19,17 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from tenuto.chat.answer_form import find_faults
 from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStarted
 from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
-from tenuto.errors import FailureReason, Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
+from tenuto.errors import AnswerInvalid, FailureReason, Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
 from tenuto.llm import time_limit
 from tenuto.logs import describe_exception, explain_exception
 from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.generation import (
+    NONE,
     UNREADABLE,
     ModelDone,
     ModelEvent,
@@ -40,6 +42,7 @@ from tenuto.model.generation import (
     ToolResult,
 )
 from tenuto.model.message import STATE, metadata_bytes
+from tenuto.model.parameters import AnswerSchema, FinishReason
 from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import Piece, PromptMessage
 from tenuto.model.turn import ToolRun, TraceSpan
@@ -226,6 +229,10 @@ BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
 
 # Tokens that a tool's output keeps when the prompt is full.
 _LEAST_OUTPUT: Final = 16
+_WHOLE: Final = (FinishReason.STOP, FinishReason.TOOL_CALLS)
+_REPAIR: Final = "Answer again, with nothing but JSON that has the demanded form."
+# Answers that end so may have no words: all tokens were thought, or the provider withheld them.
+_SILENT: Final = (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)
 # Further calls of one round fail as too many.
 _MOST_CALLS: Final = 16
 # Models have their own timeout; this one is a little longer and covers those that fail to stop.
@@ -242,6 +249,13 @@ class Completion:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nanos: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    finish: FinishReason = FinishReason.STOP
+    logprobs: tuple[JsonObject, ...] | None = None
+    # Parameters of the request that the model which answered does not take.
+    dropped_parameters: tuple[str, ...] = ()
     # Our count of the answer as it is stored, which is the output where a model reports none.
     stored_tokens: int = 0
     offline: bool = False
@@ -292,8 +306,14 @@ class Completion:
             self.calls = [call for call in self.calls if call.name != name]
 
     def add(self, ended: ModelDone) -> None:
-        """Add the usage of a round; `redacted` is that of the last round."""
+        """Add the usage of a round; how the answer ended is told by the last one."""
         self.model = ended.model
+        self.finish = ended.finish
+        self.logprobs = ended.logprobs
+        self.dropped_parameters = ended.dropped_parameters
+        self.cached_tokens += ended.cached_tokens
+        self.cache_write_tokens += ended.cache_write_tokens
+        self.reasoning_tokens += ended.reasoning_tokens
         self.input_tokens += ended.input_tokens
         self.output_tokens += ended.output_tokens
         self.cost_nanos += ended.cost_nanos
@@ -310,7 +330,8 @@ class AgentLoop:
 
     `prompt_tokens` are those of the prompt, `room` how many may be added: the hard budget includes calls and
     results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
-    `callers_tools` are the names of tools that the caller runs, of which a call of `answer_tool` is the answer.
+    `callers_tools` are the names of tools that the caller runs, of which a call of `answer_tool` is the answer. With a
+    `schema` an answer that does not fit is asked for once more; it is emitted whole, once it fits.
     """
 
     model: ChatModel
@@ -326,6 +347,7 @@ class AgentLoop:
     room: int = 0
     callers_tools: frozenset[str] = frozenset()
     answer_tool: str | None = None
+    schema: AnswerSchema | None = None
     completion: Completion = field(default_factory=Completion)
 
     async def run(self, request: ModelRequest) -> Completion:
@@ -333,11 +355,26 @@ class AgentLoop:
 
         Raises:
             ModelFailed: the model failed, returned nothing, or did not stop calling tools.
+            AnswerInvalid: its answer has not the form that is demanded, also at the second attempt.
         """
+        request = await self._answer(request)
+        if faults := self._find_faults():
+            await self._answer(self._repair(request, faults))
+            if self._find_faults():
+                raise AnswerInvalid(self.model.name)
+        if self.schema is not None and self.emit is not None and self.completion.text:
+            await self.emit(TextDelta(text=self.completion.text))
+        if self.emit is not None:
+            for call in self.completion.calls:
+                await self.emit(CallRequested(call=call))
+        return self.completion
+
+    async def _answer(self, request: ModelRequest) -> ModelRequest:
+        """Request until there is an answer; returns the last request."""
         # Also in the last round, which offers none: a call that is written then is no answer either.
         names = frozenset([spec.name for spec in request.tools])
         for left in range(self.rounds, -1, -1):
-            offered = request if left else replace(request, tools=(), requires_call=False)
+            offered = request if left else replace(request, tool_choice=NONE)
             text, calls = await self._request_model(offered, names)
             self.completion.calls = [call for call in calls if call.name in self.callers_tools]
             own = [call for call in calls if call.name not in self.callers_tools]
@@ -349,12 +386,28 @@ class AgentLoop:
             if self.completion.calls:
                 break
         self.completion.take_from_call(self.answer_tool)
-        if not self.completion.text.strip() and not self.completion.calls:
+        if not self.completion.text.strip() and not self.completion.calls and self.completion.finish not in _SILENT:
             raise ModelFailed(self.model.name, "answered nothing")
-        if self.emit is not None:
-            for call in self.completion.calls:
-                await self.emit(CallRequested(call=call))
-        return self.completion
+        return request
+
+    def _find_faults(self) -> str:
+        """Why a whole answer has not the form that is demanded; empty if it has, or none is."""
+        answer = self.completion
+        if self.schema is None or answer.calls or answer.finish not in _WHOLE:
+            return ""
+        return find_faults(self.schema, answer.text)
+
+    def _repair(self, request: ModelRequest, faults: str) -> ModelRequest:
+        """The request with the answer that does not fit, and why."""
+        said, self.completion.text = self.completion.text, ""
+        why = f"{faults}\n{_REPAIR}"
+        self._spend_tokens(self.counter.count(said) + self.counter.count(why))
+        added = [
+            PromptMessage(role=role, parts=(text_part(text),))
+            for role, text in ((Role.ASSISTANT, said), (Role.USER, why))
+            if text
+        ]
+        return replace(request, messages=(*request.messages, *added))
 
     async def _request_model(self, request: ModelRequest, names: frozenset[str]) -> tuple[str, list[ToolCall]]:
         """One request: its text and its tool calls, those that it writes as text included."""
@@ -378,7 +431,7 @@ class AgentLoop:
                                 if deadline.expired():
                                     # The model ignores its cancellation.
                                     raise TimeoutError
-                                if self.emit is None:
+                                if self.emit is None or self.schema is not None:
                                     continue
                                 if until is None:
                                     await self.emit(event)
@@ -464,7 +517,7 @@ async def _storable_events(
         if not text.isascii() or "\0" in text:
             text = _make_storable(text)
         if text:
-            yield event if text is event.text else TextDelta(text=text)
+            yield event if text is event.text else replace(event, text=text)
     if written is not None and (rest := _make_storable(written.flush())):
         yield TextDelta(text=rest)
 

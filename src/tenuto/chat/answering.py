@@ -19,14 +19,16 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant
 from tenuto.background import run_in_background
 from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer, Toolbox, plan_arguments
+from tenuto.chat.answer_form import answer_tool
 from tenuto.chat.deps import ChatDeps
-from tenuto.chat.request import AUTO, NONE, REQUIRED, ChatRequest, EventSink
+from tenuto.chat.request import ChatRequest, EventSink
 from tenuto.chat.turn_values import Choice, TurnContext
 from tenuto.context import TokenCounter, assemble, counter_for, language_of
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import Invalid, InvalidSetting, TenutoError, TurnLost, TurnStopped, Unavailable
 from tenuto.model import FinishTurn, OpenTurn
-from tenuto.model.generation import ModelRequest, StepChanged, ToolCall, ToolSpec
+from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
+from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import (
     Disposition,
@@ -42,7 +44,7 @@ from tenuto.model.prompt import (
 )
 from tenuto.model.session import record_types
 from tenuto.model.values import to_text
-from tenuto.ports import ChatModel, OfflineTool, Tool
+from tenuto.ports import ChatModel, OfflineTool, Tool, facts_of
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions, fresh_id
 
@@ -67,6 +69,7 @@ class Answering:
     sink: EventSink
     toolbox: Toolbox
     degraded: dict[str, None]
+    parameters: ModelParameters = NO_PARAMETERS
     completion: Completion = field(default_factory=Completion)
     prompt: Prompt | None = None
     digest_key: str = ""
@@ -98,6 +101,7 @@ class Answering:
                 began=steps.began,
             ),
             degraded=dict.fromkeys([*missing, *context.degraded, *journaled]),
+            parameters=context.request.parameters.over(assistant.parameters),
         )
 
     def mark_degraded(self, names: Iterable[str]) -> None:
@@ -158,7 +162,7 @@ async def _run_first(work: Answering, call: ToolCall) -> None:
 
 async def _ask_model(deps: ChatDeps, work: Answering) -> None:
     context, request = work.context, work.context.request
-    offers = OfferedTools.of(request, context.assistant.tools)
+    offers = OfferedTools.of(request, context.assistant.tools, work.model)
     policy = prompt_policy(request, context.assistant, offers, context.prompt_inputs.question)
     with work.steps.step("assemble"):
         prompt, is_redacted = await _make_prompt(deps, work, offers, policy)
@@ -168,7 +172,8 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         model=work.model,
         tools=offers.own,
         callers_tools=frozenset([spec.name for spec in offers.callers]),
-        answer_tool=request.answer_tool,
+        answer_tool=offers.answer,
+        schema=request.schema,
         toolbox=work.toolbox,
         counter=work.counter,
         steps=work.steps,
@@ -185,7 +190,9 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         ModelRequest(
             messages=messages,
             tools=(*[tool.spec for tool in offers.own], *offers.callers),
-            requires_call=offers.required,
+            tool_choice=offers.choice,
+            parameters=work.parameters,
+            schema=request.schema if offers.answer is None else None,
             reply_tokens=policy.reply_tokens,
             cacheable_messages=cacheable,
             redacted_messages=len(messages) if is_redacted else 0,
@@ -218,23 +225,36 @@ async def _make_prompt(
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools that a turn offers its model: the assistant's `own`, and the caller's, of which one may be `required`
-    to be called."""
+    """The tools that a turn offers its model: the assistant's `own`, and the caller's, and the choice between them.
+
+    For a model that cannot give an answer in a demanded form by itself, a call of the tool `answer` gives it.
+    """
 
     own: Sequence[Tool]
     callers: tuple[ToolSpec, ...] = ()
-    required: bool = False
+    choice: str = AUTO
+    answer: str | None = None
 
     @classmethod
-    def of(cls, request: ChatRequest, own: Sequence[Tool]) -> OfferedTools:
+    def of(cls, request: ChatRequest, own: Sequence[Tool], model: ChatModel) -> OfferedTools:
         """The tools that a request leaves to choose from."""
-        if not request.tools or request.tool_choice == NONE:
+        if request.schema is not None and not facts_of(model).schemas:
+            return cls._with_answer(request, request.schema)
+        if not request.tools or (request.tool_choice == NONE and own):
             return cls(own)
         if request.tool_choice == AUTO:
             names = {spec.name for spec in request.tools}
             return cls([tool for tool in own if tool.spec.name not in names], request.tools)
-        chosen = [spec for spec in request.tools if request.tool_choice in (REQUIRED, spec.name)]
-        return cls((), tuple(chosen), required=True)
+        return cls((), request.tools, request.tool_choice)
+
+    @classmethod
+    def _with_answer(cls, request: ChatRequest, schema: AnswerSchema) -> OfferedTools:
+        callers = request.tools if request.tool_choice != NONE else ()
+        answer = answer_tool(schema, [spec.name for spec in callers])
+        choice = answer.name
+        if callers:
+            choice = REQUIRED if request.tool_choice == AUTO else request.tool_choice
+        return cls((), (*callers, answer), choice, answer.name)
 
 
 def prompt_policy(request: ChatRequest, assistant: Assistant, offers: OfferedTools, question: str) -> PromptPolicy:
@@ -262,8 +282,9 @@ def check_prompt_room(deps: ChatDeps, choice: Choice) -> None:
         speaker=choice.scope.user,
         language=language,
     )
-    offers = OfferedTools.of(request, assistant.tools)
-    counter = counter_for(deps.models(assistant.model).name)
+    model = deps.models(assistant.model)
+    offers = OfferedTools.of(request, assistant.tools, model)
+    counter = counter_for(model.name)
     assemble_with_tools(empty, prompt_policy(request, assistant, offers, ""), assistant, offers, counter)
 
 

@@ -10,16 +10,14 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model.channel import ChatLine
-from tenuto.model.generation import StepChanged, TextDelta, ToolCall, ToolSpec
+from tenuto.model.generation import AUTO, NONE, REQUIRED, StepChanged, TextDelta, ToolCall, ToolSpec
 from tenuto.model.message import Draft, Role, check_drafts
+from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.session import MAX_SEQ
 from tenuto.model.values import JsonObject, Value, check_int, check_json, check_text, check_type
 
-AUTO: Final = "auto"
-NONE: Final = "none"
-REQUIRED: Final = "required"
 _MOST_TOKENS: Final = 2**31
 # Roles that lie between two messages of a user without ending what the user says.
 _BESIDE: Final = (Role.SYSTEM, Role.ITEM)
@@ -38,7 +36,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     the assistant's own system prompt in this turn only. `tools` are the caller's: a turn ends when the model calls one
     of them, and a later turn brings the output. A tool of the assistant with the same name is not offered. With a
     `tool_choice` of `required`, or of a tool's name, only the caller's tools are offered, and one must be called.
-    A call of `answer_tool`, one of the caller's tools, is the answer itself: its arguments are the reply's text.
+    With a `schema` the answer has that form, or the turn fails. `parameters` are for the model, and refused where it
+    does not take them. `model` answers in place of the assistant's.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
     message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
@@ -60,7 +59,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     instructions: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = AUTO
-    answer_tool: str | None = None
+    schema: AnswerSchema | None = None
+    parameters: ModelParameters = NO_PARAMETERS
+    model: str | None = None
     reply_tokens: int | None = None
     reply_metadata: JsonObject = {}
     follows: int | None = None
@@ -92,7 +93,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         if self.reply_metadata:
             check_type(self.reply_metadata, dict, "reply_metadata")
             check_json(self.reply_metadata, "reply_metadata")
-        if self.tools or self.tool_choice != AUTO or self.answer_tool is not None:
+        if self.tools or self.tool_choice != AUTO:
             self._check_tools()
 
     def _check_input(self) -> None:
@@ -123,8 +124,6 @@ class ChatRequest(Value, frozen=True, kw_only=True):
             raise Invalid("two tools have the same name")
         if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names), *names):
             raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
-        if self.answer_tool is not None and self.answer_tool not in names:
-            raise Invalid("answer_tool must be the name of one of the tools")
 
 
 def last_question(messages: Sequence[Draft]) -> str:
@@ -162,6 +161,9 @@ class Reply(Value, frozen=True, kw_only=True):
     supports the answer of an assistant that looks everything up), `detector` (of private data), `embedder` (relevance
     was decided lexically), `recall` (memories were not searched, or by words alone). A reply that a user `stopped` is
     what had been said until then. `calls` are for the caller to run; their outputs are the next turn's messages.
+    `finish` says why the answer ended. Of its input, `cached_tokens` were in the provider's cache and
+    `cache_write_tokens` are now; of its output, `reasoning_tokens` were thought. `logprobs` are there if they were
+    asked for, and are not stored.
     """
 
     session_id: str
@@ -172,9 +174,14 @@ class Reply(Value, frozen=True, kw_only=True):
     model: str = ""
     offline: bool = False
     title: str = ""
+    finish: FinishReason = FinishReason.STOP
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
     cost_nanos: int = 0
+    logprobs: tuple[JsonObject, ...] | None = None
     manifest: Manifest | None = None
     degraded: tuple[str, ...] = ()
     data: JsonObject = {}

@@ -37,7 +37,8 @@ from tenuto.logs import explain_exception
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import ToolCall
-from tenuto.model.message import STOPPED
+from tenuto.model.message import FINISH, STOPPED
+from tenuto.model.parameters import FinishReason
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind
@@ -115,6 +116,7 @@ async def report(deps: ChatDeps, work: Answering, outcome: TurnOutcome) -> Reply
         steps=work.steps.taken,
         degraded=tuple(work.degraded),
         stopped=work.completion.stopped,
+        logprobs=work.completion.logprobs,
     )
 
 
@@ -171,6 +173,7 @@ async def replay(deps: ChatDeps, turn: OpenTurn, trace_id: str) -> Reply:
         degraded=tuple(metadata.get("degraded", reply.degraded)),
         data=metadata.get("data", reply.data),
         stopped=metadata.get(STOPPED, False),
+        finish=FinishReason(metadata.get(FINISH, FinishReason.STOP)),
         replayed=True,
     )
 
@@ -188,6 +191,8 @@ def _complete_answer(work: Answering) -> None:
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
+    if completion.dropped_parameters:
+        work.degraded["parameters"] = None
     if any(result.error for result in results):
         work.degraded["tools"] = None
     if looked_up and all(result.error for result in results):
@@ -265,6 +270,8 @@ def _reply_drafts(work: Answering, trace: Trace, now: datetime) -> tuple[Draft, 
         metadata["offline"] = True
     if completion.stopped:
         metadata[STOPPED] = True
+    if completion.finish not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+        metadata[FINISH] = completion.finish
     if work.degraded:
         metadata["degraded"] = list(work.degraded)
     if work.toolbox.data:
@@ -410,7 +417,12 @@ async def _make_trace(
         spans=tuple(work.steps.spans),
         input_tokens=completion.input_tokens,
         output_tokens=completion.output_tokens,
+        cached_tokens=completion.cached_tokens,
+        cache_write_tokens=completion.cache_write_tokens,
+        reasoning_tokens=completion.reasoning_tokens,
         cost_nanos=completion.cost_nanos,
+        finish=completion.finish,
+        parameters=work.parameters.given,
         degraded=tuple(work.degraded),
         error=code,
         error_message=error_message,
@@ -444,6 +456,7 @@ def reply_from_trace(
     steps: dict[str, float] | None = None,
     degraded: tuple[str, ...] | None = None,
     stopped: bool = False,
+    logprobs: tuple[JsonObject, ...] | None = None,
 ) -> Reply:
     """The reply of a finished turn.
 
@@ -463,7 +476,12 @@ def reply_from_trace(
         title=session.title if session is not None else "",
         input_tokens=trace.input_tokens,
         output_tokens=trace.output_tokens,
+        cached_tokens=trace.cached_tokens,
+        cache_write_tokens=trace.cache_write_tokens,
+        reasoning_tokens=trace.reasoning_tokens,
         cost_nanos=trace.cost_nanos,
+        finish=trace.finish,
+        logprobs=logprobs,
         manifest=trace.manifest,
         degraded=trace.degraded if degraded is None else degraded,
         data=trace.data,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
+from tenuto.chat.answer_form import check_schema
 from tenuto.chat.answering import Answering, answer, check_prompt_room, lease_renewed
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.loading import cancel_recall, load, start_recall, with_older_messages
@@ -43,16 +44,18 @@ from tenuto.errors import (
     TenutoError,
     Unavailable,
     UnknownToolCall,
+    UnsupportedParameter,
 )
 from tenuto.logs import bind_log_context, describe_exception
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona
 from tenuto.model.message import INPUT, NAME, is_input, readable_part
+from tenuto.model.parameters import NO_PARAMETERS
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import MAX_WINDOW, ONCE
 from tenuto.model.values import JsonObject, check_type
-from tenuto.ports import SpanAttributes
+from tenuto.ports import SpanAttributes, refused_parameters
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.lease import complete_despite_cancel, release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
@@ -208,14 +211,30 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
     """Refuse what no session may hold and what the prompt has no room for, before anything is stored.
 
     Raises:
+        Invalid: the schema of the answer is none.
+        UnsupportedParameter: the model does not take a parameter, or the assistant fixes it.
         TooLarge: the message, or the metadata of its reply, is above the size limit.
         PrivateData: the privacy policy blocks the content.
         Invalid: beside the request's tools and instructions there is no room for a question.
     """
+    if choice.request.parameters != NO_PARAMETERS:
+        _check_parameters(deps, choice)
+    if choice.request.schema is not None:
+        check_schema(choice.request.schema)
     await _check_input(deps, choice)
-    if choice.assistant.remembers and (choice.request.tools or choice.request.instructions):
+    if choice.assistant.remembers and (choice.request.tools or choice.request.instructions or choice.request.schema):
         # In a thread, since both can be long.
         await asyncio.to_thread(check_prompt_room, deps, choice)
+
+
+def _check_parameters(deps: ChatDeps, choice: Choice) -> None:
+    assistant, parameters = choice.assistant, choice.request.parameters
+    for name in assistant.fixed_parameters:
+        if name in parameters.given and getattr(parameters, name) != getattr(assistant.parameters, name):
+            raise UnsupportedParameter(name, f"is fixed by the assistant {assistant.name}")
+    model = deps.models(assistant.model)
+    for name in refused_parameters(model, parameters):
+        raise UnsupportedParameter(name, f"is not taken by {model.name}")
 
 
 async def _check_input(deps: ChatDeps, choice: Choice) -> None:

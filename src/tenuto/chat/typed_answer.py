@@ -24,7 +24,15 @@ from tenuto.errors import ModelFailed, ModelTimeout, NoTypedAnswer
 from tenuto.llm import OFFLINE, time_limit
 from tenuto.model import Message, Role, Scope, text_part
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCallRequested, ToolContext, ToolSpec
+from tenuto.model.generation import (
+    REQUIRED,
+    ModelDone,
+    ModelRequest,
+    TextDelta,
+    ToolCallRequested,
+    ToolContext,
+    ToolSpec,
+)
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import Json, Value
 from tenuto.ports import ChatModel
@@ -84,7 +92,7 @@ def _repair(request: ModelRequest, text: str, measure: Measure) -> ModelRequest:
     """The request with the answer that does not fit, and what is wanted instead."""
     messages = [(Role.ASSISTANT, truncate_text(text, _MESSAGE_TOKENS, measure))] if text else []
     added = [PromptMessage(role=role, parts=(text_part(words),)) for role, words in [*messages, (Role.USER, _WANTED)]]
-    return replace(request, messages=(*request.messages, *added), requires_call=True)
+    return replace(request, messages=(*request.messages, *added), tool_choice=REQUIRED)
 
 
 async def _model_request(

@@ -14,6 +14,7 @@ from tenuto.errors import FailureReason
 from tenuto.extras import with_folder
 from tenuto.model import Role
 from tenuto.model.generation import StepChanged, TextDelta
+from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import (
     Disposition,
     Kind,
@@ -33,16 +34,26 @@ _SHOWN: Final = (PartState.STORED, PartState.REDACTED, PartState.CHANGED, PartSt
 
 
 class UsageView(View, frozen=True, kw_only=True):
-    """What a turn or a model call cost."""
+    """What a turn or a model call cost.
+
+    Of the input, `cached_tokens` were in the provider's cache and `cache_write_tokens` are now; of the output,
+    `reasoning_tokens` were thought and not said.
+    """
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
     cost_usd: str
 
     @classmethod
     def of(cls, value: Reply | Trace | TraceSpan) -> Self:
         """What this turn, or this model call, cost."""
-        return cls.derive(value, cost_usd=usd(value.cost_nanos))
+        details = {
+            name: getattr(value, name, 0) for name in ("cached_tokens", "cache_write_tokens", "reasoning_tokens")
+        }
+        return cls.derive(value, cost_usd=usd(value.cost_nanos), **details)
 
 
 class EntryView(View, frozen=True, kw_only=True):
@@ -123,7 +134,10 @@ class ContextView(View, frozen=True, kw_only=True):
 class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
     """An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds.
 
-    One that a user `stopped` has the text up to then. `trace_id` is null if nothing of the turn is stored.
+    One that a user `stopped` has the text up to then. `finish` says why it ended: the model was done (`stop`), its
+    limit of tokens came first (`length`), the provider withheld the rest (`content_filter`), the model declined to
+    answer (`refusal`), or the caller's tools are to be run (`tool_calls`). `trace_id` is null if nothing of the turn is
+    stored.
     """
 
     session_id: str
@@ -138,6 +152,7 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
     created: bool
     replayed: bool
     stopped: bool
+    finish: FinishReason
     usage: UsageView
     data: JsonObject
     manifest: ContextView | None
@@ -187,7 +202,8 @@ class TraceView(
     words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback
     model, `error_message` and `reason` say why the first one did not answer.
 
-    `speaker` is the user. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older
+    `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got. `steps` are
+    milliseconds by name, `spans` the single runs of each step, in order; older
     traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing
     leaves out `tools`, `spans`, `data` and `context`.
     """
@@ -208,6 +224,8 @@ class TraceView(
     error_message: str
     reason: FailureReason | None
     stopped: bool
+    finish: FinishReason
+    parameters: JsonObject
     usage: UsageView
     steps: dict[str, float]
     redacted: dict[str, int]

@@ -157,7 +157,7 @@ class Responder:
             async for event in events:
                 match event:
                     case ReplyFinished(reply=reply):
-                        return reply.text
+                        return reply.text or await self.explain_failure(message)
                     case ToolStarted():
                         pieces.clear()
                     case TextDelta(text=text):

@@ -40,11 +40,15 @@ class ModelCalls:
         self.failures: Counter[FailureReason] = Counter()
 
     @contextmanager
-    def call(self, limit: timedelta | None = None) -> Iterator[None]:
-        """Count what becomes of a call; one that is cancelled after its time limit was too slow."""
+    def call(self, limit: timedelta | None = None) -> Iterator[list[ModelFailed]]:
+        """Count what becomes of a call; one that is cancelled after its time limit was too slow.
+
+        A failure that the caller is told as an answer goes into the list: the provider declined to say anything.
+        """
         began = time.perf_counter()
+        declined: list[ModelFailed] = []
         try:
-            yield
+            yield declined
         except ModelFailed as error:
             self._fail(error, began)
             raise
@@ -53,6 +57,9 @@ class ModelCalls:
             if limit is not None and time.perf_counter() - began >= 0.9 * limit.total_seconds():
                 self._fail(ModelTimeout(self.name), began)
             raise
+        if declined:
+            self._fail(declined[0], began)
+            return
         self._answered += 1
         self._failed_in_a_row, self.provider_message = 0, ""
         self._last_answer_at = self._clock()

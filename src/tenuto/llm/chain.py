@@ -9,9 +9,10 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from tenuto.errors import ModelBusy, ModelFailed
+from tenuto.errors import FailureReason, ModelBusy, ModelFailed
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest
-from tenuto.ports import ChatModel, Tool
+from tenuto.model.parameters import FinishReason, ModelFacts, ModelParameters
+from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
 _log = logging.getLogger(__name__)
 
@@ -42,29 +43,51 @@ class FallbackChain:
         """Whether one of them may take as long as it needs."""
         return any(getattr(model, "unlimited", False) for model in self._models)
 
+    @property
+    def facts(self) -> ModelFacts:
+        """What is known of the first, and the smallest context window of all."""
+        first, *others = map(facts_of, self._models)
+        windows = [each.context_window for each in (first, *others) if each.context_window is not None]
+        return replace(first, context_window=min(windows, default=None))
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that its first model does not take; another one is asked without those it does not."""
+        return refused_parameters(self._models[0], parameters)
+
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
         first_failure: ModelFailed | None = None
+        last = self._models[-1]
         for model in self._models:
             begun = False
+            dropped = refused_parameters(model, request.parameters)
             # The port promises an iterator; those of models are generators, which must be closed at once.
-            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(request, tools))
+            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(_without(request, dropped), tools))
             async with aclosing(events):
                 try:
                     async for event in events:
+                        if isinstance(event, ModelDone):
+                            if not begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
+                                raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
+                            if first_failure is not None:
+                                event = replace(_after_failure(event, first_failure), dropped_parameters=dropped)
                         begun = True
-                        if isinstance(event, ModelDone) and first_failure is not None:
-                            event = _after_failure(event, first_failure)
                         yield event
                     return
                 except ModelBusy:
                     # A title is worth neither the price of the next model nor sending the talk to its provider.
                     raise
                 except ModelFailed as error:
-                    if begun or model is self._models[-1]:
+                    if begun or model is last:
                         raise
                     first_failure = first_failure or error
                     _log.warning("model %s could not answer, trying the next: %s", model.name, error.code)
+
+
+def _without(request: ModelRequest, names: Sequence[str]) -> ModelRequest:
+    if not names:
+        return request
+    return replace(request, parameters=replace(request.parameters, **dict.fromkeys(names)))
 
 
 def _after_failure(done: ModelDone, failed: ModelFailed) -> ModelDone:

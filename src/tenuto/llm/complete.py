@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.errors import FailureReason, ModelFailed, ModelTimeout
 from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
 from tenuto.model.message import Role, text_part
+from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import PromptMessage
 from tenuto.ports import ChatModel
 
@@ -40,7 +41,9 @@ async def complete(
     except TimeoutError:
         raise ModelTimeout(model.name) from None
     answer = "".join(said).strip()
-    if ended is None or not answer:
+    if ended is not None and ended.finish is FinishReason.CONTENT_FILTER:
+        raise ModelFailed(model.name, "declined to answer (content filter)", FailureReason.CONTENT_FILTER)
+    if ended is None or not answer or ended.finish is FinishReason.REFUSAL:
         raise ModelFailed(model.name, "gave an empty answer")
     if ended.offline:
         # At the end of a chain it would describe itself; the caller has a better fallback.

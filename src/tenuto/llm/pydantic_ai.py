@@ -6,16 +6,18 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -26,37 +28,54 @@ from tenuto.errors import (
     InvalidSetting,
     ModelFailed,
     ModelKeyRefused,
+    ModelLimited,
     ModelNotFound,
     ModelRefused,
     ModelTimeout,
     PackageMissing,
     PromptTooLong,
+    RequestRefused,
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
+from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.reach import LOCAL
-from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
+from tenuto.model.generation import (
+    AUTO,
+    NONE,
+    REQUIRED,
+    ModelDone,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    ToolCallRequested,
+)
+from tenuto.model.parameters import AnswerSchema, FinishReason, ModelFacts, ModelParameters
 from tenuto.model.urls import is_loopback
-from tenuto.model.values import make_storable
+from tenuto.model.values import JsonObject, make_storable
+from tenuto.pauses import Backoff
 from tenuto.ports import Tool
 
 _log = logging.getLogger(__name__)
 
 # Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
 _THINKING_TOKENS: Final = 8_192
+# Seconds between two attempts.
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 8.0
 _NO_LIMIT_SECONDS: Final = 86_400.0
 _T = TypeVar("_T")
 _DECLINED: Final = "declined to answer (content filter)"
 # Why a request failed, most special first: in words, as a type, and the error it is.
 _WHY: Final[tuple[tuple[type[Exception], str, FailureReason, type[ModelFailed]], ...]] = (
-    (failures.ModelRateLimitError, "is asked more often than its provider allows", FailureReason.LIMIT, ModelFailed),
+    (failures.ModelRateLimitError, "is asked more often than its provider allows", FailureReason.LIMIT, ModelLimited),
     (failures.ModelQuotaExceededError, "has no quota left", FailureReason.LIMIT, ModelRefused),
     (failures.ModelAuthenticationError, "refuses our key or its permissions", FailureReason.REFUSED, ModelKeyRefused),
     (failures.ModelNotFoundError, "is not known to its provider", FailureReason.REFUSED, ModelNotFound),
     (failures.ModelContextWindowExceededError, "cannot take a prompt this long", FailureReason.REFUSED, PromptTooLong),
-    (failures.ContentFilterError, _DECLINED, FailureReason.CONTENT_FILTER, ModelFailed),
-    (failures.ModelRequestRejectedError, "refused the request", FailureReason.REFUSED, ModelRefused),
+    (failures.ContentFilterError, _DECLINED, FailureReason.CONTENT_FILTER, RequestRefused),
+    (failures.ModelRequestRejectedError, "refused the request", FailureReason.REFUSED, RequestRefused),
     (failures.ModelConnectionError, "cannot be reached, or broke off", FailureReason.UNREACHABLE, ModelFailed),
     (failures.ModelAPIError, "failed at its provider", FailureReason.OTHER, ModelFailed),
 )
@@ -71,8 +90,17 @@ _ABOUT_ACCESS: Final = (
 )
 _MESSAGE_CHARACTERS: Final = 300
 _TOO_MANY: Final = 429
+_SERVER_FAILED: Final = 500
 # A code or type of a provider's error; anything else in these fields may be a text.
 _CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+# The name of a request's field, with its place: `messages[2].content`.
+_FIELD: Final = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
+_CHOICES: Final[dict[str, Literal["none", "required"]]] = {NONE: "none", REQUIRED: "required"}
+_FINISHES: Final = {
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "tool_call": FinishReason.TOOL_CALLS,
+}
 _LLAMA_CPP_TOO_LONG: Final = "exceed_context_size_error"
 # What providers call it that answer with an error instead of an end of that reason.
 _CONTENT_FILTER: Final = frozenset({"content_filter", "content_policy_violation"})
@@ -93,6 +121,9 @@ class PydanticAIModel:
         self._limit = access.limit(local=self.local)
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
+        self._dialect = _dialect_of(model)
+        self.facts = _facts_of(model, self._dialect)
+        """What is known of it."""
 
     @property
     def name(self) -> str:
@@ -100,26 +131,70 @@ class PydanticAIModel:
         return self._name
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
-        """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end."""
-        with self._calls.call(self._limit):
+        """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end.
+
+        A request that fails before the answer begins is sent again if that may help: after a limit of the provider
+        only if it takes the next request in a few seconds.
+        """
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            begun = False
             try:
-                parameters = ModelRequestParameters(function_tools=to_tools(request.tools))
-                messages = self._model.prepare_messages(to_messages(request.messages), parameters)
-                async with model_request_stream(
-                    self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
-                ) as stream:
-                    async for event in stream if self._limit is not None else _until_silence(stream):
-                        if text := _event_text(event):
-                            yield TextDelta(text=text)
-                    response = self._check_response(stream)
-            except ModelFailed:
-                raise
-            except Exception as exc:
-                raise self._failure(exc) from None
-            for part in response.parts:
-                if isinstance(part, ToolCallPart):
-                    yield ToolCallRequested(call=to_call(part))
-            yield self._done_event(response)
+                with self._calls.call(self._limit) as declined:
+                    async with aclosing(self._stream_once(request)) as events:
+                        async for event in events:
+                            if (
+                                isinstance(event, ModelDone)
+                                and event.finish is FinishReason.CONTENT_FILTER
+                                and not begun
+                            ):
+                                declined.append(ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER))
+                            begun = True
+                            yield event
+                return
+            except ModelFailed as error:
+                pause = backoff.next_pause()
+                if error.wait is not None:
+                    pause = error.wait.total_seconds()
+                if begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        try:
+            parameters = self._request_parameters(request)
+            messages = self._model.prepare_messages(to_messages(request.messages), parameters)
+            async with model_request_stream(
+                self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
+            ) as stream:
+                async for event in stream if self._limit is not None else _until_silence(stream):
+                    if text := _event_text(event):
+                        yield TextDelta(text=text)
+                response = self._check_response(stream)
+        except ModelFailed:
+            raise
+        except Exception as exc:
+            raise self._failure(exc) from None
+        for part in response.parts:
+            if isinstance(part, ToolCallPart):
+                yield ToolCallRequested(call=to_call(part))
+        details = response.provider_details or {}
+        if refusal := details.get("refusal"):
+            yield TextDelta(text=make_storable(str(refusal)), refusal=True)
+        yield self._done_event(response, details)
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that it does not take."""
+        return refused_parameters(parameters, self.facts.parameters)
+
+    def _request_parameters(self, request: ModelRequest) -> ModelRequestParameters:
+        tools, schema = to_tools(request.tools), request.schema
+        if schema is None or schema.schema is None or self._dialect is Dialect.OPENAI_CHAT:
+            return ModelRequestParameters(function_tools=tools)
+        form = OutputObjectDefinition(
+            json_schema=schema.schema, name=schema.name, description=schema.description or None, strict=schema.strict
+        )
+        return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=form)
 
     def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
@@ -133,9 +208,15 @@ class PydanticAIModel:
             # The client's own is ten minutes between two pieces.
             settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
-            settings["max_retries"] = self._access.retries
-        if asking.requires_call:
-            settings["tool_choice"] = "required"
+            settings["max_retries"] = 0
+        if asking.tool_choice != AUTO and asking.tools:
+            settings["tool_choice"] = _CHOICES.get(asking.tool_choice) or [asking.tool_choice]
+        given = to_settings(self._dialect, asking.parameters, self.facts.parameters)
+        if not asking.tools:
+            given.pop("parallel_tool_calls", None)
+        if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
+            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
+        settings.update(cast(ModelSettings, given))
         if asking.cacheable_messages and profile.get("supports_cache"):
             settings["cache"] = True
         return settings
@@ -148,21 +229,25 @@ class PydanticAIModel:
         if isinstance(self._model, OpenAIChatModel) and not told_end:
             # A connection that just ends looks like an answer's end; the protocol marks the real one.
             raise ModelFailed(self._name, "broke off", FailureReason.UNREACHABLE)
-        if not any(_has_content(part) for part in response.parts):
-            cut = stream.finish_reason == "length"
-            why = "used up its tokens before its first word" if cut else "gave an empty answer"
-            if declined:
-                raise ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER)
-            raise ModelFailed(self._name, why)
+        ended = declined or stream.finish_reason == "length"
+        if not ended and not any(_has_content(part) for part in response.parts):
+            raise ModelFailed(self._name, "gave an empty answer")
         return response
 
-    def _done_event(self, response: ModelResponse) -> ModelDone:
+    def _done_event(self, response: ModelResponse, details: JsonObject) -> ModelDone:
         usage = response.usage
+        finish = _FINISHES.get(response.finish_reason or "", FinishReason.STOP)
+        logprobs = details.get("logprobs") or _part_logprobs(response)
         return ModelDone(
             model=self._name,
+            finish=FinishReason.REFUSAL if details.get("refusal") else finish,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
+            cached_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            reasoning_tokens=usage.details.get("reasoning_tokens", 0),
             cost_nanos=self._cost(response),
+            logprobs=tuple(logprobs) if logprobs else None,
         )
 
     def _cost(self, response: ModelResponse) -> int:
@@ -199,9 +284,72 @@ class PydanticAIModel:
             return ModelTimeout(self._name)
         _, why, reason, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
         error = kind(self._name, f"{why} ({status})" if status else why, reason)
+        error.wait = _retry_after(exc)
+        if isinstance(error, RequestRefused):
+            error.parameter = _refused_field(exc)
+        limited = isinstance(error, ModelLimited) and error.wait is not None
+        error.may_pass = limited or reason is FailureReason.UNREACHABLE or (status or 0) >= _SERVER_FAILED
         if issubclass(raised, _ABOUT_ACCESS):
             error.provider_message = _provider_message(exc)
         return error
+
+
+def _is_declined(event: ModelEvent) -> bool:
+    return isinstance(event, ModelDone) and event.finish is FinishReason.CONTENT_FILTER
+
+
+def _dialect_of(model: Model) -> Dialect:
+    if isinstance(model, OpenAIChatModel):
+        return Dialect.OPENAI_CHAT
+    if isinstance(model, OpenAIResponsesModel):
+        return Dialect.OPENAI_RESPONSES
+    # By its name: the class needs a package that may be missing.
+    return Dialect.ANTHROPIC if type(model).__name__ == "AnthropicModel" else Dialect.OTHER
+
+
+def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
+    ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
+    if model.profile.get("anthropic_disallows_sampling_settings"):
+        ignored |= {"temperature", "top_p", "top_k"}
+    return ModelFacts(
+        context_window=model.profile.get("context_window"),
+        parameters=parameters_taken(dialect, frozenset(ignored)),
+        schemas=bool(model.profile.get("supports_json_schema_output")),
+    )
+
+
+def _response_format(schema: AnswerSchema) -> JsonObject:
+    if schema.schema is None:
+        return {"type": "json_object"}
+    form: JsonObject = {"name": schema.name, "schema": schema.schema}
+    if schema.description:
+        form["description"] = schema.description
+    if schema.strict is not None:
+        form["strict"] = schema.strict
+    return {"type": "json_schema", "json_schema": form}
+
+
+def _part_logprobs(response: ModelResponse) -> list[JsonObject]:
+    parts = [part.provider_details or {} for part in response.parts if isinstance(part, TextPart)]
+    return [one for details in parts for one in details.get("logprobs") or ()]
+
+
+def _retry_after(error: BaseException) -> timedelta | None:
+    cause: BaseException | None = error
+    while cause is not None:
+        if (seconds := getattr(cause, "retry_after", None)) is not None:
+            return timedelta(seconds=float(seconds))
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _refused_field(error: Exception) -> str | None:
+    """The field of the request that a provider's error names."""
+    told: object = getattr(error, "body", None)
+    if isinstance(told, dict) and isinstance(told.get("error"), dict):
+        told = told["error"]
+    field = told.get("param") if isinstance(told, dict) else None
+    return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
 
 
 def _status_before_retry(error: BaseException) -> int | None:

@@ -69,10 +69,13 @@ def _output_text(output: Json) -> str:
 
 
 def to_tools(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
-    """The tools as they are offered; their schemas go as they are, without a provider's strict mode."""
+    """The tools as they are offered; their schemas go as they are, in strict mode where they ask for it."""
     return [
         ToolDefinition(
-            name=tool.name, description=tool.description, parameters_json_schema=tool.parameters, strict=False
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=tool.parameters,
+            strict=tool.strict or False,
         )
         for tool in tools
     ]

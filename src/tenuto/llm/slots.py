@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 
 from tenuto.errors import ModelBusy
 from tenuto.model.generation import ModelEvent, ModelRequest
-from tenuto.ports import ChatModel, Tool
+from tenuto.model.parameters import ModelParameters
+from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
 # A turn asks several times, with tools between; a background request would only be broken off again.
 _QUIET: Final = 0.5
@@ -159,6 +160,11 @@ class SlottedModel:
         self.name = model.name
         self.chain_length: int = getattr(model, "chain_length", 0)
         self.unlimited: bool = getattr(model, "unlimited", False)
+        self.facts = facts_of(model)
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that it does not take."""
+        return refused_parameters(self._model, parameters)
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says.

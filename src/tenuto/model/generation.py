@@ -12,6 +12,7 @@ import msgspec
 from tenuto.errors import FailureReason
 from tenuto.model.memory import Memory
 from tenuto.model.message import Message
+from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language, Piece, PromptMessage, PromptPolicy
 from tenuto.model.scope import Scope
@@ -20,14 +21,19 @@ from tenuto.model.values import Json, JsonObject, Value
 
 # The only argument of a call whose arguments are no JSON; its value is what the model wrote. Pydantic AI uses the name.
 UNREADABLE: Final = "INVALID_JSON"
+# Choices between tools; any other one is the name of a tool.
+AUTO: Final = "auto"
+NONE: Final = "none"
+REQUIRED: Final = "required"
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):
-    """A tool as described to a model; `parameters` is a JSON schema of an object."""
+    """A tool as described to a model; `parameters` is a JSON schema of an object, which a `strict` tool demands."""
 
     name: str
     description: str
     parameters: JsonObject
+    strict: bool | None = None
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
@@ -115,26 +121,35 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     """Everything a model is given for one answer.
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
-    see. With `requires_call` the answer must be a call of one of the tools. For a `background` request no user waits.
+    see. `tool_choice` is `auto`, `none`, `required` or the name of the tool that must be called; with a `schema` the
+    answer must have that form. For a `background` request no user waits.
     `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models that do
     not read prompts (the offline one): the question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
-    requires_call: bool = False
+    tool_choice: str = AUTO
     background: bool = False
+    parameters: ModelParameters = NO_PARAMETERS
+    schema: AnswerSchema | None = None
     reply_tokens: int = 1024
     cacheable_messages: int = 0
     redacted_messages: int = 0
     tool_results: tuple[ToolResult, ...] = ()
     tool_context: ToolContext | None = None
 
+    @property
+    def requires_call(self) -> bool:
+        """Whether the answer must be a call of a tool."""
+        return self.tool_choice not in (AUTO, NONE)
+
 
 class TextDelta(Value, frozen=True, kw_only=True):
-    """A piece of the answer's text."""
+    """A piece of the answer's text; with `refusal` the model says why it declines to answer."""
 
     text: str
+    refusal: bool = False
 
 
 class ToolCallRequested(Value, frozen=True, kw_only=True):
@@ -147,12 +162,21 @@ class ModelDone(Value, frozen=True, kw_only=True):
     """The model is done; `model` is the one that really answered, `used_fallback` that it was not the first choice.
 
     Then `fallback_reason` and `fallback_message` say why the first one did not answer, without words of users.
-    `redacted` counts what the privacy policy took out of its words, by name.
+    `redacted` counts what the privacy policy took out of its words, by name. Of the input, `cached_tokens` were read
+    from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
+    not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
+    what a fallback does not take.
     """
 
     model: str
+    finish: FinishReason = FinishReason.STOP
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    logprobs: tuple[JsonObject, ...] | None = None
+    dropped_parameters: tuple[str, ...] = ()
     cost_nanos: int = 0
     offline: bool = False
     used_fallback: bool = False

@@ -85,6 +85,8 @@ NAME = "name"
 STATE = "state"
 # The key of an answer's metadata that says that a user stopped it.
 STOPPED = "stopped"
+# The key of an answer's metadata that says why it ended, where the model was not simply done.
+FINISH = "finish"
 # The key of the metadata of an input message that is no user's: a tool's output, an instruction.
 INPUT = "input"
 # The type of a part that holds a summary.
@@ -94,7 +96,9 @@ FUNCTION_CALL = "function_call"
 FUNCTION_CALL_OUTPUT = "function_call_output"
 CHAT_CALL = "function"
 # Types of parts that models may get in another form.
-_REREAD = frozenset({"input_text", "output_text", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL})
+_REREAD = frozenset(
+    {"input_text", "output_text", "refusal", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL}
+)
 TOOL_PARTS = frozenset({"tool_call", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL})
 
 
@@ -136,6 +140,8 @@ def readable_part(part: JsonObject) -> JsonObject:
         return part
     match part:
         case {"type": "input_text" | "output_text", "text": str(text)}:
+            return text_part(text)
+        case {"type": "refusal", "refusal": str(text)}:
             return text_part(text)
         case {"type": "function_call", "call_id": str(call_id), "name": str(name)}:
             return tool_call(call_id, name, part.get("arguments") or {})

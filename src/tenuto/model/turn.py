@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import AssistantFailed, FailureReason, Invalid, TraceNotFound
 from tenuto.model.message import Draft, Message, Role, check_drafts
+from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import Manifest
 from tenuto.model.scope import Scope
 from tenuto.model.session import MAX_SEQ, Changes, NewSession, Retention, Session, Usage
@@ -66,6 +67,7 @@ class Trace(Value, frozen=True, kw_only=True):
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
     `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did. Of a
     turn that a fallback model answered both tell of the first model.
+    `parameters` are those that its model got, and `finish` says why the answer ended.
     `stopped` says that a user ended it, with a part of an answer or without. `data` is the structured part of the
     answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` names the key
     of the digests in its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither
@@ -90,7 +92,12 @@ class Trace(Value, frozen=True, kw_only=True):
     spans: tuple[TraceSpan, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
     cost_nanos: int = 0
+    finish: FinishReason = FinishReason.STOP
+    parameters: JsonObject = {}
     degraded: tuple[str, ...] = ()
     error: str | None = None
     error_message: str = ""

@@ -2,7 +2,7 @@
 
 from tenuto.ports.channels import Channel
 from tenuto.ports.environment import Clock, Span, SpanAttributes, utc_now
-from tenuto.ports.models import ChatModel, Embedder, ModelChain
+from tenuto.ports.models import ChatModel, Embedder, ModelChain, ParameterChecker, facts_of, refused_parameters
 from tenuto.ports.privacy import Cipher, Ciphers, Detector, Place
 from tenuto.ports.records import DurabilityReport, Preparable, RecordFeed, RecordStore, Versioned
 from tenuto.ports.sessions import SessionStore, TraceStore, TurnFollowUp, release_lease
@@ -24,6 +24,7 @@ __all__ = [
     "Embedder",
     "ModelChain",
     "OfflineTool",
+    "ParameterChecker",
     "Place",
     "Preparable",
     "RecordFeed",
@@ -39,6 +40,8 @@ __all__ = [
     "TraceStore",
     "TurnFollowUp",
     "Versioned",
+    "facts_of",
+    "refused_parameters",
     "release_lease",
     "utc_now",
 ]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from tenuto.model.generation import ModelEvent, ModelRequest
+from tenuto.model.parameters import ModelFacts, ModelParameters
 from tenuto.ports.tools import Tool
 
 
@@ -39,6 +40,26 @@ class ModelChain(Protocol):
     def chain_length(self) -> int:
         """The number of models."""
         ...
+
+
+@runtime_checkable
+class ParameterChecker(Protocol):
+    """A model that says which parameters it does not take; any other one gets all of them."""
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that it does not take."""
+        ...
+
+
+def facts_of(model: ChatModel) -> ModelFacts:
+    """What is known of a model; nothing of most that a program makes itself."""
+    facts = getattr(model, "facts", None)
+    return facts if isinstance(facts, ModelFacts) else ModelFacts()
+
+
+def refused_parameters(model: ChatModel, parameters: ModelParameters) -> tuple[str, ...]:
+    """The names of parameters that a model does not take."""
+    return model.refused_parameters(parameters) if isinstance(model, ParameterChecker) else ()
 
 
 class Embedder(Protocol):

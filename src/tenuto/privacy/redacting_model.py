@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from tenuto.model import Role
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested, ToolContext
+from tenuto.model.parameters import ModelParameters
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
-from tenuto.ports import ChatModel, ModelChain, Tool
+from tenuto.ports import ChatModel, ModelChain, Tool, facts_of, refused_parameters
 from tenuto.privacy.json_texts import Replace, neutralizing, replace_part_texts, replace_texts
 from tenuto.privacy.placeholders import RestoringStream, restore_text
 from tenuto.privacy.redactor import AT_ONCE, Redactor
@@ -39,6 +40,12 @@ class RedactingModel:
         """How many models it may try in turn."""
         self.unlimited: bool = getattr(model, "unlimited", False)
         """Whether it may take as long as it needs."""
+        self.facts = facts_of(model)
+        """What is known of it."""
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that it does not take."""
+        return refused_parameters(self._model, parameters)
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
@@ -110,7 +117,8 @@ async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStre
     async for event in events:
         if isinstance(event, TextDelta):
             long = len(event.text) > AT_ONCE
-            yield TextDelta(text=await asyncio.to_thread(outlet.feed, event.text) if long else outlet.feed(event.text))
+            text = await asyncio.to_thread(outlet.feed, event.text) if long else outlet.feed(event.text)
+            yield replace(event, text=text)
         else:
             yield TextDelta(text=outlet.flush())
         if isinstance(event, ToolCallRequested):

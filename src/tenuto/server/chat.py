@@ -90,6 +90,9 @@ async def chat(
         regenerate=body.regenerate,
         edit=body.edit,
         profile=body.profile,
+        parameters=body.parameters,
+        schema=body.schema,
+        reply_tokens=body.reply_tokens,
     )
     turn = context.live.start(scope, asked)
     if body.stream:

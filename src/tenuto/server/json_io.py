@@ -53,6 +53,16 @@ class RequestBody(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
     EXAMPLE: ClassVar[JsonObject] = {}
 
 
+class OpenBody(msgspec.Struct, kw_only=True, frozen=True):
+    """A request's body that may have fields of a provider's own: `unknown_fields` of the request has them."""
+
+
+def unknown_fields(request: Request) -> JsonObject:
+    """The fields of an `OpenBody` that are not its own."""
+    fields: JsonObject = getattr(request.state, "unknown_fields", {})
+    return fields
+
+
 class QueryParameters(msgspec.Struct, kw_only=True, frozen=True):
     """What a request says in its query; other names are refused."""
 
@@ -70,7 +80,12 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
         TooLarge: it is above the limit.
     """
     raw = await read_body(request, service(request).settings.max_body_bytes)
-    return decode_json(raw or b"{}", kind)
+    body = decode_json(raw or b"{}", kind)
+    if isinstance(body, OpenBody):
+        given = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
+        names = given.keys() - set(body.__struct_fields__)
+        request.state.unknown_fields = {name: msgspec.json.decode(given[name]) for name in given if name in names}
+    return body
 
 
 async def read_body(request: Request, limit: int) -> bytes:

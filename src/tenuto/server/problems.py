@@ -19,11 +19,14 @@ from starlette.responses import Response
 from starlette.types import ExceptionHandler
 
 from tenuto.errors import (
+    AnswerInvalid,
     Conflict,
     Invalid,
     LimitReached,
+    ModelLimited,
     ModelRefused,
     NotFound,
+    RequestRefused,
     SessionBusy,
     StoreUnavailable,
     TenutoError,
@@ -44,7 +47,10 @@ _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
     (NotFound, 404),
     (Conflict, 409),
     (LimitReached, 429),
+    (RequestRefused, 400),
     (ModelRefused, 502),
+    (AnswerInvalid, 502),
+    (ModelLimited, 429),
     (Unavailable, 503),
 )
 ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
@@ -54,6 +60,8 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "invalid_text",
         "invalid_cursor",
         "unknown_tool_call",
+        "unsupported_parameter",
+        "request_refused",
         "unknown_attachment",
         "plan_invalid",
         "agent_not_found",
@@ -101,10 +109,10 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "value_mismatch",
     ),
     413: ("too_large",),
-    429: ("rate_limited", "budget_exhausted", "board_full", "queue_full", "limit_reached"),
+    429: ("rate_limited", "budget_exhausted", "board_full", "queue_full", "limit_reached", "model_limited"),
     431: ("headers_too_large",),
     500: ("internal", "assistant_failed"),
-    502: ("model_refused", "model_key_refused", "model_not_found", "prompt_too_long"),
+    502: ("model_refused", "model_key_refused", "model_not_found", "prompt_too_long", "answer_invalid"),
     503: (
         "unavailable",
         "channel_unavailable",

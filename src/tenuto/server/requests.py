@@ -15,6 +15,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
 from tenuto.model.analytics import USAGE_DAYS
 from tenuto.model.memory import MAX_HITS, MAX_MEMORY, MAX_SUBJECT, MemoryKind
+from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
 from tenuto.model.task import TaskStatus
@@ -244,7 +245,8 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     """A message to an assistant.
 
     With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`,
-    `message` replaces the user message of that sequence number, and later messages are deleted.
+    `message` replaces the user message of that sequence number, and later messages are deleted. `parameters` are for
+    the model, and refused where it does not take them; with a `schema`, the answer has that form.
     """
 
     EXAMPLE = {"message": "Which phones are cheap?", "assistant": "goods"}
@@ -258,6 +260,9 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     edit: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
     language: Language | None = None
     profile: Values = {}
+    parameters: ModelParameters = NO_PARAMETERS
+    schema: AnswerSchema | None = None
+    reply_tokens: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
 
 class StreamQuery(QueryParameters, kw_only=True, frozen=True):

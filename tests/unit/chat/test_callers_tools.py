@@ -14,6 +14,7 @@ from tenuto.llm import Call, Fail, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import Draft, Role
 from tenuto.model.generation import ToolCall, ToolSpec
+from tenuto.model.parameters import AnswerSchema
 from tenuto.model.prompt import LayoutName, PromptPolicy
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest, fresh_id
@@ -81,7 +82,8 @@ async def test_a_call_ends_the_turn_and_its_output_is_answered_by_the_next() -> 
 async def test_an_answer_in_a_demanded_form_is_text_from_then_on() -> None:
     """The call that gives it has no output, and without one no later prompt would show it."""
     t = talk([Say("Here."), CALL], "Indeed.", assistants=[helper(postprocess=lambda text, _, __: f"{text}!")])
-    form = ask("Where does it rain?", "s", tools=(WEATHER,), answer_tool="weather", idempotency_key="k")
+    schema = AnswerSchema(name="weather", schema=WEATHER.parameters)
+    form = ask("Where does it rain?", "s", schema=schema, idempotency_key="k")
 
     events = [event async for event in t.chat.stream(ANN, form)]
     again = await t.chat.take_turn(ANN, form)
@@ -90,8 +92,8 @@ async def test_an_answer_in_a_demanded_form_is_text_from_then_on() -> None:
     assert not [event for event in events if isinstance(event, CallRequested)]
     assert (again.text, again.calls) == ('{"city":"Oslo"}', ())
     assert shown(t)[1:] == [("user", "Where does it rain?"), ("assistant", again.text), ("user", "Sure?")]
-    with pytest.raises(Invalid):
-        replace(form, answer_tool="news")
+    with pytest.raises(Invalid, match="schema: "):
+        await t.chat.take_turn(ANN, ask("So?", "s", schema=AnswerSchema(schema={"type": "town"})))
 
 
 async def test_an_output_that_is_sent_again_after_a_failure_is_answered_once() -> None:
@@ -161,7 +163,7 @@ async def test_own_tools_run_before_the_turn_ends_with_the_callers() -> None:
         ("auto", ["add", "weather", "news"], False),
         ("none", ["add"], False),
         ("required", ["weather", "news"], True),
-        ("news", ["news"], True),
+        ("news", ["weather", "news"], True),
     ],
 )
 async def test_the_choice_of_tools_decides_what_is_offered(choice: str, offered: list[str], required: bool) -> None:

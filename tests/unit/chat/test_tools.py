@@ -126,7 +126,7 @@ async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:
         await t.chat.take_turn(ANN, ask("1+2?", "s"))
 
     assert len(t.model.requests) == 4
-    assert t.model.requests[-1].tools == ()
+    assert t.model.requests[-1].tool_choice == "none"
     assert await stored_messages(t, "s") == [("user", "1+2?")]
 
 

@@ -19,6 +19,7 @@ from tenuto.llm.pydantic_ai import open_pydantic_ai_model
 from tenuto.llm.reach import LOCAL, model_addresses
 from tenuto.model import Role, text_part, tool_call, tool_result
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolSpec
+from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel
@@ -143,7 +144,7 @@ async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> N
     assert await answer(model) == [
         ToolCallRequested(call=ToolCall(id="a", name="look", arguments={"q": "x"})),
         ToolCallRequested(call=ToolCall(id="b", name="jump")),
-        ModelDone(model="openai:local", input_tokens=20, output_tokens=8),
+        ModelDone(model="openai:local", finish=FinishReason.TOOL_CALLS, input_tokens=20, output_tokens=8),
     ]
 
 
@@ -188,8 +189,6 @@ BROKEN: dict[str, tuple[Reply, str]] = {
     "a page": (A_PAGE, "answered with something that cannot be used"),
     "nothing": (words(), "gave an empty answer"),
     "blank": (words(" ", "\n"), "gave an empty answer"),
-    "only thoughts": (words("<think>", "hm", finish="length"), "used up its tokens before its first word"),
-    "declined": (words(finish="content_filter"), "declined to answer"),
 }
 
 
@@ -218,12 +217,26 @@ async def test_a_failure_is_told_without_the_users_words(
     assert failed.value.reason is reason
     refused = {
         "no quota": "model_refused",
-        "refused the request": "model_refused",
+        "refused the request": "request_refused",
+        "declined to answer": "request_refused",
+        "more often": "model_limited",
         "our key": "model_key_refused",
         "not known": "model_not_found",
         "this long": "prompt_too_long",
     }
     assert failed.value.code == next((code for told, code in refused.items() if told in why), "model_failed")
+
+
+@pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+async def test_an_answer_without_words_says_why_it_ended(
+    server: ModelServer, model: ChatModel, finish: FinishReason
+) -> None:
+    server.answers(words(finish=finish.value))
+
+    [done] = await answer(model)
+
+    assert isinstance(done, ModelDone)
+    assert done.finish is finish
 
 
 @pytest.mark.parametrize("cut", [True, False], ids=["connection lost", "no end mark"])

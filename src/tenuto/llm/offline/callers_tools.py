@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from tenuto.model import Message, Role
-from tenuto.model.generation import ModelRequest, ToolCall, ToolSpec
+from tenuto.model.generation import NONE, REQUIRED, ModelRequest, ToolCall, ToolSpec
 from tenuto.model.graphemes import boundary_before
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import Json, JsonObject
@@ -33,7 +33,9 @@ def plan_callers_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[Tool
     own = {tool.spec.name for tool in tools}
     callers = [spec for spec in asking.tools if spec.name not in own]
     turn = asking.tool_context
-    if not callers or turn is None or asking.tool_results:
+    if asking.requires_call and asking.tool_choice != REQUIRED:
+        callers = [spec for spec in callers if spec.name == asking.tool_choice]
+    if not callers or turn is None or asking.tool_results or asking.tool_choice == NONE:
         return []
     asked = set(terms(turn.question))
     shared = [len(asked.intersection(terms(f"{_JOINT.sub(' ', spec.name)} {spec.description}"))) for spec in callers]

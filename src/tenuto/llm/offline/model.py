@@ -29,6 +29,7 @@ from tenuto.llm.offline.phrases import (
     strip_asking,
 )
 from tenuto.model.generation import (
+    NONE,
     ModelDone,
     ModelEvent,
     ModelRequest,
@@ -41,6 +42,7 @@ from tenuto.model.generation import (
 from tenuto.model.graphemes import boundary_before
 from tenuto.model.memory import MemorySource
 from tenuto.model.message import Role, offline_only_turns
+from tenuto.model.parameters import PARAMETERS, ModelFacts, ModelParameters
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, make_storable
 from tenuto.ports import OfflineTool, Tool
@@ -64,6 +66,9 @@ _QUOTES: Final = 3
 _SUMMARY_SENTENCES: Final = 5
 _LABEL: Final = re.compile(r"^(?:user|assistant|a member|用户|助手|一位成员)[:：]\s*", re.IGNORECASE)
 
+# What it cannot do: it has no probabilities, and does not stop in the middle of a quotation.
+_NOT_OFFLINE: Final = frozenset({"logprobs", "top_logprobs", "logit_bias", "stop", "extra"})
+
 
 class OfflineModel:
     """Answers without a language model, and says so.
@@ -73,13 +78,20 @@ class OfflineModel:
     """
 
     name = "offline"
+    facts = ModelFacts(parameters=frozenset(PARAMETERS) - _NOT_OFFLINE)
+    """It chooses no words, so there is nothing to sample: most parameters hold by themselves."""
 
     def __init__(self, *, stand_in: bool = False) -> None:
         self._stand_in = stand_in
 
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that it does not take."""
+        refused = [name for name in parameters.given if name in _NOT_OFFLINE]
+        return tuple(refused) if not parameters.extra else (*refused[:-1], *parameters.extra)
+
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask for tools, or answer with text."""
-        calls = _plan_calls(request, tools) or plan_callers_calls(request, tools)
+        calls = [] if request.tool_choice == NONE else _plan_calls(request, tools) or plan_callers_calls(request, tools)
         for call in calls:
             yield ToolCallRequested(call=call)
         if not calls:

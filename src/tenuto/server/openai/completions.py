@@ -6,7 +6,7 @@ nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Annotated, Final
 from uuid import uuid4
 
@@ -17,18 +17,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, ToolStarted
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, UnsupportedParameter
 from tenuto.model import Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
+from tenuto.model.parameters import PARAMETERS, FinishReason, ModelParameters
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject, check_id
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
-from tenuto.server.json_io import fingerprint
+from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
 from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
-from tenuto.server.openai.items import answer_function, messages_of
-from tenuto.server.openai.response_requests import assistant_of, policy_of, tools_of
+from tenuto.server.openai.items import messages_of
+from tenuto.server.openai.response_requests import assistant_of, policy_of, schema_of, tools_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
     ServerSentEvent,
@@ -48,8 +49,8 @@ _CHUNK: Final = "chat.completion.chunk"
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 
-class _CompletionBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a chat completion. Fields that are not here are accepted and have no effect."""
+class _CompletionBody(OpenBody, frozen=True, kw_only=True):
+    """A request for a chat completion. Fields that are not here are passed on to the model's provider, or refused."""
 
     messages: list[JsonObject]
     model: str | None = None
@@ -61,6 +62,29 @@ class _CompletionBody(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
     n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    prediction: JsonObject | None = None
+    modalities: list[str] | None = None
+    functions: list[JsonObject] | None = None
+    function_call: str | JsonObject | None = None
 
     @property
     def text(self) -> JsonObject | None:
@@ -71,21 +95,45 @@ class _CompletionBody(msgspec.Struct, frozen=True, kw_only=True):
         schema = form.get("json_schema")
         return {"format": {**(schema if isinstance(schema, dict) else {}), "type": form.get("type")}}
 
+    def parameters(self, extra: JsonObject) -> ModelParameters:
+        """What the request says of how the model is to answer.
+
+        Raises:
+            Invalid: a value is out of its range, or asks for what no answer has.
+        """
+        if self.modalities not in (None, ["text"]):
+            raise UnsupportedParameter("modalities", "answers are text")
+        for name in ("functions", "function_call"):
+            if getattr(self, name) is not None:
+                raise UnsupportedParameter(name, "is out of date; describe them as tools")
+        return ModelParameters(
+            **{name: getattr(self, name) for name in _SAME},
+            stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop) if self.stop else None,
+            provider_metadata=self.metadata,
+            provider_store=self.store,
+            extra=extra,
+        )
+
+
+# Parameters that the model port has under the same name.
+_SAME: Final = tuple(name for name in _CompletionBody.__struct_fields__ if name in PARAMETERS and name != "stop")
+
 
 class _Completion:
     """One completion, whole or in chunks."""
 
     def __init__(self, body: _CompletionBody, model: str, created: int) -> None:
-        self._answer = answer_function(body.text)
         self._usage = bool((body.stream_options or {}).get("include_usage"))
         self._head = {"id": f"chatcmpl-{uuid4().hex}", "created": created, "model": model, "service_tier": "default"}
 
     def whole(self, reply: Reply) -> JsonObject:
-        text, calls = reply.text, reply.calls
-        message: JsonObject = {"role": "assistant", "content": text or None, "refusal": None, "annotations": []}
+        text, calls = reply.text or None, reply.calls
+        message: JsonObject = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+        if reply.finish is FinishReason.REFUSAL:
+            message |= {"content": None, "refusal": text}
         if calls:
             message["tool_calls"] = [_call_view(call) for call in calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(calls)}
+        choice = {"index": 0, "message": message, "logprobs": _logprobs(reply), "finish_reason": _reason(reply)}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(reply)}
 
     async def chunks(self, events: AsyncIterator[ChatEvent]) -> AsyncIterator[JsonObject]:
@@ -95,8 +143,8 @@ class _Completion:
         said = ""
         try:
             async for event in events:
-                if isinstance(event, TextDelta) and event.text and self._answer is None:
-                    yield self._chunk({**head, "content": event.text})
+                if isinstance(event, TextDelta) and event.text:
+                    yield self._chunk({**head, "refusal" if event.refusal else "content": event.text})
                     head, said = {}, said + event.text
                 elif isinstance(event, ToolStarted):
                     said = ""
@@ -110,16 +158,17 @@ class _Completion:
     def _end(self, reply: Reply, head: JsonObject, said: str) -> list[JsonObject]:
         text, calls = reply.text, reply.calls
         rest = text.removeprefix(said) if text.startswith(said) else ""
-        deltas: list[JsonObject] = [{**head, "content": rest or None}] if rest or head else []
+        field = "refusal" if reply.finish is FinishReason.REFUSAL and not said else "content"
+        deltas: list[JsonObject] = [{**head, field: rest or None}] if rest or head else []
         if calls:
             deltas.append({"tool_calls": [{"index": at, **_call_view(call)} for at, call in enumerate(calls)]})
-        chunks = [self._chunk(delta) for delta in deltas] + [self._chunk({}, _reason(calls))]
+        chunks = [self._chunk(delta) for delta in deltas] + [self._chunk({}, _reason(reply), _logprobs(reply))]
         if self._usage:
             chunks.append({**self._head, "object": _CHUNK, "choices": [], "usage": _usage(reply)})
         return chunks
 
-    def _chunk(self, delta: JsonObject, reason: str | None = None) -> JsonObject:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    def _chunk(self, delta: JsonObject, reason: str | None = None, logprobs: JsonObject | None = None) -> JsonObject:
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
         return {**self._head, "object": _CHUNK, "choices": [choice], **({"usage": None} if self._usage else {})}
 
 
@@ -137,6 +186,7 @@ async def create_completion(
         raise Invalid("n: must be 1, as each request gets one completion")
     _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
     turn, history = await _turn_of(context, scope, body)
+    turn = replace(turn, parameters=body.parameters(unknown_fields(request)))
     completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
     if tenuto_session is not None:
         turn = replace(await _named(turn, context, scope, tenuto_session), idempotency_key=idempotency_key)
@@ -205,7 +255,7 @@ async def _turn_of(
     # An answer at the end, begun by the caller, belongs to what is new.
     end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
     last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
-    tools = tools_of(body.tools, body.tool_choice, body.text)
+    tools = tools_of(body.tools, body.tool_choice)
     turn = ChatRequest(
         messages=drafts[last:],
         assistant=assistant_of(context.chat, body.model),
@@ -213,14 +263,20 @@ async def _turn_of(
         instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
         tools=tools.tools,
         tool_choice=tools.choice,
-        answer_tool=tools.answer,
+        schema=schema_of(body.text),
         reply_tokens=body.max_completion_tokens or body.max_tokens,
     )
     return turn, messages_of(drafts[first:last])
 
 
-def _reason(calls: Sequence[ToolCall]) -> str:
-    return "tool_calls" if calls else "stop"
+def _reason(reply: Reply) -> str:
+    if reply.calls:
+        return "tool_calls"
+    return reply.finish if reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER) else "stop"
+
+
+def _logprobs(reply: Reply) -> JsonObject | None:
+    return {"content": list(reply.logprobs), "refusal": None} if reply.logprobs is not None else None
 
 
 def _call_view(call: ToolCall) -> JsonObject:
@@ -232,6 +288,13 @@ def _usage(reply: Reply) -> JsonObject:
         "prompt_tokens": reply.input_tokens,
         "completion_tokens": reply.output_tokens,
         "total_tokens": reply.input_tokens + reply.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": reply.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": reply.reasoning_tokens,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     }
 
 

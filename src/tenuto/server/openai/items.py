@@ -18,7 +18,8 @@ from msgspec.structs import asdict, replace
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import Invalid
 from tenuto.model import Draft, Message, Page, Rewrite, Role, Scope, Session, Truncation, text_part
-from tenuto.model.message import is_summary
+from tenuto.model.message import FINISH, is_summary
+from tenuto.model.parameters import FinishReason
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.openai.errors import ItemNotFound
@@ -105,15 +106,6 @@ def items_of_message(message: Draft) -> list[JsonObject]:
     return [_complete(*one) for one in zip((*alone, *apart), repeat(message), (*[""] * len(alone), *names))]
 
 
-def answer_function(text: JsonObject | None) -> str | None:
-    """The function by which a model gives an answer in a form that the request demands; `None` for plain text."""
-    form = text.get("format") if isinstance(text, dict) else None
-    if not isinstance(form, dict) or form.get("type") not in ("json_schema", "json_object"):
-        return None
-    name = form.get("name")
-    return name if isinstance(name, str) and name else "answer"
-
-
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
     """The text of a reply as an item; the trace id names the reply, also before it is stored."""
     content = [output_text(text)] if text or status == "completed" else []
@@ -134,6 +126,11 @@ def call_item(trace: str, call_id: str, name: str, arguments: str, status: str =
 def output_text(text: str) -> JsonObject:
     """Text of the assistant as a part of a message."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def refusal_part(text: str) -> JsonObject:
+    """What the assistant said as it declined, as a part of a message."""
+    return {"type": "refusal", "refusal": text}
 
 
 def as_text(value: Json) -> str:
@@ -166,6 +163,8 @@ def _complete(item: JsonObject, message: Draft, name: str = "") -> JsonObject:
     complete |= {name: value for name, value in item.items() if value is not None or name not in complete}
     if kind == MESSAGE:
         complete["content"] = list(_content(item.get("content"), str(item.get("role"))))
+        if message.metadata.get(FINISH) == FinishReason.REFUSAL:
+            complete["content"] = [refusal_part(message.text)]
     return complete
 
 

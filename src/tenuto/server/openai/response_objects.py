@@ -32,7 +32,8 @@ from tenuto.errors import (
 )
 from tenuto.model import Message, Page, Scope, Session
 from tenuto.model.generation import TextDelta
-from tenuto.model.message import STOPPED, is_input, is_summary
+from tenuto.model.message import FINISH, STOPPED, is_input, is_summary
+from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
 from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
@@ -43,10 +44,10 @@ from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import (
     ECHO,
     MESSAGE,
-    answer_function,
     call_item,
     items_of_message,
     output_text,
+    refusal_part,
     text_item,
     text_item_id,
 )
@@ -70,6 +71,11 @@ _FAILURES: Final = {
         "invalid_prompt",
     ),
 }
+# What a message says: the name of its events, and of the field in its part.
+_TEXT: Final = ("output_text", "text")
+_REFUSAL: Final = ("refusal", "refusal")
+# Why a response is not complete, in the API's words.
+_INCOMPLETE: Final = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 # Why a part of the conversation is not in a prompt, though there is room for it.
 _NOT_TRUNCATED: Final = (
     *(Reason.COVERED, Reason.PAST, Reason.IRRELEVANT, Reason.OTHER_PERSONA),
@@ -107,10 +113,7 @@ DEFAULTS: Final[JsonObject] = {
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """What a response repeats of its request. `trace` names the turn; of one that is not stored it is of this request.
-
-    `answer` is the name of the function by which a model gives an answer in a demanded form.
-    """
+    """What a response repeats of its request; `trace` names the turn, or the request of one that is not stored."""
 
     trace: str
     created_at: int
@@ -129,11 +132,6 @@ class Echo:
         """The id of the response."""
         return _PREFIX + self.trace
 
-    @property
-    def answer(self) -> str | None:
-        """As the class says."""
-        return answer_function(self.said.get("text"))
-
     def response(
         self,
         status: Status,
@@ -142,8 +140,11 @@ class Echo:
         usage: JsonObject | None = None,
         completed_at: int | None = None,
         error: JsonObject | None = None,
+        finish: FinishReason = FinishReason.STOP,
     ) -> JsonObject:
         """The response in this status."""
+        if status == "completed" and finish in _INCOMPLETE:
+            status = "incomplete"
         return {
             "id": self.response_id,
             "object": "response",
@@ -151,7 +152,7 @@ class Echo:
             "completed_at": completed_at,
             "status": status,
             "error": error,
-            "incomplete_details": None,
+            "incomplete_details": {"reason": _INCOMPLETE[finish]} if status == "incomplete" else None,
             "model": self.model,
             **DEFAULTS,
             **self.said,
@@ -161,15 +162,26 @@ class Echo:
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
         """The items of a reply: its text, then its calls."""
-        items = [text_item(self.trace, reply.text)] if reply.text or not reply.calls else []
+        status = "incomplete" if reply.finish in _INCOMPLETE else "completed"
+        items = [text_item(self.trace, reply.text, status)] if reply.text or not reply.calls else []
+        if items and reply.finish is FinishReason.REFUSAL:
+            items[0]["content"] = [refusal_part(reply.text)]
+        if items and reply.logprobs is not None:
+            items[0]["content"] = [{**output_text(reply.text), "logprobs": list(reply.logprobs)}]
         return items + [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]
 
     def finished(self, reply: Reply, completed_at: int) -> JsonObject:
         """The response of a turn that ended with a reply."""
-        usage = usage_of(reply.input_tokens, reply.output_tokens)
+        usage = usage_of(
+            reply.input_tokens,
+            reply.output_tokens,
+            cached=reply.cached_tokens,
+            written=reply.cache_write_tokens,
+            reasoning=reply.reasoning_tokens,
+        )
         status: Status = "cancelled" if reply.stopped else "completed"
         echo = self.with_manifest(reply.manifest)
-        return echo.response(status, self.output_of(reply), usage=usage, completed_at=completed_at)
+        return echo.response(status, self.output_of(reply), usage=usage, completed_at=completed_at, finish=reply.finish)
 
     def with_manifest(self, manifest: Manifest | None) -> Echo:
         """The same after a prompt: where the conversation was cut, no response says that it cannot be."""
@@ -190,13 +202,15 @@ def failure_of(code: str, message: str, reason: FailureReason | None = None) -> 
     return {"code": known, "message": message, "type": code, **({"reason": reason} if reason is not None else {})}
 
 
-def usage_of(input_tokens: int, output_tokens: int) -> JsonObject:
+def usage_of(
+    input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0
+) -> JsonObject:
     """What a response cost in tokens."""
     return {
         "input_tokens": input_tokens,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
         "output_tokens": output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": input_tokens + output_tokens,
     }
 
@@ -274,12 +288,21 @@ async def stored_response(tenuto: Tenuto, scope: Scope, response_id: str) -> Jso
     reply = turn.reply
     echo = echo_from(turn.echo, turn.trace, str(reply.metadata.get("model", "")))
     known = await traces.trace(scope, turn.session.id, turn.number)
-    usage = usage_of(known.input_tokens, known.output_tokens) if known is not None else usage_of(0, reply.tokens)
+    usage = usage_of(0, reply.tokens)
+    if known is not None:
+        usage = usage_of(
+            known.input_tokens,
+            known.output_tokens,
+            cached=known.cached_tokens,
+            written=known.cache_write_tokens,
+            reasoning=known.reasoning_tokens,
+        )
+    finish = FinishReason(reply.metadata.get(FINISH, FinishReason.STOP))
     echo = echo.with_manifest(known.manifest if known is not None else None)
     output = items_of_message(reply)
     status: Status = "cancelled" if reply.metadata.get(STOPPED) else "completed"
     completed = int(reply.sent_at.timestamp())
-    return echo.response(status, output, usage=usage, completed_at=completed)
+    return echo.response(status, output, usage=usage, completed_at=completed, finish=finish)
 
 
 async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> JsonObject:
@@ -348,9 +371,8 @@ class ResponseStream:
     def feed(self, event: ChatEvent) -> Iterator[JsonObject]:
         """The events that one of the turn makes."""
         match event:
-            # With a demanded form, the answer is a call; text beside it is none of it.
-            case TextDelta(text=text) if text and self._echo.answer is None:
-                yield from self._say(text)
+            case TextDelta(text=text, refusal=refusal) if text:
+                yield from self._say(text, _REFUSAL if refusal else _TEXT)
             case ToolStarted() if self._text is not None:
                 # Text before a tool of the assistant's own is none of the answer.
                 yield from self._end_text(text_item(self._named, self._text))
@@ -362,16 +384,18 @@ class ResponseStream:
         failure = failure_of(error.code, str(error), failure_reason(error))
         return self._event("response.failed", response=self._echo.response("failed", error=failure))
 
-    def _say(self, text: str) -> Iterator[JsonObject]:
+    def _say(self, text: str, kind: tuple[str, str] = _TEXT) -> Iterator[JsonObject]:
         if self._text is None:
             self._text = ""
             self._place, self._items = self._items, self._items + 1
             self._named = f"{self._echo.trace}-{self._place}" if self._place else self._echo.trace
             item = text_item(self._named, "", "in_progress")
             yield self._event("response.output_item.added", output_index=self._place, item=item)
-            yield self._part("response.content_part.added", part=output_text(""))
+            part = output_text("") if kind is _TEXT else refusal_part("")
+            yield self._part("response.content_part.added", part=part)
         self._text += text
-        yield self._part("response.output_text.delta", delta=text, logprobs=[])
+        more: JsonObject = {"logprobs": []} if kind is _TEXT else {}
+        yield self._part(f"response.{kind[0]}.delta", delta=text, **more)
 
     def _end(self, reply: Reply) -> Iterator[JsonObject]:
         items = self._echo.output_of(reply)
@@ -381,14 +405,17 @@ class ResponseStream:
         for item in items:
             yield from self._end_text(item) if item["type"] == MESSAGE else self._call(item)
         response = self._echo.finished(reply, self._now())
-        yield self._event("response.incomplete" if reply.stopped else "response.completed", response=response)
+        ended = response["status"] == "completed"
+        yield self._event("response.completed" if ended else "response.incomplete", response=response)
 
     def _end_text(self, item: JsonObject) -> Iterator[JsonObject]:
         part = item["content"][0]
-        text: str = part["text"]
+        kind = _REFUSAL if part["type"] == _REFUSAL[1] else _TEXT
+        text: str = part[kind[1]]
         if self._text is None or (text.startswith(self._text) and text != self._text):
-            yield from self._say(text[len(self._text or "") :])
-        yield self._part("response.output_text.done", text=text, logprobs=[])
+            yield from self._say(text[len(self._text or "") :], kind)
+        more = {"logprobs": part["logprobs"]} if kind is _TEXT else {}
+        yield self._part(f"response.{kind[0]}.done", **{kind[1]: text}, **more)
         yield self._part("response.content_part.done", part=part)
         ended = {**item, "id": text_item_id(self._named)}
         yield self._event("response.output_item.done", output_index=self._place, item=ended)

@@ -15,27 +15,29 @@ from tenuto.chat import Chat, ChatRequest
 from tenuto.errors import Invalid, SessionBusy, SessionExists, SessionNotFound, VersionConflict
 from tenuto.model import Draft, Message, Page, Scope
 from tenuto.model.generation import ToolSpec
+from tenuto.model.parameters import PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.auth import ServerContext
-from tenuto.server.json_io import fingerprint
+from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import CALL_OUTPUT, ECHO, ItemLog, answer_function
+from tenuto.server.openai.items import CALL_OUTPUT, ECHO, ItemLog
 from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
 
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Result = TypeVar("_Result")
-_REQUIRED: Final = "required"
+_REASONING: Final = ("effort", "summary", "generate_summary")
+_LOGPROBS: Final = "message.output_text.logprobs"
 # How an answer travels is no part of what is asked.
 _NOT_SAID: Final = ("stream", "background")
 _NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
-class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a response. Fields that are not here are accepted and have no effect."""
+class ResponseBody(OpenBody, frozen=True, kw_only=True):
+    """A request for a response. Fields that are not here are passed on to the model's provider, or refused."""
 
     input: str | list[JsonObject] | None = None
     model: str | None = None
@@ -64,6 +66,27 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     user: str | None = None
+    include: list[str] | None = None
+    stream_options: JsonObject | None = None
+
+    def parameters(self, extra: JsonObject) -> ModelParameters:
+        """What the request says of how the model is to answer.
+
+        Raises:
+            Invalid: a value is out of its range.
+        """
+        reasoning, text = self.reasoning or {}, self.text or {}
+        if self.max_tool_calls is not None:
+            extra = {"max_tool_calls": self.max_tool_calls, **extra}
+        more = {f"reasoning.{name}": value for name, value in reasoning.items() if name not in _REASONING and value}
+        return ModelParameters(
+            **{name: getattr(self, name) for name in _SAME},
+            reasoning_effort=reasoning.get("effort"),
+            reasoning_summary=reasoning.get("summary") or reasoning.get("generate_summary"),
+            verbosity=text.get("verbosity"),
+            logprobs=True if _LOGPROBS in (self.include or ()) else None,
+            extra={**extra, **more},
+        )
 
     @property
     def conversation_id(self) -> str | None:
@@ -106,12 +129,15 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
         return said
 
 
+# Parameters that the model port has under the same name.
+_SAME: Final = tuple(name for name in ResponseBody.__struct_fields__ if name in PARAMETERS)
+
+
 class ToolChoice(msgspec.Struct, frozen=True):
-    """The caller's tools that a turn offers, which of them it must call, and the one that gives its answer."""
+    """The caller's tools that a turn offers, and which of them it must call."""
 
     tools: tuple[ToolSpec, ...] = ()
     choice: str = "auto"
-    answer: str | None = None
 
 
 def _with_strict(tool: JsonObject) -> JsonObject:
@@ -120,12 +146,8 @@ def _with_strict(tool: JsonObject) -> JsonObject:
     return {"description": None, "parameters": None, "strict": True, **tool}
 
 
-def tools_of(
-    tools: list[JsonObject] | None, choice: str | JsonObject | None, text: JsonObject | None = None
-) -> ToolChoice:
+def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) -> ToolChoice:
     """The functions among the tools, and the choice between them; tools that OpenAI would run are not offered.
-
-    An answer in a demanded form is the call of one more function, which every model can make.
 
     Raises:
         Invalid: a function has no name, or the choice is of none of them.
@@ -143,16 +165,7 @@ def tools_of(
             wanted = name
             if name not in {spec.name for spec in specs}:
                 raise Invalid("tool_choice: names none of the tools")
-    if wanted == "none":
-        specs, wanted = [], "auto"
-    answer = answer_function(text)
-    if answer is not None and text is not None:
-        while answer in {spec.name for spec in specs}:
-            # The name of a form says nothing of the functions, so both may have the same.
-            answer += "_"
-        specs.append(_answer_spec(answer, text["format"]))
-        wanted = _REQUIRED if wanted == "auto" and len(specs) > 1 else answer if wanted == "auto" else wanted
-    return ToolChoice(tuple(specs), wanted, answer)
+    return ToolChoice(tuple(specs), wanted)
 
 
 def _allowed(specs: list[ToolSpec], allowed: list[Json]) -> list[ToolSpec]:
@@ -171,15 +184,30 @@ def _spec(tool: JsonObject) -> ToolSpec:
     about, parameters = function.get("description") or "", function.get("parameters") or _NO_PARAMETERS
     if not isinstance(about, str) or not isinstance(parameters, dict):
         raise Invalid("tools: a function's description is not a text, or its parameters are not a schema")
-    return ToolSpec(name=name, description=about, parameters=parameters)
+    strict = function.get("strict")
+    return ToolSpec(
+        name=name, description=about, parameters=parameters, strict=strict if isinstance(strict, bool) else None
+    )
 
 
-def _answer_spec(name: str, form: JsonObject) -> ToolSpec:
-    schema = form.get("schema") or {"type": "object"}
-    if not isinstance(schema, dict):
+def schema_of(text: JsonObject | None) -> AnswerSchema | None:
+    """The form that the request demands of the answer; `None` for plain text.
+
+    Raises:
+        Invalid: its schema is no object.
+    """
+    form = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(form, dict) or form.get("type") not in ("json_schema", "json_object"):
+        return None
+    schema, name, about, strict = form.get("schema"), form.get("name"), form.get("description"), form.get("strict")
+    if form["type"] == "json_schema" and not isinstance(schema, dict):
         raise Invalid("text: the format's schema is not an object")
-    about = form.get("description") or "Gives the answer to the user, in this form."
-    return ToolSpec(name=name, description=about, parameters=schema)
+    return AnswerSchema(
+        name=name if isinstance(name, str) and name else "answer",
+        description=about if isinstance(about, str) else "",
+        schema=schema,
+        strict=strict if isinstance(strict, bool) else None,
+    )
 
 
 class Asked(NamedTuple):
@@ -196,8 +224,10 @@ class Asked(NamedTuple):
         return Echo.of(trace, self.created_at, self.body.model or str(self.turn.assistant), self.said)
 
 
-async def read_request(context: ServerContext, scope: Scope, body: ResponseBody, idempotency_key: str | None) -> Asked:
-    """What a client asks for.
+async def read_request(
+    context: ServerContext, scope: Scope, body: ResponseBody, extra: JsonObject, idempotency_key: str | None
+) -> Asked:
+    """What a client asks for; `extra` are fields of the provider's own.
 
     Raises:
         Invalid: the request contradicts itself, or brings nothing to answer.
@@ -215,7 +245,7 @@ async def read_request(context: ServerContext, scope: Scope, body: ResponseBody,
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
     assistant = assistant_of(context.chat, body.model)
-    tools = tools_of(body.tools, body.tool_choice, body.text)
+    tools = tools_of(body.tools, body.tool_choice)
     turn = ChatRequest(
         text=body.input if isinstance(body.input, str) else "",
         messages=drafts,
@@ -225,7 +255,8 @@ async def read_request(context: ServerContext, scope: Scope, body: ResponseBody,
         instructions=body.instructions or None,
         tools=tools.tools,
         tool_choice=tools.choice,
-        answer_tool=tools.answer,
+        schema=schema_of(body.text),
+        parameters=body.parameters(extra),
         reply_tokens=body.max_output_tokens,
         reply_metadata={ECHO: {"created_at": created_at, "model": body.model or assistant, **said}},
         policy=existing(policy_of(context.chat, assistant)),

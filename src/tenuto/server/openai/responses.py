@@ -20,7 +20,7 @@ from tenuto.model import Message, Rewrite, Role, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import ServerContext, service
-from tenuto.server.json_io import QueryParameters
+from tenuto.server.json_io import QueryParameters, unknown_fields
 from tenuto.server.openai.conversations import ItemsQuery, drafts_of_items, list_view, new_conversation_id
 from tenuto.server.openai.errors import InputTooLong, ItemNotFound, OpenAIRouter, ResponseNotFound
 from tenuto.server.openai.items import ECHO, ItemPage, as_text, compaction_item, items_of, messages_of
@@ -70,7 +70,7 @@ async def create_response(
     request: Request, scope: Scope, context: ServerContext, idempotency_key: str | None, body: ResponseBody
 ) -> JsonObject | Response:
     """Create a response, whole, as a stream or in the background."""
-    asked = await read_request(context, scope, body, idempotency_key)
+    asked = await read_request(context, scope, body, unknown_fields(request), idempotency_key)
     await check_untruncated(context, asked)
     if body.store is False:
         return await _answer_unstored(request, context, asked)
