@@ -59,4 +59,4 @@ def test_every_file_of_the_rules_is_named() -> None:
     rules = SOURCE / "privacy/rules"
     files = {path.relative_to(rules).as_posix() for path in [*rules.glob("[a-z]*.py"), *rules.glob("tables/*.toml")]}
 
-    assert {name for name in re.findall(r"`([a-z_/]+\.(?:py|toml))`", PAGE)} == files
+    assert set(re.findall(r"`([a-z_/]+\.(?:py|toml))`", PAGE)) == files
