@@ -172,7 +172,7 @@ class Redactor:
     async def texts(self, sink: Sink, scope: Scope, session: Session | None, slots: Sequence[Slot]) -> Redaction:
         """The texts redacted for the sink. Without a session values are redacted instead of pseudonymized."""
         mode = self.mode(sink, scope)
-        if mode is Mode.KEEP:
+        if mode is Mode.KEEP or not slots:
             return Redaction([slot.text for slot in slots])
         if (sink is Sink.MODEL and mode is Mode.BLOCK) or (mode is Mode.PSEUDONYM and session is None):
             # New messages with private data were refused; what is left is older, and redacted.

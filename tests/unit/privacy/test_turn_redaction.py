@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.context import TokenCounter
@@ -259,3 +260,19 @@ def test_only_a_bare_trace_id_is_not_searched() -> None:
     others = [f"{name} ann@example.org", f"{name}=", name[:-1]]
 
     assert [slot.text for slot in slots({"trace": name, "more": others})] == others
+
+
+async def test_a_turn_takes_the_policy_as_it_was_worked_out_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode, asked = PrivacyPolicy.mode, list[Sink]()
+
+    def counted(policy: PrivacyPolicy, sink: Sink) -> Mode:
+        asked.append(sink)
+        return mode(policy, sink)
+
+    async with tenuto.open("memory://", privacy_message="redact", privacy_model="redact") as app:
+        monkeypatch.setattr(PrivacyPolicy, "mode", counted)
+        first = await app.ask(ANN, "Hello there")
+        await app.ask(ANN, f"write to {MAIL}", session_id=first.session_id)
+        await app.upkeep.drain()
+
+    assert asked == []

@@ -10,7 +10,7 @@ import logging
 import re
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from typing import ClassVar, Final, NamedTuple
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting, TenutoError, reply_error_code
+from tenuto.lru_cache import LruCache
 from tenuto.model.privacy import PiiMatch
 from tenuto.model.scope import Scope
 from tenuto.model.values import Value
@@ -245,7 +246,7 @@ class DetectorCache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._secret = secrets.token_bytes(16)
-        self._given: OrderedDict[bytes, _CacheEntry] = OrderedDict()
+        self._given = LruCache[bytes, _CacheEntry](_MOST)
 
     def key(self, scope: Scope, text: str, language: str) -> bytes:
         """The cache key of a request; the assistant and its persona make no difference."""
@@ -255,17 +256,14 @@ class DetectorCache:
     def get(self, key: bytes) -> Sequence[PiiMatch] | None:
         """The cached answer, if it has not expired."""
         before = self._clock() - _LIFE_SECONDS
-        while self._given and next(iter(self._given.values())).at <= before:
-            self._given.popitem(last=False)
-        given = self._given.get(key)
+        while (oldest := next(iter(self._given.items()), None)) and oldest[1].at <= before:
+            self._given.drop_oldest()
+        given = self._given.peek(key)
         return given.found if given is not None else None
 
     def put(self, key: bytes, found: Sequence[PiiMatch]) -> None:
         """Cache an answer; the oldest are evicted."""
-        self._given[key] = _CacheEntry(found, self._clock())
-        self._given.move_to_end(key)
-        if len(self._given) > _MOST:
-            self._given.popitem(last=False)
+        self._given.put(key, _CacheEntry(found, self._clock()))
 
 
 class _CacheEntry(NamedTuple):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from threading import Lock
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
+from tenuto.lru_cache import LruCache
 from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.privacy.detection.allowlist import Allowlist
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
@@ -43,7 +45,8 @@ class PiiFinder:
         self._own = CustomPatterns(policy.patterns, forms) if policy.patterns or forms else None
         self._allowed = Allowlist(policy.allow) if policy.allow else None
         self._never = frozenset(policy.never)
-        self._known: dict[bytes, Sequence[PiiMatch]] = {}
+        # Long texts are searched in threads.
+        self._known, self._lock = LruCache[bytes, Sequence[PiiMatch]](_MOST_KNOWN), Lock()
         own = self._own.names if self._own else ()
         self.names = frozenset((*self.types, *own))
         """Every type and custom pattern that is searched."""
@@ -66,13 +69,13 @@ class PiiFinder:
         if len(text) > _PORTION:
             return self._search(text, work)
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        found = self._known.get(key)
+        with self._lock:
+            found = self._known.get(key)
         if found is None:
             found = self._search(text, work)
             if len(found) <= _FEW_MATCHES and (work is None or work.judged <= MOST_JUDGED):
-                if len(self._known) >= _MOST_KNOWN:
-                    self._known.clear()
-                self._known[key] = found
+                with self._lock:
+                    self._known.put(key, found)
         return found
 
     def _search(self, text: str, work: Work | None) -> Sequence[PiiMatch]:

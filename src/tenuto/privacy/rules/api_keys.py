@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import Find, PiiRule
-from tenuto.privacy.rules.word_tables import load_table
+from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _ENDS: Final = lazy_pattern(r"[^A-Za-z0-9_./+=:~%?&$-]")
 BLOCK: Final = "-----BEGIN "
@@ -26,24 +26,6 @@ _AMAZON: Final = lazy_pattern("A[KS]IA[A-Z]{16}")
 _RANDOM_PART: Final = lazy_pattern("(?=[A-Za-z]*[0-9]|[A-Za-z]*[a-z][A-Z])[A-Za-z0-9]{8,}|[A-Z]{12,}")
 _BOT: Final = lazy_pattern(r"(?<=/bot)[0-9]{8,10}:[A-Za-z0-9_-]{35}")
 _JWT: Final = lazy_pattern(r"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}")
-_WEBHOOK: Final = lazy_pattern(
-    r"""(?:https?://)?(?:
-        hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{10,}
-        |(?:(?<![a-z])[a-z]{1,32}\.)?discord(?:app)?\.com/api/webhooks/[0-9]{6,}/[A-Za-z0-9_-]{8,}
-        |open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/[A-Za-z0-9-]{8,}
-        |oapi\.dingtalk\.com/robot/send\?access_token=[A-Za-z0-9]{8,}
-        |qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=[A-Za-z0-9-]{8,}
-        |(?<![a-z0-9.-])[a-z0-9.-]{1,120}office\.com/webhook(?:b2)?/[A-Za-z0-9@/_-]{16,}
-        |hooks\.zapier\.com/hooks/catch/[0-9]{3,}/[A-Za-z0-9]{3,}/?
-        |maker\.ifttt\.com/trigger/[A-Za-z0-9_-]{1,40}/with/key/[A-Za-z0-9_-]{8,}
-        |hook\.[a-z0-9.]{1,12}make\.com/[a-z0-9]{16,}
-        |chat\.googleapis\.com/v1/spaces/[A-Za-z0-9_-]{6,}/messages\?key=[A-Za-z0-9_%&=-]{20,}
-        |(?<![a-z0-9.-])[a-z0-9.-]{1,120}logic\.azure\.com(?::443)?/workflows/[A-Za-z0-9/_?&=.%-]{32,}
-        |(?<![a-z0-9.-])[a-z0-9.-]{4,120}/hooks/[a-z0-9]{26}(?![A-Za-z0-9])
-        |(?<![a-z0-9.-])[a-z0-9.-]{1,120}hooks\.(?:n8n\.cloud|pipedream\.net)/[A-Za-z0-9/_-]{16,}
-    )""",
-    re.VERBOSE,
-)
 # Keys of unknown providers: the key itself or the sentence says that it is one.
 _CHUNK: Final = lazy_pattern("[A-Za-z0-9_+/~%-]{16,512}={0,2}")
 _PARTS: Final = lazy_pattern("[_-]")
@@ -54,14 +36,9 @@ _CHANGE: Final = lazy_pattern("(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Z
 _SAYS_KEY: Final = lazy_pattern(r"(?:[a-z0-9]{1,12}[_-]){0,3}(?:secret|token|key|apikey|api|pat|sk|rw|priv|auth)[_-]")
 _ASSIGNED: Final = lazy_pattern(r"(?<![a-z])(?:ak|sk|sas|sig)[ ]?[:=][ ]?[\"']?\Z")
 _CALLED_WITHIN: Final = 32
-_KEY_WORDS: Final = """api app auth access server license licence service secret private personal ak sk pat sas sig
-    bearer token key credential oauth jwt webhook"""
-_CALLED_OTHERWISE: Final = lazy_pattern(
-    r"public|idempotency|cache|primary|foreign|partition|sort|redis|s3|object|commit|hash|sha|etag|integrity|checksum|digest"
-    r"|trace|request|公钥|公開|공개"
-)
+_CALLED_OTHERWISE: Final = lazy_pattern(any_of(load_table("secrets")["no_keys"]))
 _OFFICE: Final = 192
-_WEBHOOK_SIGNS: Final = ("hook", "robot/send", "ifttt", "googleapis.com/v1/spaces", "logic.azure")
+_WEBHOOK_SIGNS: Final = tuple(load_table("providers")["webhook_signs"])
 _BLOCK_BEGIN: Final = lazy_pattern(r"-----BEGIN ([A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?)-----")
 _BLOCK_LINES: Final = lazy_pattern(r"(?:[\s\\nr]{0,4}[A-Za-z0-9+/=]{16,})*(?:\s[A-Za-z0-9+/=]{1,15}(?=\s|$))?")
 _PLACEHOLDER: Final = lazy_pattern(
@@ -76,6 +53,7 @@ class _Providers(NamedTuple):
     shapes: tuple[tuple[str, re.Pattern[str]], ...]
     called: re.Pattern[str]
     """The words before a random-looking word that call it a key."""
+    webhook: re.Pattern[str]
 
 
 @cache
@@ -86,14 +64,15 @@ def _load_providers() -> _Providers:
     for prefixes, rest in table["prefixes"]:
         for prefix in prefixes.split():
             by_head[prefix[:2]].append(re.escape(prefix) + rest)
-    called = "|".join([*_KEY_WORDS.split(), *table["names"].split()])
+    words = load_table("secrets")
     return _Providers(
         {head: re.compile("|".join(patterns)) for head, patterns in by_head.items()},
         tuple((sign, re.compile(f"(?<![A-Za-z0-9]){pattern}")) for sign, pattern in table["shapes"]),
         re.compile(
-            rf"(?<![a-z])(?:{called})s?[\s:=#\"'`(is,-]{{0,6}}\Z"
-            r"|(?:密钥|秘钥|密鑰|令牌|私钥|凭证|トークン|キー|키|토큰)[\s:=是为は는은\"'`]{0,4}\Z"
+            rf"(?<![a-z])(?:{any_of(words['key_words'] + table['names'])})s?[\s:=#\"'`(is,-]{{0,6}}\Z"
+            rf"|(?:{any_of(words['cjk']['key_words'])})[\s:=是为は는은\"'`]{{0,4}}\Z"
         ),
+        re.compile(f"(?:https?://)?(?:{'|'.join(table['webhooks'])})"),
     )
 
 
@@ -148,7 +127,7 @@ def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[Find]:
     if any(sign in word for sign in _WEBHOOK_SIGNS):
         # Office webhooks have an @ inside, where other words end.
         further = end + _OFFICE if "office.com/webhook" in word else end
-        for match in _WEBHOOK.finditer(view.ascii, start, further):
+        for match in _load_providers().webhook.finditer(view.ascii, start, further):
             yield *match.span(), PiiRule.WEBHOOK
     if not _MIXED.search(word) and not ("IA" in word and _AMAZON.search(word)):
         return

@@ -25,24 +25,8 @@ _CHANGES: Final = lazy_pattern("[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z
 _USER: Final = lazy_pattern(
     r"""(?<![\w-])(?:-u|--user|--proxy-user|--auth)[ =]{0,2}["']?[\w.@+-]{1,64}:(?P<value>[^\s"']{3,128})"""
 )
-_SWITCH: Final = lazy_pattern(
-    r"""(?<![\w-])(?:sshpass[ ]+-p[ ]*
-        |https?[ ][^\n|;]{0,48}?-a[ ]{1,3}["']?[\w.@+-]{1,64}:
-        |(?:mysql(?:dump|admin|sh)?|mariadb(?:-dump|-admin)?)[ ](?:[^\n|;]{0,48}?[ ])?-p(?!assword)
-        |[xw]?freerdp[ ][^\n|;]{0,48}?/p:
-        |net[ ]{1,2}use[ ][^\n|;]{0,48}?/user:\S{1,40}[ ]{1,3}
-        |redis-cli[ ][^\n|;]{0,48}?-a[ ]+
-        |smbclient[ ][^\n|;]{0,48}?-U[ ]+[\w]+%
-        |(?:docker|podman|az|helm|oc|npm)[ ]+(?:registry[ ]+)?login[ ][^\n|;]{0,48}?-p[ ]+
-        |mongo(?:sh|dump|restore|import|export)?[ ][^\n|;]{0,48}?-p[ ]+
-        |(?:sqlcmd|bcp|zip|unzip)[ ][^\n|;]{0,48}?-P[ ]*
-        |ldap(?:search|modify|add|delete|whoami)[ ][^\n|;]{0,48}?-w[ ]+
-        |htpasswd[ ]+-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ ]+\S{1,40}[ ]+\S{1,32}[ ]+
-        |7za?[ ][^\n|;]{0,48}?-p
-        |useradd[ ][^\n|;]{0,48}?-p[ ]+
-    )["']?(?P<value>[^\s"'-][^\s"']{2,80})""",
-    re.VERBOSE,
-)
+_COMMANDS: Final = "|".join(load_table("commands")["passwords"]).replace(" … ", r"[ ][^\n|;]{0,48}?")
+_SWITCH: Final = lazy_pattern(rf"""(?<![\w-])(?:{_COMMANDS})["']?(?P<value>[^\s"'-][^\s"']{{2,80}})""")
 _PIPED: Final = lazy_pattern(
     r"""echo[ ]+["']?(?:[\w-]{1,32}:(?=[^|]{3,68}\|[ ]*(?:sudo[ ]+)?chpasswd))?(?P<value>[!-~]{3,64}?)["']?[ ]*
     \|[ ]*(?:sudo[ ]+-S|(?:sudo[ ]+)?chpasswd)""",
