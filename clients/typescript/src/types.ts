@@ -393,7 +393,7 @@ export interface MemoryList {
   cursor: string | null;
 }
 
-/** Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`. These are what the search by words and by meaning give, what the rest of the session adds, and whether the query names the time or the speaker. `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it. */
+/** Why a memory was found: its score, `cosine`, the similarity to the query, `coverage`, the share of the query's weight that the shared `terms` hold, and `similarity`, the greatest one to a memory ranked above it. */
 export interface MemoryScoresView {
   lexical: number;
   vector: number;
@@ -415,10 +415,10 @@ export interface MemoryView {
   kind: MemoryKind;
   text: string;
   subject: string | null;
-  source: MemorySource;
   said_at: string;
-  speaker: string | null;
   session_id: string | null;
+  source: MemorySource;
+  speaker: string | null;
   seqs: number[];
   persona: string | null;
   mentions: number;
@@ -439,15 +439,15 @@ export interface MessageList {
 export interface MessageView {
   id: string;
   seq: number;
-  turn: number;
   role: Role;
   text: string;
   parts: Record<string, unknown>[];
   speaker: string | null;
+  sent_at: string;
+  turn: number;
   persona: string | null;
   parent: string | null;
   tokens: number;
-  sent_at: string;
   metadata: Record<string, unknown>;
   [field: string]: unknown;
 }
@@ -614,23 +614,23 @@ export interface SessionChange {
 /** A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer. */
 export interface SessionDetail {
   id: string;
+  title: string;
+  status: Status;
+  turns: number;
+  message_count: number;
+  created_at: string;
+  updated_at: string;
   tenant: string;
   site: string;
   user: string | null;
   channel: string | null;
   chat: string | null;
   thread: string | null;
-  title: string;
-  status: Status;
   context: Record<string, unknown>;
   attributes: Record<string, unknown>;
   metadata: Record<string, unknown>;
-  created_at: string;
-  updated_at: string;
   expires_at: string | null;
   version: number;
-  turns: number;
-  message_count: number;
   last_seq: number;
   window_start: number;
   tokens: number;
@@ -648,23 +648,23 @@ export interface SessionList {
 /** A session's head. */
 export interface SessionView {
   id: string;
+  title: string;
+  status: Status;
+  turns: number;
+  message_count: number;
+  created_at: string;
+  updated_at: string;
   tenant: string;
   site: string;
   user: string | null;
   channel: string | null;
   chat: string | null;
   thread: string | null;
-  title: string;
-  status: Status;
   context: Record<string, unknown>;
   attributes: Record<string, unknown>;
   metadata: Record<string, unknown>;
-  created_at: string;
-  updated_at: string;
   expires_at: string | null;
   version: number;
-  turns: number;
-  message_count: number;
   last_seq: number;
   window_start: number;
   tokens: number;
@@ -756,6 +756,7 @@ export interface TaskDetail {
   type: string;
   goal: string;
   status: TaskStatus;
+  version: number;
   result: unknown;
   error: TaskErrorView | null;
   runs: number;
@@ -765,7 +766,6 @@ export interface TaskDetail {
   deadline_at: string | null;
   completed_at: string | null;
   expires_at: string;
-  version: number;
   timeout: number | null;
   steps: StepView[];
 }
@@ -811,6 +811,7 @@ export interface TaskView {
   type: string;
   goal: string;
   status: TaskStatus;
+  version: number;
   result: unknown;
   error: TaskErrorView | null;
   runs: number;
@@ -820,7 +821,6 @@ export interface TaskView {
   deadline_at: string | null;
   completed_at: string | null;
   expires_at: string;
-  version: number;
 }
 
 /** The `delta` event: the next characters of the answer. */

@@ -24,7 +24,7 @@ def require(record: Record | None, scope: Scope, session_id: str, now: datetime)
         raise SessionNotFound(session_id)
     if record.expired(now):
         raise SessionExpired(session_id)
-    if not scope.reaches(record.profile.scope):
+    if scope != record.profile.scope and not scope.reaches(record.profile.scope):
         raise SessionForeign(session_id, ":".join(record.profile.scope.owner))
     return record
 

@@ -156,7 +156,10 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
 
 def traces_of(request: FinishTurn, number: int) -> tuple[tuple[int, Trace], ...]:
     """The trace of a turn under the number that the turn has in the store."""
-    return () if request.trace is None else ((number, replace(request.trace, number=number)),)
+    trace = request.trace
+    if trace is None:
+        return ()
+    return ((number, trace if trace.number == number else replace(trace, number=number)),)
 
 
 def is_finished(record: Record, turn: OpenTurn) -> bool:
