@@ -12,6 +12,7 @@ from typing import Any
 from tenuto.model import (
     AppendBatch,
     BeginTurn,
+    Content,
     Draft,
     FinishTurn,
     IdempotencyKey,
@@ -25,6 +26,7 @@ from tenuto.model import (
     Session,
     SessionQuery,
     Usage,
+    attachment_part,
     text_part,
 )
 from tenuto.model.turn import Trace, trace_id
@@ -84,6 +86,17 @@ def says(text: str, role: Role = Role.USER, **fields: Any) -> Draft:
 def answers(text: str, **fields: Any) -> Draft:
     """The assistant's words."""
     return says(text, Role.ASSISTANT, **fields)
+
+
+def shows(*contents: Content, brings: bool = True, **fields: Any) -> Draft:
+    """A message with text and attachments, whose bytes it `brings` or not."""
+    parts = (text_part("look"), *map(attachment_part, contents))
+    return says("", **{"parts": parts, "contents": contents if brings else (), **fields})
+
+
+def appends(*drafts: Draft, **fields: Any) -> AppendBatch:
+    """Messages outside a turn; creates the session when there is none."""
+    return batch(messages=drafts, **fields)
 
 
 def trace_of(turn: OpenTurn, **fields: Any) -> Trace:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SequenceGap, SessionBusy
-from tenuto.model import Changes, ForkRequest, NewSession, Producer, Retention, Touch, Truncation, TurnState
+from tenuto.model import Changes, Content, ForkRequest, NewSession, Producer, Retention, Touch, Truncation, TurnState
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, Store
 from tenuto.stores.copy_reports import Comparison, CopyPolicy, CopyReport
@@ -17,7 +17,24 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.engine.comparing import RecordComparer
 from tenuto.stores.engine.copying import RecordCopier
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, BOB, EVE, batch, begin, closing, once, talk, texts, trace_of, value_of
+from tests.samples import (
+    ACME,
+    ANN,
+    BOB,
+    EVE,
+    appends,
+    batch,
+    begin,
+    closing,
+    once,
+    shows,
+    talk,
+    texts,
+    trace_of,
+    value_of,
+)
+
+PICTURES = tuple(Content.of(BOB, bytes([n]) * 5000, "image/png", f"{n}.png") for n in range(3))
 
 
 async def copy_store(source: Engine, target: Engine, clock: Clock, **policy: Any) -> CopyReport:
@@ -48,6 +65,9 @@ async def fill(store: Store, clock: FakeClock) -> None:
         await store.sessions.append(BOB, "fed", words)
     await store.sessions.fork(BOB, "fed", ForkRequest(new_id="branch"))
     await store.sessions.truncate(BOB, "branch", Truncation(after=4))
+    await store.sessions.append(BOB, "album", appends(*map(shows, PICTURES)))
+    await store.sessions.fork(BOB, "album", ForkRequest(new_id="first", at=2))
+    await store.sessions.remove_attachment(BOB, "album", PICTURES[0].id)
     await store.sessions.append(EVE, "long", batch(*map(str, range(1200)), create=NewSession(retention=keep)))
     await talk(store, EVE, "over", "q", "a", create=NewSession(retention=Retention(idle=timedelta(seconds=1))))
     for scope in (ANN, ACME, SYSTEM):
@@ -71,6 +91,10 @@ async def check_goes_on(store: Store, name: str) -> None:
     await store.sessions.append(BOB, "fed", batch("q", producer=Producer(id="p" * 300, seq=4)))
     assert await texts(store, BOB, "fed") == ["q3", "a3", "q"]
     assert (await texts(store, EVE, "long"))[-1] == "1199"
+    for session_id, pictures in (("album", PICTURES[1:]), ("first", PICTURES[:2])):
+        attachments = await store.sessions.attachments(BOB, session_id)
+        held = [await store.sessions.attachment(BOB, session_id, one.id) for one in attachments]
+        assert held == [*pictures], name
     for scope in (ANN, ACME, SYSTEM):
         assert await value_of(store, scope, "prefs", "tone") == {"version": 2}
         assert (await store.state.write_state(scope, "prefs", "tone", {}, 2)).version == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +11,6 @@ from tenuto.errors import AttachmentNotFound, Invalid, SessionNotFound, UnknownA
 from tenuto.model import (
     Attachment,
     Content,
-    Draft,
     ForkRequest,
     Message,
     NewSession,
@@ -31,21 +29,11 @@ from tenuto.ports import Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tests.backends import records_behind
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, answers, batch, begin, closing, once, says
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, answers, appends, batch, begin, closing, once, says, shows
 
 PICTURE = Content.of(ANN, b"\x89PNG\r\n" + bytes(range(256)) * 40, "image/png", "tea.png")
 OTHER = Content.of(ANN, b"other picture", "image/jpeg")
 SOUND = Content.of(ANN, b"a sound", "audio/wav")
-
-
-def shows(*contents: Content, brings: bool = True, **fields: Any) -> Draft:
-    """A message with text and these."""
-    parts = (text_part("look"), *map(attachment_part, contents))
-    return says("", parts=parts, contents=contents if brings else (), **fields)
-
-
-def appends(*drafts: Draft, **fields: Any) -> Any:
-    return replace(batch(**fields), messages=drafts)
 
 
 async def ids(store: Store, session_id: str = "s", scope: Scope = ANN) -> list[str]:

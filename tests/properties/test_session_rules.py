@@ -19,6 +19,7 @@ from tenuto.model import (
     AppendBatch,
     BeginTurn,
     Changes,
+    Content,
     FinishTurn,
     NewSession,
     OpenTurn,
@@ -27,7 +28,10 @@ from tenuto.model import (
     Rewrite,
     Truncation,
     Usage,
+    attachment_part,
+    text_part,
 )
+from tenuto.model.attachment import content_digest, shown_in
 from tenuto.model.scope import session_key
 from tenuto.model.stored import Known, Part, StoredRecord
 from tenuto.stores.engine import changes, rules
@@ -85,10 +89,21 @@ def turn_of(number: int, incarnation: str) -> OpenTurn:
 
 
 def drafts(act: Act) -> tuple[Any, ...]:
+    """Messages of which some show a picture, and some the same one."""
     return tuple(
-        (says if place % 2 == 0 else answers)(f"{act.number}.{place}", id=f"m{act.number}.{place}")
+        (says if place % 2 == 0 else answers)(
+            f"{act.number}.{place}", id=f"m{act.number}.{place}", **picture(act, place)
+        )
         for place in range(act.size)
     )
+
+
+def picture(act: Act, place: int) -> dict[str, Any]:
+    number = (act.number + place) % 5
+    if number > 2:
+        return {}
+    content = Content.of(ANN, bytes([number]), "image/png")
+    return {"parts": (text_part("look"), attachment_part(content)), "contents": (content,)}
 
 
 def command(act: Act, retention: Retention) -> Command:
@@ -231,6 +246,10 @@ def contents(table: RecordTable) -> dict[str, Any]:
         "keys": list(keys.all_writes(record)),
         "producers": record.producers,
         "traces": table.page(KEY, Part.TRACES, 0, 10**6, 1000).entries,
+        "attachments": {
+            one.id: table.page(KEY, Part.ATTACHMENTS, one.number, one.number, 1).entries[0].body
+            for one in record.profile.attachments
+        },
     }
 
 
@@ -343,6 +362,31 @@ def test_numbers_leases_totals_and_caps_hold_at_every_step(
         if retention.max_turns is not None and record.tail and act.kind not in ("truncate", "rewrite"):
             assert record.tail[0].turn > record.head.turns - retention.max_turns
         assert len(list(keys.all_writes(record))) <= 7
+
+
+@given(acts=ACTS, retention=CAPS, sizes=st.lists(st.integers(0, 5), min_size=25, max_size=25))
+def test_attachments_are_what_the_messages_show(acts: list[Act], retention: Retention, sizes: list[int]) -> None:
+    """After any history, merged or not: each is stored under its number once, and no other bytes."""
+    table = RecordTable()
+    process = Process(table, 1)
+    for group in groups_of(acts, iter(sizes)):
+        process.run([command(act, retention) for act in group], START)
+        process.held = full(table)
+        record = full(table, 10_000)
+        if record is None:
+            continue
+        shown = dict[str, tuple[int, ...]]()
+        for message in record.tail:
+            for attachment_id in shown_in(message.parts):
+                shown[attachment_id] = (*shown.get(attachment_id, ()), message.seq)
+        attachments = record.profile.attachments
+        assert {one.id: one.seqs for one in attachments} == shown
+        entries = table.page(KEY, Part.ATTACHMENTS, 0, 10**6, 1000).entries
+        assert [entry.number for entry in entries] == sorted(one.number for one in attachments)
+        for one in attachments:
+            (entry,) = [entry for entry in entries if entry.number == one.number]
+            assert content_digest(ANN, PLAIN.decode_content(entry, one).data) == one.id
+        assert (record.totals.attachments, record.totals.attachment_bytes) == (len(shown), len(shown))
 
 
 @given(acts=ACTS)

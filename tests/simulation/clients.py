@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from tenuto.model import (
     AppendBatch,
     BeginTurn,
     Changes,
+    Content,
     Draft,
     FinishTurn,
     ForkRequest,
@@ -27,6 +29,7 @@ from tenuto.model import (
     Scope,
     TurnState,
     Usage,
+    attachment_part,
     text_part,
 )
 from tenuto.model.scope import session_key
@@ -244,8 +247,17 @@ class Client:
                 return await sessions.rewrite(SCOPE, session, Rewrite(messages=page.messages))
 
 
+def content_of(name: str) -> Content | None:
+    """What the message of a name shows, if anything: some show the same."""
+    number = crc32(name.encode()) % 7
+    return None if number > 2 else Content.of(SCOPE, bytes([number]) * 30, "image/png")
+
+
 def _draft(name: str, role: Role = Role.USER, tokens: int = 0) -> Draft:
-    return Draft(id=name, role=role, sent_at=START, parts=(text_part(name),), tokens=tokens)
+    content = content_of(name)
+    parts = (text_part(name),) if content is None else (text_part(name), attachment_part(content))
+    contents = () if content is None else (content,)
+    return Draft(id=name, role=role, sent_at=START, parts=parts, contents=contents, tokens=tokens)
 
 
 def _retention(session: str) -> Retention:

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tenuto.model import Message, Role
+from tenuto.model.attachment import content_digest, shown_in
 from tenuto.model.scope import session_key
 from tenuto.model.stored import Part
 from tenuto.model.turn import JOURNALED_AFTER
 from tenuto.stores.encoding import Undecodable
-from tests.simulation.clients import REPLY_TOKENS, SCOPE
+from tests.simulation.clients import REPLY_TOKENS, SCOPE, content_of
 from tests.simulation.plan import FRESH
 from tests.simulation.world import World
 
@@ -144,6 +145,34 @@ def entries_belong(world: World) -> Iterator[str]:
             yield f"{session} has stray entries"
 
 
+def attachments_are_shown(world: World) -> Iterator[str]:
+    """What the messages show is stored, as it was sent, and nothing else."""
+    for session in world.sessions:
+        key = session_key(SCOPE, session)
+        stored = world.server.table.load(key, 10_000)
+        if stored is None:
+            continue
+        record = world.codec.decode_record(stored, session, tail=10_000)
+        assert record is not None
+        shown = dict[str, list[int]]()
+        for message in record.tail:
+            content = content_of(message.id)
+            if [*shown_in(message.parts)] != ([] if content is None else [content.id]):
+                yield f"{message.id} does not show what it was sent with"
+            if content is not None:
+                shown.setdefault(content.id, []).append(message.seq)
+        if {one.id: [*one.seqs] for one in record.profile.attachments} != shown:
+            yield f"{session} counts other attachments than its messages show"
+        numbers = {one.number: one for one in record.profile.attachments}
+        entries = world.server.table.page(key, Part.ATTACHMENTS, 0, 10**9, 10**6).entries
+        if [entry.number for entry in entries] != sorted(numbers):
+            yield f"{session} has stray attachments"
+        for entry in entries:
+            one = numbers[entry.number]
+            if content_digest(SCOPE, world.codec.decode_content(entry, one).data) != one.id:
+                yield f"{session} has other bytes under an attachment's number"
+
+
 LAWS: dict[str, Law] = {
     "stored once": stored_once,
     "in order": in_order,
@@ -152,6 +181,7 @@ LAWS: dict[str, Law] = {
     "reads": reads_are_whole,
     "goes on": everything_goes_on,
     "entries": entries_belong,
+    "attachments": attachments_are_shown,
 }
 
 

@@ -10,14 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.model.stored import RecordChange
-from tenuto.stores.engine import changes, rules
+from tenuto.stores.engine import changes, journal_rows, rules
 from tenuto.stores.engine.cache import RecordCache
-from tenuto.stores.engine.commands import Append
+from tenuto.stores.engine.commands import Append, Begin
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.lane import Lane
 from tenuto.stores.engine.record import Lease
 from tenuto.stores.engine.record_table import RecordTable
-from tenuto.stores.engine.rules import access, appends, edits, turns
+from tenuto.stores.engine.rules import access, appends, edits, log, turns
 from tests.simulation import hosts
 from tests.simulation.disk import FolderView, SimFolder
 
@@ -96,6 +96,23 @@ def truncated_entries_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         changes, "_drops", lambda base, after, steps: tuple(one for one in drops(base, after, steps) if not one.first)
     )
+
+
+def attachments_outlive_their_messages(patch: pytest.MonkeyPatch) -> None:
+    for module in (log, edits):
+        patch.setattr(module, "forget_unshown", lambda record: record)
+
+
+def rows_carry_no_contents(patch: pytest.MonkeyPatch) -> None:
+    """A message that is stored after an outage shows a picture that is nowhere."""
+
+    def slim(command: Any) -> Any:
+        if not isinstance(command, Begin):
+            return command
+        messages = tuple(replace(one, contents=()) for one in command.request.user_messages)
+        return replace(command, request=replace(command.request, user_messages=messages))
+
+    patch.setattr(journal_rows, "_slim", slim)
 
 
 def editions_are_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -202,6 +219,7 @@ OUTAGE_PLANTS: list[tuple[Plant, set[str], int]] = [
     (torn_rows_vanish, {"goes on"}, 27),
     (rows_are_acknowledged_before_they_are_stored, {"stored once", "in order", "reads", "goes on"}, 33),
     (revisions_are_not_noted, {"reads", "in order"}, 99),
+    (rows_carry_no_contents, {"attachments"}, 0),
 ]
 PLANTS: list[tuple[Plant, set[str], int]] = [
     (keys_are_ignored, {"stored once"}, 2),
@@ -214,4 +232,5 @@ PLANTS: list[tuple[Plant, set[str], int]] = [
     (a_failed_call_stops_its_lane, {"goes on"}, 0),
     (truncated_entries_stay, {"entries", "totals", "goes on"}, 0),
     (editions_are_not_counted, {"reads", "entries", "totals"}, 242),
+    (attachments_outlive_their_messages, {"attachments"}, 12),
 ]

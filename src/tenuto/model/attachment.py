@@ -18,7 +18,8 @@ FILE: Final = "file"
 MEDIA_PARTS: Final = frozenset({IMAGE, AUDIO, FILE})
 # Types of the parts whose output may be a list of such parts.
 _OUTPUTS: Final = frozenset({"tool_result", "function_call_output"})
-_SHOWING: Final = MEDIA_PARTS | _OUTPUTS
+SHOWING_PARTS: Final = MEDIA_PARTS | _OUTPUTS
+"""Types of the parts that can show an attachment."""
 ATTACHMENT: Final = "attachment"
 """The key of a part for the id of its attachment."""
 REMOVED: Final = "removed"
@@ -95,11 +96,6 @@ def iter_media_parts(parts: Iterable[JsonObject]) -> Iterator[JsonObject]:
             yield part
         elif part["type"] in _OUTPUTS and isinstance(output := part.get("output"), list):
             yield from [one for one in output if _is_media(one)]
-
-
-def may_show_attachments(parts: Iterable[JsonObject]) -> bool:
-    """Whether parts are of types that can show an attachment; false for nearly every message."""
-    return any(part["type"] in _SHOWING for part in parts)
 
 
 def shown_in(parts: Iterable[JsonObject]) -> dict[str, JsonObject]:

@@ -58,7 +58,7 @@ def build_change(
         tail=tail,
         known=known_of(before),
     )
-    return after, change
+    return replace(after, contents=()) if after.contents else after, change
 
 
 def _copy_log(fork: Record, source: bytes, revision: int) -> LogCopy:
@@ -153,12 +153,9 @@ def _attachment_numbers(record: Record | None) -> dict[str, int]:
     return {} if record is None else {one.id: one.number for one in record.profile.attachments}
 
 
-def _contents(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> list[Entry]:
-    """The entries of new attachments; those that a fork copies came with no step."""
-    contents = {content.id: content for step in steps for content in step.contents}
-    if not contents:
-        return []
-    before = _attachment_numbers(base)
+def _contents(base: Record | None, after: Record, codec: Codec) -> list[Entry]:
+    """The entries of new attachments that are still shown after all steps."""
+    contents, before = {content.id: content for content in after.contents}, _attachment_numbers(base)
     new = [one for one in after.profile.attachments if one.id in contents and before.get(one.id) != one.number]
     return [codec.encode_content(one.number, contents[one.id]) for one in new]
 
@@ -180,5 +177,6 @@ def _puts(
         puts += [codec.encode_page(page, session_id) for page in after.pages if old.get(page.number) is not page]
     if after.producers and (base is None or base.producers != after.producers):
         puts.append(codec.encode_producers(after.producers, session_id))
-    puts += _contents(base, after, steps, codec)
+    if after.contents:
+        puts += _contents(base, after, codec)
     return tuple(puts)

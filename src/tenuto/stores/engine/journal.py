@@ -316,6 +316,8 @@ class Journal:
                     await self._replay.set_aside(key, stored.number, "torn")
                 except (MessagesMissing, Unplaceable):
                     raise StoreUnavailable from None
+            if record is not None and record.contents:
+                record = replace(record, contents=())  # The row has them.
             if record is not None and record.reach != _ANY_NUMBER:
                 record = replace(record, reach=_ANY_NUMBER)
         self._folds.put(key, _Fold(fold.base, fold.base_seq, record, last, origin))

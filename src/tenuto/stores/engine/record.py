@@ -205,7 +205,8 @@ class Record(Value, frozen=True, kw_only=True):
     """A session at one revision. `tail` holds every stored message from `tail_from` on; `reach` is how many it shall.
 
     `revision` counts every commit and is compared by the store; the public `version` counts what callers may see. One
-    that `keeps_deadline` is read where nothing can be written.
+    that `keeps_deadline` is read where nothing can be written. `contents` are the bytes of new attachments, until they
+    are stored.
     """
 
     head: Head
@@ -218,6 +219,7 @@ class Record(Value, frozen=True, kw_only=True):
     producers: tuple[tuple[bytes, int], ...] = ()
     fetched: Fetched = Fetched()
     keeps_deadline: bool = False
+    contents: tuple[Content, ...] = ()
 
     @property
     def messages(self) -> int:
@@ -233,14 +235,11 @@ class Record(Value, frozen=True, kw_only=True):
     def totals(self) -> Totals:
         """What it adds to the sums of its owner and site."""
         head, attachments = self.head, self.profile.attachments
-        return Totals(
-            sessions=1,
-            messages=count(head.runs),
-            tokens=head.tokens,
-            cost_nanos=head.cost_nanos,
-            attachments=len(attachments),
-            attachment_bytes=sum([one.size for one in attachments]) if attachments else 0,
-        )
+        totals = Totals(sessions=1, messages=count(head.runs), tokens=head.tokens, cost_nanos=head.cost_nanos)
+        if attachments:
+            size = sum([one.size for one in attachments])
+            totals = replace(totals, attachments=len(attachments), attachment_bytes=size)
+        return totals
 
     @property
     def session(self) -> Session:
@@ -316,10 +315,10 @@ class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     """What a rule decided: the answer, and the record afterwards; `None` if it is gone.
 
     Without `changed` nothing is to be stored. A `created` record takes the place of all that its key had. `added` are
-    appended messages in order, `contents` the bytes that came with them, of which those are stored that the record has
-    under a new number. `rewritten` are stored messages with other words. `truncated` is a number after which messages
-    are removed, but for those in `spared`. `traces` are stored under their turns' numbers; all up to `traces_through`
-    and from `traces_from` on are removed. A read that `touched` the session moved its deadline, which is no change.
+    appended messages in order, `rewritten` are stored ones with other words. `truncated` is a number after which
+    messages are removed, but for those in `spared`. `traces` are stored under their turns' numbers; all up to
+    `traces_through` and from `traces_from` on are removed. A read that `touched` the session moved its deadline, which
+    is no change.
     """
 
     record: Record | None
@@ -327,7 +326,6 @@ class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     changed: bool = True
     created: bool = False
     added: tuple[Message, ...] = ()
-    contents: tuple[Content, ...] = ()
     rewritten: tuple[Message, ...] = ()
     truncated: int | None = None
     spared: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import (
+    AttachmentNotFound,
     DecryptionFailed,
     MasterKeyMissing,
     SessionElsewhere,
@@ -20,7 +21,7 @@ from tenuto.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from tenuto.model import Changes, FinishTurn, OpenTurn, Page, Scope, TurnState
+from tenuto.model import Changes, Content, FinishTurn, OpenTurn, Page, Scope, TurnState
 from tenuto.model.scope import session_key, site_scope, user_digest
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
 from tenuto.stores.breaker import BreakerPolicy
@@ -35,7 +36,7 @@ from tenuto.stores.engine.journal_rows import Row, replay_row
 from tenuto.stores.memory import InMemoryRecords
 from tests.clock import FakeClock
 from tests.machine import Machine, be_quick
-from tests.samples import ANN, BOB, batch, begin, closing, opening, talk, texts, trace_of
+from tests.samples import ANN, BOB, appends, batch, begin, closing, opening, shows, talk, texts, trace_of
 from tests.simulation.hosts import CheckingSealer
 from tests.timeouts import LONG, wait_until
 
@@ -86,6 +87,46 @@ async def test_rows_of_a_killed_process_are_stored_by_the_next_one(machine: Mach
     await machine.until_stored(second)
 
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
+
+
+async def test_a_picture_of_an_outage_is_read_from_its_row_and_stored_after_it(machine: Machine) -> None:
+    """Also by another process, and after the first one was killed. What the store alone has waits for it."""
+    old, new = Content.of(ANN, b"old picture", "image/png"), Content.of(ANN, b"new picture", "image/png")
+    first, second = await machine.start("a"), await machine.start("b")
+    await first.sessions.append(ANN, "s", appends(shows(old), journaled=True))
+    machine.is_away = True
+    turn = await begin(first, ANN, "s", user_messages=(shows(new), shows(old, brings=False)), journaled=True)
+    await first.sessions.finish_turn(turn, closing("nice"))
+    await machine.stop(first)
+
+    known = [one.seqs for one in await second.sessions.attachments(ANN, "s")]
+    assert (known, await second.sessions.attachment(ANN, "s", new.id)) == ([(1, 3), (2,)], new)
+    for scope, content in ((ANN, old), (BOB, new)):
+        with pytest.raises(StoreUnavailable):
+            await second.sessions.attachment(scope, "s", content.id)
+    with pytest.raises(StoreUnavailable):
+        await second.sessions.remove_attachment(ANN, "s", new.id)
+    with pytest.raises(AttachmentNotFound):
+        await second.sessions.attachment(ANN, "s", "0" * 32)
+    await machine.until_stored(second)
+
+    assert [await second.sessions.attachment(ANN, "s", one.id) for one in (old, new)] == [old, new]
+
+
+async def test_a_journaled_message_is_stored_without_a_picture_that_was_removed_elsewhere(machine: Machine) -> None:
+    """It named the picture and did not bring it; the part says that it is gone."""
+    picture = Content.of(ANN, b"picture", "image/png")
+    here, there = await machine.start("a"), machine.elsewhere()
+    await here.sessions.append(ANN, "s", appends(shows(picture), journaled=True))
+    machine.lose("a")
+    await here.sessions.append(ANN, "s", appends(shows(picture, brings=False), journaled=True))
+    await there.sessions.remove_attachment(ANN, "s", picture.id)
+    machine.lose("")
+    await machine.until_stored(here)
+
+    page = await there.sessions.messages(ANN, "s", Page())
+    assert [message.parts[1].get("removed") for message in page.messages] == [True, True]
+    assert await there.sessions.attachments(ANN, "s") == ()
 
 
 async def test_a_breaker_rests_no_longer_than_the_other_processes_need_to_find_the_store(machine: Machine) -> None:

@@ -11,20 +11,15 @@ from msgspec.structs import replace
 
 from tenuto.errors import AttachmentNotFound, UnknownAttachment
 from tenuto.model import Content, Draft, Message
-from tenuto.model.attachment import MAX_NAME_CHARACTERS, may_show_attachments, shown_in, without_attachments
+from tenuto.model.attachment import MAX_NAME_CHARACTERS, SHOWING_PARTS, shown_in, without_attachments
 from tenuto.model.values import JsonObject
 from tenuto.stores.engine.record import Record, StoredAttachment, overlaps
 
 
-def contents_of(drafts: Iterable[Draft]) -> tuple[Content, ...]:
-    """The contents that came with messages; nearly always none."""
-    return tuple([content for draft in drafts if draft.contents for content in draft.contents])
-
-
 def attach(
-    record: Record, messages: tuple[Message, ...], contents: Sequence[Content] = (), *, lenient: bool = False
+    record: Record, messages: tuple[Message, ...], drafts: Sequence[Draft] = (), *, lenient: bool = False
 ) -> tuple[Record, tuple[Message, ...]]:
-    """The record with the attachments that new messages show, and the messages.
+    """The record with the attachments that new messages show, made of these drafts, and the messages.
 
     Where it is `lenient`, a part whose attachment is neither in the session nor among the contents is marked as one
     whose attachment was removed.
@@ -32,25 +27,43 @@ def attach(
     Raises:
         UnknownAttachment: there is one, and it is not lenient.
     """
-    if not any(may_show_attachments(message.parts) for message in messages):
-        return record, messages
+    for message in messages:
+        for part in message.parts:
+            if part["type"] in SHOWING_PARTS:
+                return _attach(record, messages, drafts, lenient=lenient)
+    return record, messages  # Nearly every turn.
+
+
+def _attach(
+    record: Record, messages: tuple[Message, ...], drafts: Sequence[Draft], *, lenient: bool
+) -> tuple[Record, tuple[Message, ...]]:
     held = {one.id: one for one in record.profile.attachments}
-    brought = {content.id: content for content in contents}
+    brought = {content.id: content for content in contents_of(drafts)}
     shown = [shown_in(message.parts) for message in messages]
     missing = {attachment_id for parts in shown for attachment_id in parts} - held.keys() - brought.keys()
     if missing:
         if not lenient:
             raise UnknownAttachment
         messages = tuple([replace(message, parts=without_attachments(message.parts, missing)) for message in messages])
+    new = list[Content]()
     for message, parts in zip(messages, shown, strict=True):
         for attachment_id, part in parts.items():
-            if attachment_id not in missing:
-                one = held.get(attachment_id) or _new(held.values(), brought[attachment_id])
-                held[attachment_id] = _show(one, message.seq, part)
-    return _with_attachments(record, tuple(held.values())), messages
+            if attachment_id in missing:
+                continue
+            if attachment_id not in held:
+                new.append(brought[attachment_id])
+                held[attachment_id] = _number(new[-1], held.values())
+            held[attachment_id] = _show(held[attachment_id], message.seq, part)
+    record = _with_attachments(record, tuple(held.values()))
+    return replace(record, contents=(*record.contents, *new)) if new else record, messages
 
 
-def _new(held: Iterable[StoredAttachment], content: Content) -> StoredAttachment:
+def contents_of(drafts: Iterable[Draft]) -> list[Content]:
+    """The contents that came with messages."""
+    return [content for draft in drafts for content in draft.contents]
+
+
+def _number(content: Content, held: Iterable[StoredAttachment]) -> StoredAttachment:
     number = max([one.number for one in held], default=0) + 1
     return StoredAttachment(
         id=content.id, number=number, media_type=content.media_type, size=len(content.data), seqs=()

@@ -12,7 +12,7 @@ from tenuto.model.turn import turn_offsets
 from tenuto.model.values import deep_copy
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import Record, add_run, count, drop_before, nth, with_tail
-from tenuto.stores.engine.rules.attachments import attach, contents_of, forget_unshown
+from tenuto.stores.engine.rules.attachments import attach, forget_unshown
 
 
 def is_repeated(record: Record, producer: Producer | None) -> bool:
@@ -52,7 +52,7 @@ def append_messages(
     head = record.head
     offsets = turn_offsets(drafts) if several_turns else [0] * len(drafts)
     added = _number(drafts, head.last_seq + 1, [turn + offset for offset in offsets])
-    record, added = attach(record, added, contents_of(drafts), lenient=lenient)
+    record, added = attach(record, added, drafts, lenient=lenient)
     last = head.last_seq + len(added)
     head = replace(
         head,

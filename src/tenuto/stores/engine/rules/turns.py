@@ -12,7 +12,6 @@ from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
-from tenuto.stores.engine.rules.attachments import contents_of
 from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise
 from tenuto.stores.engine.rules.log import append_messages
 
@@ -57,13 +56,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         expired=expired,
         last_active_at=last_active,
     )
-    return Step(
-        record=record,
-        answer=turn,
-        created=created,
-        added=words if record.head.last_seq > before else (),
-        contents=contents_of(request.user_messages),
-    )
+    return Step(record=record, answer=turn, created=created, added=words if record.head.last_seq > before else ())
 
 
 def _finished_turn(scope: Scope, record: Record, write: KeyedWrite) -> OpenTurn:
@@ -156,7 +149,6 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
         record=record,
         answer=AppendResult(session=record.session, messages=reply),
         added=reply,
-        contents=contents_of(request.reply),
         traces=traces_of(request, lease.number),
         traces_through=None if request.trace is None else lease.number - TRACES_KEPT,
     )
