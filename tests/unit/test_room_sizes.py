@@ -25,7 +25,7 @@ LIMITS = {
     "llm": 2500,
     "model": 4650,  # what is opaque to the privacy policy, which a comment said in three rooms
     "ports": 1050,
-    "privacy": 10350,
+    "privacy": 10200,
     "recall": 2900,
     "server": 12650,
     "sessions": 4000,
