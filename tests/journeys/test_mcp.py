@@ -96,7 +96,10 @@ async def test_a_client_of_either_era_keeps_a_conversation(mode: str) -> None:
         await _live_a_day(ann)
         listed = (await ann.list_tools()).tools
 
-    assert all(tool.description and tool.output_schema for tool in listed)
+    schemas = {tool.name: tool.output_schema for tool in listed if tool.description and tool.output_schema}
+    assert schemas.keys() == {tool.name for tool in listed}
+    fields = [part for schema in schemas.values() for part in schema["properties"].values()]
+    assert all(part["description"] for part in fields), fields
 
 
 @pytest.mark.requirement("T1")

@@ -286,7 +286,7 @@ export interface EntryView {
 }
 
 /** What went wrong. Codes are stable; later versions may add some. */
-export type ErrorCode = "agent_not_found" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_not_found" | "model_refused" | "model_timeout" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_tool_call" | "value_mismatch" | "version_conflict";
+export type ErrorCode = "agent_not_found" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_not_found" | "model_refused" | "model_timeout" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "value_mismatch" | "version_conflict";
 
 /** What happened. */
 export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";
@@ -393,7 +393,7 @@ export interface MemoryList {
   cursor: string | null;
 }
 
-/** Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`. These are what the search by words and by meaning give, what the rest of the session adds, and whether the query names the time or the speaker. `cosine` is the similarity to the query, `coverage` the share of the query's weight that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it. */
+/** Why a memory was found: its score, `cosine`, the similarity to the query, `coverage`, the share of the query's weight that the shared `terms` hold, and `similarity`, the greatest one to a memory ranked above it. */
 export interface MemoryScoresView {
   lexical: number;
   vector: number;
@@ -415,10 +415,10 @@ export interface MemoryView {
   kind: MemoryKind;
   text: string;
   subject: string | null;
-  source: MemorySource;
   said_at: string;
-  speaker: string | null;
   session_id: string | null;
+  source: MemorySource;
+  speaker: string | null;
   seqs: number[];
   persona: string | null;
   mentions: number;
@@ -439,15 +439,15 @@ export interface MessageList {
 export interface MessageView {
   id: string;
   seq: number;
-  turn: number;
   role: Role;
   text: string;
   parts: Record<string, unknown>[];
   speaker: string | null;
+  sent_at: string;
+  turn: number;
   persona: string | null;
   parent: string | null;
   tokens: number;
-  sent_at: string;
   metadata: Record<string, unknown>;
   [field: string]: unknown;
 }
@@ -614,23 +614,23 @@ export interface SessionChange {
 /** A session's head and its unfinished tasks, newest first, at most 20; null while the store does not answer. */
 export interface SessionDetail {
   id: string;
+  title: string;
+  status: Status;
+  turns: number;
+  message_count: number;
+  created_at: string;
+  updated_at: string;
   tenant: string;
   site: string;
   user: string | null;
   channel: string | null;
   chat: string | null;
   thread: string | null;
-  title: string;
-  status: Status;
   context: Record<string, unknown>;
   attributes: Record<string, unknown>;
   metadata: Record<string, unknown>;
-  created_at: string;
-  updated_at: string;
   expires_at: string | null;
   version: number;
-  turns: number;
-  message_count: number;
   last_seq: number;
   window_start: number;
   tokens: number;
@@ -648,23 +648,23 @@ export interface SessionList {
 /** A session's head. */
 export interface SessionView {
   id: string;
+  title: string;
+  status: Status;
+  turns: number;
+  message_count: number;
+  created_at: string;
+  updated_at: string;
   tenant: string;
   site: string;
   user: string | null;
   channel: string | null;
   chat: string | null;
   thread: string | null;
-  title: string;
-  status: Status;
   context: Record<string, unknown>;
   attributes: Record<string, unknown>;
   metadata: Record<string, unknown>;
-  created_at: string;
-  updated_at: string;
   expires_at: string | null;
   version: number;
-  turns: number;
-  message_count: number;
   last_seq: number;
   window_start: number;
   tokens: number;
@@ -756,6 +756,7 @@ export interface TaskDetail {
   type: string;
   goal: string;
   status: TaskStatus;
+  version: number;
   result: unknown;
   error: TaskErrorView | null;
   runs: number;
@@ -765,7 +766,6 @@ export interface TaskDetail {
   deadline_at: string | null;
   completed_at: string | null;
   expires_at: string;
-  version: number;
   timeout: number | null;
   steps: StepView[];
 }
@@ -811,6 +811,7 @@ export interface TaskView {
   type: string;
   goal: string;
   status: TaskStatus;
+  version: number;
   result: unknown;
   error: TaskErrorView | null;
   runs: number;
@@ -820,7 +821,6 @@ export interface TaskView {
   deadline_at: string | null;
   completed_at: string | null;
   expires_at: string;
-  version: number;
 }
 
 /** The `delta` event: the next characters of the answer. */

@@ -12,32 +12,37 @@ from tenuto.recall.lexical import readable_words
 from tenuto.recall.service import RecallResult, next_cursor
 
 
-class MemoryView(View, frozen=True, kw_only=True):
-    """One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner).
-
-    `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced.
-    """
+class MemoryBrief(View, frozen=True, kw_only=True):
+    """What a model can use of a memory."""
 
     id: str
     kind: MemoryKind
     text: str
     subject: str | None
-    source: MemorySource
     said_at: datetime
-    speaker: str | None
     session_id: str | None
+
+    @classmethod
+    def of(cls, value: Memory) -> Self:
+        """The view of a memory; what it does not have is null."""
+        empty = {name: None for name in cls.__struct_fields__ if getattr(value, name) == ""}
+        return cls.derive(value, **empty)
+
+
+class MemoryView(MemoryBrief, frozen=True, kw_only=True):
+    """One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner).
+
+    `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced.
+    """
+
+    source: MemorySource
+    speaker: str | None
     seqs: tuple[int, ...]
     persona: str | None
     mentions: int
     valid_until: datetime | None
     superseded_by: str | None
     expires_at: datetime | None
-
-    @classmethod
-    def of(cls, value: Memory) -> Self:
-        """The view of a memory."""
-        empty = {name: getattr(value, name) or None for name in ("subject", "speaker", "session_id", "superseded_by")}
-        return cls.derive(value, **empty)
 
 
 class MemoryList(View, frozen=True, kw_only=True):
@@ -52,19 +57,21 @@ class MemoryList(View, frozen=True, kw_only=True):
         return cls(memories=list(map(MemoryView.of, memories)), cursor=next_cursor(memories, limit))
 
 
-class MemoryScoresView(View, frozen=True, kw_only=True):
-    """Why a memory was found. The score is the sum of `lexical`, `vector`, `session`, `period` and `speaker`.
-
-    These are what the search by words and by meaning give, what the rest of the session adds, and whether the query
-    names the time or the speaker. `cosine` is the similarity to the query, `coverage` the share of the query's weight
-    that the shared `terms` hold, and `similarity` the greatest similarity to a memory ranked above it.
-    """
+class MemoryScoreView(View, frozen=True, kw_only=True):
+    """What a memory's score is the sum of: what the search by words and by meaning give, what the rest of the session
+    adds, and whether the query names the time or the speaker."""
 
     lexical: float
     vector: float
     session: float
     period: float
     speaker: float
+
+
+class MemoryScoresView(MemoryScoreView, frozen=True, kw_only=True):
+    """Why a memory was found: its score, `cosine`, the similarity to the query, `coverage`, the share of the query's
+    weight that the shared `terms` hold, and `similarity`, the greatest one to a memory ranked above it."""
+
     cosine: float
     coverage: float
     similarity: float

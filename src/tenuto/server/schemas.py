@@ -111,13 +111,7 @@ def describe_field(kind: str, name: str) -> str:
 def component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     """The schemas of all types, by name."""
     schemas: JsonObject = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
-    schemas |= {"Part": _PART, "ErrorCode": _ERROR_CODE}
-    for name, schema in schemas.items():
-        for field, part in schema.get("properties", {}).items():
-            schema["properties"][field] = _describe(name, field, part)
-        if name in _OPEN:
-            schema["additionalProperties"] = True
-        schemas[name] = _plain(schema)
+    schemas = _with_descriptions(schemas | {"Part": _PART, "ErrorCode": _ERROR_CODE})
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
     schemas["Problem"]["properties"]["code"] = {
@@ -130,6 +124,23 @@ def component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
         "if": {"properties": {"status": {"const": "running"}}},
         "then": {"properties": {"result": {"type": "null"}}},
     }
+    return schemas
+
+
+def answer_schema(kind: type[Any]) -> JsonObject:
+    """The schema of a type with those that it refers to, for a document of its own."""
+    schemas = _with_descriptions(msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")[1])
+    own: JsonObject = schemas.pop(kind.__name__)
+    return {**own, "$defs": schemas} if schemas else own
+
+
+def _with_descriptions(schemas: JsonObject) -> JsonObject:
+    for name, schema in schemas.items():
+        for field, part in schema.get("properties", {}).items():
+            schema["properties"][field] = _describe(name, field, part)
+        if name in _OPEN:
+            schema["additionalProperties"] = True
+        schemas[name] = _plain(schema)
     return schemas
 
 

@@ -24,27 +24,37 @@ from tenuto.model.task import Task, TaskStatus
 from tenuto.model.values import Json, JsonObject, View
 
 
-class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_count"}):
-    """A session's head."""
+class SessionBrief(View, frozen=True, kw_only=True, rename={"messages": "message_count"}):
+    """What a model can use of a session's head."""
 
     id: str
+    title: str
+    status: Status
+    turns: int
+    messages: int
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """The view of a session."""
+        return cls.derive(session)
+
+
+class SessionView(SessionBrief, frozen=True, kw_only=True):
+    """A session's head."""
+
     tenant: str
     site: str
     user: str | None
     channel: str | None
     chat: str | None
     thread: str | None
-    title: str
-    status: Status
     context: JsonObject
     attributes: JsonObject
     metadata: JsonObject
-    created_at: datetime
-    updated_at: datetime
     expires_at: datetime | None
     version: int
-    turns: int
-    messages: int
     last_seq: int
     window_start: int
     tokens: int
@@ -114,23 +124,33 @@ class SessionList(View, frozen=True, kw_only=True):
         return cls(sessions=list(map(SessionView.of, page.sessions)), cursor=page.cursor)
 
 
-class MessageView(View, frozen=True, kw_only=True):
+class MessageBrief(View, frozen=True, kw_only=True):
+    """What a model can use of a stored message; `parts` holds what is not plain text, such as calls of tools."""
+
+    id: str
+    seq: int
+    role: Role
+    text: str
+    parts: tuple[JsonObject, ...]
+    speaker: str | None
+    sent_at: datetime
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """The view of a stored message."""
+        return cls.derive(message, parts=tuple(part for part in message.parts if part.get("type") != "text"))
+
+
+class MessageView(MessageBrief, frozen=True, kw_only=True):
     """A stored message; unknown fields of its sender are at the same level. Those with the name of a field of tenuto
     are in `extra_fields`. `redacted` in its metadata counts the private values that placeholders replace, by type;
     `redacted_at` is there if they were removed after the message was stored.
     """
 
-    id: str
-    seq: int
     turn: int
-    role: Role
-    text: str
-    parts: tuple[JsonObject, ...]
-    speaker: str | None
     persona: str | None
     parent: str | None
     tokens: int
-    sent_at: datetime
     metadata: JsonObject
 
     @classmethod

@@ -10,15 +10,8 @@ from msgspec.structs import replace
 from tenuto.model.agent_run import AgentKind, AgentRun
 from tenuto.model.plan import StepStatus
 from tenuto.model.session import usd
-from tenuto.model.task import AGENT_FAILED
 from tenuto.model.values import View
-
-
-class RunErrorView(View, frozen=True, kw_only=True):
-    """Why the last attempt failed; `code` is stable. The message of `agent_failed` is as in a task."""
-
-    code: str
-    message: str
+from tenuto.tasks.views import RunErrorView, without_exception
 
 
 class RunToolCallView(View, frozen=True, kw_only=True):
@@ -72,9 +65,7 @@ class AgentRunView(View, frozen=True, kw_only=True):
 
     def without_exceptions(self) -> Self:
         """The view without what the agent's code raised, as of a task."""
-        if self.error is None or self.error.code != AGENT_FAILED:
-            return self
-        return replace(self, error=replace(self.error, message=""))
+        return replace(self, error=without_exception(self.error))
 
 
 class AgentRunList(View, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -11,28 +11,42 @@ from tenuto.model.plan import Operator, Step, StepRun, StepStatus, TaskProgress
 from tenuto.model.task import AGENT_FAILED, TaskEventType, TaskStatus
 from tenuto.model.values import View
 
+_Error = TypeVar("_Error", bound="RunErrorView")
 
-class TaskErrorView(View, frozen=True, kw_only=True):
-    """Why a task or a step failed: a stable code, a sentence, and the step at fault. The sentence of `agent_failed` is
-    what the agent raised, and empty for a credential that is bound to a user, unless its role is admin."""
+
+class RunErrorView(View, frozen=True, kw_only=True):
+    """Why the last attempt failed; `code` is stable. The message of `agent_failed` is as in a task."""
 
     code: str
     message: str
+
+
+class TaskErrorView(RunErrorView, frozen=True, kw_only=True):
+    """Why a task or a step failed: a stable code, a sentence, and the step at fault. The sentence of `agent_failed` is
+    what the agent raised, and empty for a credential that is bound to a user, unless its role is admin."""
+
     step: str | None
 
 
-def _without_exception(error: TaskErrorView | None) -> TaskErrorView | None:
+def without_exception(error: _Error | None) -> _Error | None:
+    """The error without what code of agents raised."""
     return replace(error, message="") if error is not None and error.code == AGENT_FAILED else error
 
 
-class TaskView(View, frozen=True, kw_only=True):
-    """A task without its board. `runs` counts the runs of its plan, the last of which ends at `deadline_at`."""
+class TaskBrief(View, frozen=True, kw_only=True):
+    """What a model can use of a task."""
 
     id: str
     session_id: str | None
     type: str
     goal: str
     status: TaskStatus
+    version: int
+
+
+class TaskView(TaskBrief, frozen=True, kw_only=True):
+    """A task without its board. `runs` counts the runs of its plan, the last of which ends at `deadline_at`."""
+
     result: Any
     error: TaskErrorView | None
     runs: int
@@ -42,11 +56,10 @@ class TaskView(View, frozen=True, kw_only=True):
     deadline_at: datetime | None
     completed_at: datetime | None
     expires_at: datetime
-    version: int
 
     def without_exceptions(self) -> Self:
         """The view without what code of agents raised: it speaks of the operator's machines."""
-        return replace(self, error=_without_exception(self.error))
+        return replace(self, error=without_exception(self.error))
 
 
 class ConditionView(View, frozen=True, kw_only=True):
@@ -82,10 +95,10 @@ class StepView(View, frozen=True, kw_only=True):
     def of_run(cls, step: Step, run: StepRun) -> Self:
         """A step and what became of it."""
         error = None if run.error is None else TaskErrorView.of(run.error)
-        planned = {name: getattr(step, name) for name in ("id", "human_input", "required", "remote", "retries")}
+        plan_fields = {name: getattr(step, name) for name in ("id", "human_input", "required", "remote", "retries")}
         return cls.derive(
             run,
-            **planned,
+            **plan_fields,
             output_key=step.key,
             after=list(step.after),
             when=list(map(ConditionView.of, step.when)),
@@ -106,13 +119,13 @@ class TaskDetail(TaskView, frozen=True, kw_only=True):
     def of(cls, value: TaskProgress) -> Self:
         """A task and what became of its steps."""
         error = None if value.task.error is None else TaskErrorView.of(value.task.error)
-        planned = () if value.plan is None else value.plan.steps
-        steps = [StepView.of_run(step, run) for step, run in zip(planned, value.steps, strict=True)]
+        plan_steps = () if value.plan is None else value.plan.steps
+        steps = [StepView.of_run(step, run) for step, run in zip(plan_steps, value.steps, strict=True)]
         timeout = None if value.plan is None else _seconds(value.plan.timeout)
         return cls.derive(value.task, error=error, timeout=timeout, steps=steps)
 
     def without_exceptions(self) -> Self:
-        steps = [replace(step, error=_without_exception(step.error)) for step in self.steps]
+        steps = [replace(step, error=without_exception(step.error)) for step in self.steps]
         return replace(super().without_exceptions(), steps=steps)
 
 

@@ -26,8 +26,8 @@ def known_agents(settings: Settings, open_chat: Callable[[], Awaitable[Chat]]) -
         InvalidSetting: a file of the folder cannot be loaded.
     """
     return Agents(
-        loaded=load_agents(Path(settings.agents)) if settings.agents is not None else {},
-        shipped=_legal_agents(open_chat, settings.policies().tasks.owner_of(TASK_TYPE)),
+        from_files=load_agents(Path(settings.agents)) if settings.agents is not None else {},
+        built_in=_legal_agents(open_chat, settings.policies().tasks.owner_of(TASK_TYPE)),
         call=agent_caller(open_chat),
         is_assistant=assistant_finder(open_chat),
     )

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from importlib.metadata import version
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 from urllib.parse import quote
 
+import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -21,6 +23,7 @@ from mcp_types import (
     ListResourcesResult,
     PaginatedRequestParams,
     Resource,
+    TextContent,
     ToolAnnotations,
 )
 from pydantic import ValidationError
@@ -32,10 +35,12 @@ from tenuto.background import run_in_background
 from tenuto.errors import Invalid, NotFound, TenutoError
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
+from tenuto.model.values import View
 from tenuto.server.auth import AuthContext
 from tenuto.server.mcp.routes import CALLER
-from tenuto.server.mcp.shapes import SessionShape
 from tenuto.server.mcp.tools import RESOURCE_MESSAGES, CheckWriter, ScopeOf, Tools
+from tenuto.server.schemas import answer_schema
+from tenuto.sessions.views import SessionBrief
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -56,30 +61,32 @@ _INSTRUCTIONS: Final = (
 def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter = lambda *_: None) -> MCPServer[Any]:
     """The server for one installation; `scope_of` gives the scope of each call, and `check_writer` whether it may
     write a key of a board in an agent's name."""
+    tools = Tools(tenuto, scope_of, check_writer)
     server = _Server(
         "tenuto",
         title="tenuto",
         version=version("tenuto"),
         instructions=_INSTRUCTIONS,
+        tools=[
+            _make_tool(tool, hints)
+            for tool, hints in (
+                (tools.create_session, _ADDS),
+                (tools.list_sessions, _READS),
+                (tools.append_message, _ADDS),
+                (tools.get_history, _READS),
+                (tools.assemble_context, _READS),
+                (tools.search_memory, _READS),
+                (tools.remember, _ADDS),
+                (tools.forget, _REMOVES),
+                (tools.open_task, _ADDS),
+                (tools.read_board, _READS),
+                (tools.write_board, _REMOVES),
+            )
+        ],
         log_level="WARNING",
         # Lists of tools and resources never change, and sessions are not watched.
         subscriptions=False,
     )
-    tools = Tools(tenuto, scope_of, check_writer)
-    for tool, hints in (
-        (tools.create_session, _ADDS),
-        (tools.list_sessions, _READS),
-        (tools.append_message, _ADDS),
-        (tools.get_history, _READS),
-        (tools.assemble_context, _READS),
-        (tools.search_memory, _READS),
-        (tools.remember, _ADDS),
-        (tools.forget, _REMOVES),
-        (tools.open_task, _ADDS),
-        (tools.read_board, _READS),
-        (tools.write_board, _REMOVES),
-    ):
-        server.add_tool(_answering(tool), description=" ".join((tool.__doc__ or "").split()), annotations=hints)
     server.resource(
         "session://{id}",
         name="session",
@@ -122,7 +129,7 @@ def _reason_of(cause: BaseException | None) -> str:
     return f"{NotFound.code}: there is no such tool"
 
 
-def _to_resource(session: SessionShape) -> Resource:
+def _to_resource(session: SessionBrief) -> Resource:
     return Resource(
         uri=f"session://{quote(session.id, safe='')}",
         name=session.id,
@@ -131,15 +138,25 @@ def _to_resource(session: SessionShape) -> Resource:
     )
 
 
-def _answering(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+def _make_tool(tool: Callable[..., Awaitable[View]], hints: ToolAnnotations) -> Tool:
+    """A tool of the SDK, which would derive the schema of an answer from nothing but pydantic's types."""
+    about = " ".join((tool.__doc__ or "").split())
+    made = Tool.from_function(_answering(tool), description=about, annotations=hints, structured_output=False)
+    made.fn_metadata.output_schema = answer_schema(get_type_hints(tool)["return"])
+    return made
+
+
+def _answering(tool: Callable[_P, Awaitable[View]]) -> Callable[_P, Awaitable[CallToolResult]]:
     """The tool, with our errors as results that a model can read: the stable code, then the sentence."""
 
     @wraps(tool)
-    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> CallToolResult:
         try:
-            return await tool(*args, **kwargs)
+            view = await tool(*args, **kwargs)
         except TenutoError as error:
             raise ToolError(f"{error.code}: {error}") from error
+        text = TextContent(type="text", text=msgspec.json.encode(view).decode())
+        return CallToolResult(content=[text], structured_content=msgspec.to_builtins(view))
 
     return call
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Literal
 
+import msgspec
 from mcp.server.mcpserver import Context
 from msgspec.structs import replace
 from pydantic import Field
@@ -25,24 +26,22 @@ from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import NewTask
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.recall.service import Memories
-from tenuto.server.mcp.shapes import (
-    AppendedShape,
-    BoardShape,
-    ContextShape,
-    EntryShape,
-    ForgottenShape,
-    HistoryShape,
-    HitShape,
-    HitsShape,
-    MemoryShape,
-    MessageShape,
-    SessionPageShape,
-    SessionShape,
-    TaskShape,
+from tenuto.recall.views import MemoryBrief
+from tenuto.server.mcp.views import (
+    AppendedView,
+    AssembledContext,
+    BoardEntries,
+    ForgottenView,
+    HistoryView,
+    MemoryHitBrief,
+    MemoryHitsBrief,
+    SessionPageBrief,
 )
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.limits import check_message_sizes
+from tenuto.sessions.views import MessageBrief, SessionBrief
 from tenuto.task_errors import EntryNotFound
+from tenuto.tasks.views import BoardEntryView, TaskBrief
 
 ScopeOf = Callable[[Context[Any, Any]], Scope]
 """Whom a call acts for."""
@@ -71,12 +70,12 @@ class Tools:
         ctx: Context[Any, Any],
         id: Annotated[str | None, Field(description="An id of your own; by default a new one.")] = None,  # noqa: A002
         title: Annotated[str, Field(description="By default made from the first messages.")] = "",
-    ) -> SessionShape:
+    ) -> SessionBrief:
         """Create a session, which holds one conversation. Your own session of that id is returned as it is."""
         scope, new = self._scope_of(ctx), NewSession(title=title)
         session_id = await self._tenuto.sessions.find_named(scope, id) if id else None
         session, _ = await self._tenuto.sessions.create(scope, new, session_id)
-        return SessionShape.of(session)
+        return SessionBrief.of(session)
 
     async def list_sessions(
         self,
@@ -84,11 +83,11 @@ class Tools:
         title: Annotated[str, Field(description="Only sessions whose title contains this text.")] = "",
         limit: Annotated[int, Field(ge=1, le=100)] = 20,
         cursor: Annotated[str | None, Field(description="Continues an earlier listing.")] = None,
-    ) -> SessionPageShape:
+    ) -> SessionPageBrief:
         """List the sessions, the one that changed last first."""
         query = SessionQuery(limit=limit, cursor=cursor, title=title)
         page = await self._tenuto.sessions.list(self._scope_of(ctx), query)
-        return SessionPageShape(sessions=list(map(SessionShape.of, page.sessions)), cursor=page.cursor)
+        return SessionPageBrief(sessions=list(map(SessionBrief.of, page.sessions)), cursor=page.cursor)
 
     async def append_message(
         self,
@@ -100,7 +99,7 @@ class Tools:
         idempotency_key: Annotated[
             str | None, Field(description="With a key the message is stored once, however often the call is repeated.")
         ] = None,
-    ) -> AppendedShape:
+    ) -> AppendedView:
         """Store a message at the end of a session. Private data is redacted as the server's policy says. Nothing is
         remembered from it: search_memory does not find it; use `remember` for what later sessions should know."""
         if bool(text) == bool(content):
@@ -113,7 +112,7 @@ class Tools:
         request = AppendRequest(messages=(counted,), idempotency_key=idempotency_key)
         named = await self._tenuto.sessions.find_named(scope, session_id)
         done = await self._tenuto.sessions.append(scope, named, request)
-        return AppendedShape(message=MessageShape.of(done.messages[-1]), duplicate=done.duplicate)
+        return AppendedView(message=MessageBrief.of(done.messages[-1]), duplicate=done.duplicate)
 
     async def get_history(
         self,
@@ -122,21 +121,21 @@ class Tools:
         limit: Limit = 50,
         before: Annotated[int | None, Field(description="Messages next before this sequence number.")] = None,
         after: Annotated[int | None, Field(description="Messages next after this sequence number.")] = None,
-    ) -> HistoryShape:
+    ) -> HistoryView:
         """Get messages of a session as they are stored, oldest first: the newest, or those beside a number."""
         return await self._history(self._scope_of(ctx), session_id, Page(limit=limit, before=before, after=after))
 
     async def read_session(self, ctx: Context[Any, Any], id: str) -> str:  # noqa: A002
         """A session with its newest messages."""
         page = Page(limit=RESOURCE_MESSAGES)
-        return (await self._history(self._scope_of(ctx), id, page)).model_dump_json()
+        return msgspec.json.encode(await self._history(self._scope_of(ctx), id, page)).decode()
 
-    async def _history(self, scope: Scope, session_id: str, asked: Page) -> HistoryShape:
+    async def _history(self, scope: Scope, session_id: str, asked: Page) -> HistoryView:
         named = await self._tenuto.sessions.find_named(scope, session_id)
         page = await self._tenuto.sessions.messages(scope, named, asked)
-        return HistoryShape(
-            session=SessionShape.of(page.session),
-            messages=[MessageShape.of(message) for message in page.messages if not is_summary(message)],
+        return HistoryView(
+            session=SessionBrief.of(page.session),
+            messages=[MessageBrief.of(message) for message in page.messages if not is_summary(message)],
             more_before=page.more_before,
             more_after=page.more_after,
         )
@@ -152,7 +151,7 @@ class Tools:
             int | None, Field(ge=64, description="What summary and messages may take; by default the server's budget.")
         ] = None,
         memories: Annotated[int, Field(ge=0, le=MAX_HITS, description="Maximum number of memories.")] = 5,
-    ) -> ContextShape:
+    ) -> AssembledContext:
         """Get what a model should see of a session now: a summary of older talk, the newest whole turns that fit the
         token budget, and the memories of the user that fit the question: what was remembered, not messages of other
         sessions. Nothing is stored."""
@@ -171,9 +170,9 @@ class Tools:
             window=page.messages,
         )
         fitted = await asyncio.to_thread(self._fit, turn, max_tokens)
-        return ContextShape(
+        return AssembledContext(
             summary=fitted.summary,
-            messages=list(map(MessageShape.of, fitted.window)),
+            messages=list(map(MessageBrief.of, fitted.window)),
             memories=await self._recall(scope, question or _last_words(page.messages), memories),
             omitted=max(0, page.session.messages - len(fitted.window)),
         )
@@ -184,12 +183,12 @@ class Tools:
             policy = replace(policy, budget=max_tokens, reply_tokens=0)
         return fit_window(turn, policy, self._tenuto.policies.context, counter, MAX_WINDOW)
 
-    async def _recall(self, scope: Scope, question: str, limit: int) -> list[MemoryShape]:
+    async def _recall(self, scope: Scope, question: str, limit: int) -> list[MemoryBrief]:
         remembered = await self._tenuto.memories()
         if not limit or not question.strip() or not remembered.policy.covers(scope):
             return []
         found = await remembered.search(scope, MemoryQuery(text=question, limit=limit, any_persona=True))
-        return [MemoryShape.of(hit.memory) for hit in found.hits]
+        return [MemoryBrief.of(hit.memory) for hit in found.hits]
 
     # Memories
 
@@ -202,14 +201,14 @@ class Tools:
         mmr_lambda: Annotated[
             float, Field(ge=0, le=1, description="1 ranks by relevance alone; lower values also favour variety.")
         ] = 0.7,
-    ) -> HitsShape:
+    ) -> MemoryHitsBrief:
         """Search what is remembered of the user beyond single sessions, by words and by meaning, best first. It covers
         what `remember` stored and what was captured from conversations with an assistant. It does not cover messages:
         what `append_message` stored is found by get_history of its session alone."""
         remembered, scope = await self._memories(ctx)
         asked = MemoryQuery(text=query, limit=limit, kinds=tuple(kinds), any_persona=True, mmr_lambda=mmr_lambda)
         found = await remembered.search(scope, asked)
-        return HitsShape(hits=list(map(HitShape.of, found.hits)), degraded=found.degraded)
+        return MemoryHitsBrief(hits=list(map(MemoryHitBrief.of, found.hits)), degraded=found.degraded)
 
     async def remember(
         self,
@@ -222,20 +221,20 @@ class Tools:
                 description="What it is about, such as 'home town'; a later memory of the subject replaces this one."
             ),
         ] = "",
-    ) -> MemoryShape:
+    ) -> MemoryBrief:
         """Remember something of the user for later sessions, where search_memory and assemble_context find it. What is
         remembered already counts one more mention."""
         remembered, scope = await self._memories(ctx)
-        return MemoryShape.of(await remembered.add(scope, text, kind=kind, subject=subject))
+        return MemoryBrief.of(await remembered.add(scope, text, kind=kind, subject=subject))
 
     async def forget(
         self,
         ctx: Context[Any, Any],
         ids: Annotated[list[str], Field(min_length=1, description="Ids of memories, as search_memory gave them.")],
-    ) -> ForgottenShape:
+    ) -> ForgottenView:
         """Forget memories for good. Search first, so that the user sees what goes."""
         remembered, scope = await self._memories(ctx)
-        return ForgottenShape(forgotten=await remembered.forget(scope, ids))
+        return ForgottenView(forgotten=await remembered.forget(scope, ids))
 
     async def _memories(self, ctx: Context[Any, Any]) -> tuple[Memories, Scope]:
         scope, remembered = self._scope_of(ctx), await self._tenuto.memories()
@@ -250,25 +249,25 @@ class Tools:
         type: Annotated[str, Field(description="What kind of work it is.")],  # noqa: A002
         goal: str = "",
         session_id: Annotated[str | None, Field(description="The session it came out of.")] = None,
-    ) -> TaskShape:
+    ) -> TaskBrief:
         """Open a task that several agents work on. They share its board."""
         scope = self._scope_of(ctx)
         named = await self._tenuto.sessions.find_named(scope, session_id) if session_id else session_id
         new = NewTask(type=type, goal=goal, session_id=named)
-        return TaskShape.of(await self._tenuto.tasks.open(scope, new))
+        return TaskBrief.of(await self._tenuto.tasks.open(scope, new))
 
     async def read_board(
         self,
         ctx: Context[Any, Any],
         task_id: TaskId,
         key: Annotated[str | None, Field(description="Only this key; by default all of the board.")] = None,
-    ) -> BoardShape:
+    ) -> BoardEntries:
         """Read what agents have written on the board of a task, with the version of each key."""
         board = self._tenuto.tasks.board(self._scope_of(ctx), task_id)
         entries: Sequence[Any] = (await board.view()).entries if key is None else (await board.read_entry(key),)
         if None in entries:
             raise EntryNotFound(task_id, key or "")
-        return BoardShape(entries=list(map(EntryShape.of, entries)))
+        return BoardEntries(entries=list(map(BoardEntryView.of, entries)))
 
     async def write_board(
         self,
@@ -281,12 +280,12 @@ class Tools:
             int | None,
             Field(ge=0, description="Write only if the key has this version; 0: only if it has no value yet."),
         ] = None,
-    ) -> EntryShape:
+    ) -> BoardEntryView:
         """Write a key of a task's board. With if_version, another agent's write in between is a version_conflict
         instead of being lost: read the key again and decide."""
         self._check_writer(ctx, self._tenuto.tasks.policy, key)
         board = self._tenuto.tasks.board(self._scope_of(ctx), task_id)
-        return EntryShape.of(await board.write(key, value, agent=agent, if_version=if_version))
+        return BoardEntryView.of(await board.write(key, value, agent=agent, if_version=if_version))
 
 
 def _last_words(messages: Sequence[Message]) -> str:

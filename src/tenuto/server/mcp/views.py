@@ -1,0 +1,80 @@
+"""Answers that only tools of MCP give.
+
+What they are made of is in the `views.py` of its room: of the fields that HTTP shows, those that a model can use.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from msgspec import Meta
+
+from tenuto.model.memory import MemoryHit
+from tenuto.model.values import View
+from tenuto.recall.views import MemoryBrief, MemoryScoreView
+from tenuto.sessions.views import MessageBrief, SessionBrief
+from tenuto.tasks.views import BoardEntryView
+
+
+class SessionPageBrief(View, frozen=True, kw_only=True):
+    """Sessions, the latest change first."""
+
+    sessions: list[SessionBrief]
+    cursor: str | None
+
+
+class HistoryView(View, frozen=True, kw_only=True):
+    """Messages, oldest first."""
+
+    session: SessionBrief
+    messages: list[MessageBrief]
+    more_before: bool
+    more_after: bool
+
+
+class AppendedView(View, frozen=True, kw_only=True):
+    """A stored message; a `duplicate` of the same idempotency key stored nothing."""
+
+    message: MessageBrief
+    duplicate: bool
+
+
+class MemoryHitBrief(View, frozen=True, kw_only=True):
+    """A memory that was found, its `score`, and what the score is made of."""
+
+    memory: MemoryBrief
+    score: float
+    scores: MemoryScoreView
+
+    @classmethod
+    def of(cls, hit: MemoryHit) -> Self:
+        """The view of a hit."""
+        return cls.derive(hit, memory=MemoryBrief.of(hit.memory), scores=MemoryScoreView.derive(hit.scores))
+
+
+class MemoryHitsBrief(View, frozen=True, kw_only=True):
+    """Memories, best first; `degraded` where words alone decided about some: the embedder loads or does not answer."""
+
+    hits: list[MemoryHitBrief]
+    degraded: bool
+
+
+class ForgottenView(View, frozen=True, kw_only=True):
+    """How many memories were forgotten."""
+
+    forgotten: int
+
+
+class AssembledContext(View, frozen=True, kw_only=True):
+    """What a model should see of a session: the summary stands for messages before the window."""
+
+    summary: str
+    messages: list[MessageBrief]
+    memories: list[MemoryBrief]
+    omitted: Annotated[int, Meta(description="How many older messages the window does not hold.")]
+
+
+class BoardEntries(View, frozen=True, kw_only=True):
+    """Entries of a board, in order of their keys."""
+
+    entries: list[BoardEntryView]
