@@ -25,9 +25,9 @@ LIMITS = {
     "llm": 2800,  # which parameters reach which provider; attempts of our own
     "model": 5100,  # attachments; parameters and their ranges
     "ports": 1060,
-    "privacy": 10350,
+    "privacy": 10200,
     "recall": 2900,
-    "server": 12650,
+    "server": 12400,
     "sessions": 4000,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines

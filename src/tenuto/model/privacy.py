@@ -179,13 +179,13 @@ def replace_matches(
     `placeholders` has the pseudonyms by name and value; other values are redacted.
     """
     parts: list[str] = []
-    for find in matches:
-        value = text[find.start : find.end]
+    for match in matches:
+        value = text[match.start : match.end]
         parts += (
-            text[at : find.start],
-            placeholders.get((find.name, value), find.placeholder) if placeholders else find.placeholder,
+            text[at : match.start],
+            placeholders.get((match.name, value), match.placeholder) if placeholders else match.placeholder,
         )
-        at = find.end
+        at = match.end
     parts.append(text[at:])
     return "".join(parts)
 

@@ -51,8 +51,8 @@ def load_policy_file(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, di
 def _check_tenant(name: str) -> str:
     try:
         return check_tenant_id(name)
-    except Invalid as unfit:
-        raise InvalidSetting(_SETTING, f"tenants.{name[:32]!a}: {unfit}") from None
+    except Invalid as error:
+        raise InvalidSetting(_SETTING, f"tenants.{name[:32]!a}: {error}") from None
 
 
 def _apply_section(base: PrivacyPolicy, said: JsonObject, where: str) -> PrivacyPolicy:
@@ -64,8 +64,8 @@ def _apply_section(base: PrivacyPolicy, said: JsonObject, where: str) -> Privacy
         policy = replace(base, **values)
         # Built to validate it: an invalid policy fails here, and not with the first message.
         PiiFinder(policy)
-    except InvalidSetting as unfit:
-        raise InvalidSetting(_SETTING, where + str(unfit).removeprefix("privacy_")) from None
+    except InvalidSetting as error:
+        raise InvalidSetting(_SETTING, where + str(error).removeprefix("privacy_")) from None
     return policy
 
 

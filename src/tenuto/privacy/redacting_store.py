@@ -224,8 +224,8 @@ class _RedactingSessions:
                 changes = replace(changes, if_version=session.version)
                 patched = await write_if_unchanged(self._inner.patch(scope, session.id, changes))
                 session = patched or await self._inner.get(scope, session.id)
-        except (SessionNotFound, Unavailable) as away:
-            _log.warning("title and traces of session %s were not redacted again: %s", session.id, away.code)
+        except (SessionNotFound, Unavailable) as error:
+            _log.warning("title and traces of session %s were not redacted again: %s", session.id, error.code)
         return session
 
     async def _vault_session(self, entry: MessageRedaction, scope: Scope, session_id: str) -> Session | None:

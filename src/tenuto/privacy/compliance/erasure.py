@@ -188,8 +188,8 @@ class UserEraser:
                     yield await self._spoken.erase_user(site, session, scope.user or "")
                 except MasterKeyMissing:
                     raise
-                except DecryptionFailed as closed:
-                    _log.warning("session %s was skipped: %s", session.id, closed)
+                except DecryptionFailed as error:
+                    _log.warning("session %s was skipped: %s", session.id, error)
                     yield {_UNREADABLE: 1}
 
 

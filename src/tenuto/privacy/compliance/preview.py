@@ -35,14 +35,15 @@ def preview(text: str, finder: PiiFinder, unvaulted: Sequence[str]) -> Preview:
 def _pseudonymize(text: str, found: Sequence[PiiMatch], unvaulted: Sequence[str]) -> str:
     """The text with the placeholders of a new session; all spellings of a value share one."""
     numbers: Counter[str] = Counter()
-    known: dict[tuple[str, str], str] = {}
-    parts: list[str] = []
-    at = 0
+    by_spelling: dict[tuple[str, str], str] = {}
+    placeholders: dict[tuple[str, str], str] = {}
     for one in found:
-        value = (one.name, normalize_spelling(one.name, text[one.start : one.end]))
-        if one.type not in unvaulted and value not in known:
+        if one.type in unvaulted:
+            continue
+        value = text[one.start : one.end]
+        spelling = (one.name, normalize_spelling(one.name, value))
+        if spelling not in by_spelling:
             numbers[one.name] += 1
-            known[value] = f"[{one.name}_{numbers[one.name]}]"
-        parts += (text[at : one.start], known.get(value, one.placeholder))
-        at = one.end
-    return "".join((*parts, text[at:]))
+            by_spelling[spelling] = f"[{one.name}_{numbers[one.name]}]"
+        placeholders[one.name, value] = by_spelling[spelling]
+    return replace_matches(text, found, placeholders=placeholders)

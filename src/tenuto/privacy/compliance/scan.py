@@ -286,8 +286,8 @@ async def _scan_readable(looking: Awaitable[None], what: str, report: Report) ->
         return  # Deleted meanwhile.
     except MasterKeyMissing:
         raise
-    except (DecryptionFailed, StateCorrupt) as closed:
-        _log.warning("%s was not scanned: %s", what, closed)
+    except (DecryptionFailed, StateCorrupt) as error:
+        _log.warning("%s was not scanned: %s", what, error)
         report.unreadable += 1
 
 

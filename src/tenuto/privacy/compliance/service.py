@@ -106,8 +106,8 @@ class PrivacyService:
                     survey.sessions = sessions + report.sessions
                     survey.memories = remembered + report.memories
                     yield survey
-            except DecryptionFailed as closed:
-                survey.locked_sites[space] = closed
+            except DecryptionFailed as error:
+                survey.locked_sites[space] = error
         if fix:
             survey.compaction, survey.remaining_reason = await self._compact_if_due()
         yield survey

@@ -34,16 +34,16 @@ class Allowlist:
         for place, entry in enumerate(entries, 1):
             self._add_entry(_normalize(entry).strip(), f"entry {place}")
 
-    def __call__(self, text: str, find: PiiMatch) -> bool:
+    def __call__(self, text: str, match: PiiMatch) -> bool:
         """Whether the match is on the list."""
-        if find.end - find.start > 2 * _LONGEST:
+        if match.end - match.start > 2 * _LONGEST:
             return False
-        value = _normalize(text[find.start : find.end]).strip()
+        value = _normalize(text[match.start : match.end]).strip()
         if _comparison_key(value) in self._values or (
-            find.type == PiiType.PHONE and normalize_spelling(PiiType.PHONE, value) in self._phones
+            match.type == PiiType.PHONE and normalize_spelling(PiiType.PHONE, value) in self._phones
         ):
             return True
-        if find.type in _NEVER_BY_DOMAIN:
+        if match.type in _NEVER_BY_DOMAIN:
             return False
         _, at, host = value.rpartition("@")
         return (bool(at) and host in self._mail_hosts) or self._is_in_domain(host)

@@ -25,33 +25,33 @@ def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
     starts: list[int] = []
     taken: list[PiiMatch] = []
     for layer in layers:
-        for find in sorted(layer, key=lambda one: one.start - one.end):
-            for start, end in list(_free_ranges(find, taken, starts)):
-                part = find
-                if (start, end) != (find.start, find.end):
+        for match in sorted(layer, key=lambda one: one.start - one.end):
+            for start, end in list(_free_ranges(match, taken, starts)):
+                part = match
+                if (start, end) != (match.start, match.end):
                     core = _SOMETHING.search(text, start, end)
                     if core is None:
                         continue
-                    part = replace(find, start=core.start(), end=core.end())
+                    part = replace(match, start=core.start(), end=core.end())
                 place = bisect_left(starts, part.start)
                 starts.insert(place, part.start)
                 taken.insert(place, part)
     return taken
 
 
-def _free_ranges(find: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _free_ranges(match: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The ranges of a match that are not `taken`, which is sorted and without overlaps."""
-    at = find.start
+    at = match.start
     place = bisect_left(starts, at)
     if place and taken[place - 1].end > at:
         place -= 1
-    while place < len(taken) and taken[place].start < find.end:
+    while place < len(taken) and taken[place].start < match.end:
         if at < taken[place].start:
             yield at, taken[place].start
         at = max(at, taken[place].end)
         place += 1
-    if at < find.end:
-        yield at, find.end
+    if at < match.end:
+        yield at, match.end
 
 
 def shift_match(match: PiiMatch, by: int) -> PiiMatch:

@@ -149,7 +149,7 @@ def _may_start_unlabelled(run: DigitRun, first: int) -> bool:
         case "1":
             known = digits in _FIRST_GROUPS
         case "8":
-            known = not alone or digits == len("8613800138000")
+            known = not alone or digits == _MOBILE_LENGTH + len("86")
         case _:
             known = run.shape[first : first + 3] == b"\x03\x03\x04"
     return known or _plus_length(run, start) > 0
