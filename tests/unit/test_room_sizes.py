@@ -27,12 +27,12 @@ LIMITS = {
     "ports": 1050,
     "privacy": 10350,
     "recall": 2900,
-    "server": 12650,
+    "server": 12450,
     "sessions": 4000,
     "stores": 14850,  # turns in a journal's quarantine are listed and erased; pages of one moment
     "tasks": 5100,
     "upkeep": 1650,
-    "wiring": 1700,
+    "wiring": 1725,  # models that a caller gives, which were read in app.py
     CONSOLE: 13900,
     STORE_SCRIPTS: 950,
     TOP: 2750,  # background tasks, caches and pauses, which six rooms had each in their own way
