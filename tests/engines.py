@@ -37,7 +37,7 @@ async def engine_over(
     call: AgentCaller | None = None,
     loaded: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[DbosEngine]:
-    known = Agents(agents, loaded=loaded, call=call)
+    known = Agents(agents, from_files=loaded, call=call)
     contexts = make_agent_contexts(tasks, store)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=policy, clock=clock)
     async with open_dbos_engine(

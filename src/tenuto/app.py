@@ -18,8 +18,7 @@ from tenuto.lazy_imports import lazy_module
 from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.channel import ChannelPolicy
 from tenuto.model.policy import Preset, RunPolicy
-from tenuto.model.prompt import Language
-from tenuto.model.values import Value, check_text
+from tenuto.model.values import check_text
 from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
 from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.turn_redaction import UpkeepRedaction
@@ -32,11 +31,13 @@ from tenuto.wiring.caller_turns import CallerTurns
 from tenuto.wiring.stores import Stores, open_stores
 
 if TYPE_CHECKING:
-    from tenuto import chat as chat_room
     from tenuto.assistants import Assistant
-    from tenuto.chat import Chat, Reply
+    from tenuto.chat import Chat, ChatRequest, Reply
+    from tenuto.chat import request as chat_requests
     from tenuto.gateway.service import Gateway
     from tenuto.llm import GivenModel
+    from tenuto.model.generation import ToolSpec
+    from tenuto.model.values import JsonObject
     from tenuto.privacy.compliance.service import PrivacyService
     from tenuto.recall.service import Memories
     from tenuto.sessions import analytics
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from tenuto.tasks.agents import Agents
     from tenuto.wiring.models import ModelChoice
 else:
-    chat_room = lazy_module("tenuto.chat")
+    chat_requests = lazy_module("tenuto.chat.request")
     analytics = lazy_module("tenuto.sessions.analytics")
 
 _OFFLINE: Final = "offline"
@@ -111,11 +112,28 @@ class Tenuto:
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
     def scope(
-        self, *, tenant: str = "local", site: str = "", user: str | None = None, visitor: bool = False, **rest: str
+        self,
+        *,
+        tenant: str = "local",
+        site: str = "",
+        user: str | None = None,
+        channel: str | None = None,
+        chat: str | None = None,
+        thread: str | None = None,
+        persona: str | None = None,
+        visitor: bool = False,
     ) -> Scope:
         """The scope of a caller; the tenant is `local` unless named."""
-        _check_fields(rest, Scope)
-        return Scope(tenant=tenant, site=site, user=user, visitor=visitor, **rest)
+        return Scope(
+            tenant=tenant,
+            site=site,
+            user=user,
+            channel=channel,
+            chat=chat,
+            thread=thread,
+            persona=persona,
+            visitor=visitor,
+        )
 
     async def begin(
         self,
@@ -162,16 +180,41 @@ class Tenuto:
         """Release the lease without a reply; the user message stays stored, and the same key resumes."""
         return (await self.sessions.finish(turn, FinishTurn(abandoned=True))).session
 
-    async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
-        """Send a message to an assistant and get its reply; `rest` goes into the `ChatRequest`.
+    async def ask(
+        self,
+        scope: Scope,
+        text: str | ChatRequest,
+        *,
+        session_id: str | None = None,
+        assistant: str | None = None,
+        persona: str | None = None,
+        language: str | None = None,
+        idempotency_key: str | None = None,
+        profile: JsonObject | None = None,
+        edit: int | None = None,
+        messages: tuple[Draft, ...] = (),
+        tools: tuple[ToolSpec, ...] = (),
+        tool_choice: str | None = None,
+    ) -> Reply:
+        """Send a message to an assistant and get its reply.
 
-        The language may be given by its code, `"en"` or `"zh"`.
+        The language may be given by its code, `"en"` or `"zh"`. All that a turn can be asked goes into a `ChatRequest`,
+        which is then given in place of the text, without further arguments.
         """
         _check_scope(scope)
-        _check_fields(rest, chat_room.ChatRequest)
-        if rest.get("language") in tuple(Language):
-            rest["language"] = Language(rest["language"])
-        request = chat_room.ChatRequest(text=text, session_id=session_id, **rest)
+        request = chat_requests.request_from(
+            text,
+            session_id=session_id,
+            assistant=assistant,
+            persona=persona,
+            language=language,
+            idempotency_key=idempotency_key,
+            profile=profile,
+            edit=edit,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+        )
         return await (await self.chat()).take_turn(scope, request)
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
@@ -451,11 +494,3 @@ def _check_scope(scope: object) -> None:
     """Refuse a user's name, or anything else, in place of a scope."""
     if not isinstance(scope, Scope):
         raise Invalid(f"scope must be a Scope, as scope(user=…) makes it, not {type(scope).__name__}")
-
-
-def _check_fields(given: Mapping[str, object], kind: type[Value]) -> None:
-    """Refuse unknown fields, and list the known ones."""
-    known = kind.__struct_fields__
-    for name in given:
-        if name not in known:
-            raise Invalid(f"there is no {name!r} in a {kind.__name__}; available: {', '.join(known)}")

@@ -99,6 +99,15 @@ class UnknownToolCall(Invalid):
     message: ClassVar[str] = "the tool output matches no pending tool call of this session"
 
 
+class UnknownAttachment(Invalid):
+    """A message names an attachment that its session does not have, and brings no content for it."""
+
+    code: ClassVar[str] = "unknown_attachment"
+    message: ClassVar[str] = (
+        "a part's attachment is none of this session, and its content did not come with the message"
+    )
+
+
 class InvalidJson(Invalid):
     """A value is not JSON that every store accepts: too deep, not a number, or of another type."""
 
@@ -217,6 +226,13 @@ class TraceNotFound(NotFound):
 
     code: ClassVar[str] = "trace_not_found"
     message: ClassVar[str] = "trace not found"
+
+
+class AttachmentNotFound(NotFound):
+    """The session has no attachment of this id: it never had, or it was removed."""
+
+    code: ClassVar[str] = "attachment_not_found"
+    message: ClassVar[str] = "attachment not found"
 
 
 class MemoryNotFound(NotFound):

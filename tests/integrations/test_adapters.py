@@ -14,9 +14,9 @@ import pytest
 
 import tenuto
 from tenuto.errors import TenutoError
-from tenuto.integrations.home import Home, find_home
+from tenuto.integrations.event_loops import LoopBridge, find_bridge
+from tests.integrations.bridge_refusals import nothing, refuses_because
 from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, open_talk
-from tests.integrations.home_refusals import nothing, refuses_because
 from tests.journeys.http_service import BASE, http_service
 from tests.samples import ANN, BOB, EVE
 
@@ -142,8 +142,8 @@ FORKING: Final = """
 import asyncio, os, sys, threading
 import tenuto
 from tenuto.errors import Invalid
-from tenuto.integrations.home import find_home
-from tests.integrations.home_refusals import refuses_because
+from tenuto.integrations.event_loops import find_bridge
+from tests.integrations.bridge_refusals import refuses_because
 
 async def count(app):
     return 7
@@ -153,12 +153,12 @@ def child(act):
         os._exit(act())
     return os.waitstatus_to_exitcode(os.wait()[1])
 
-used, fresh, memory = find_home(sys.argv[1]), find_home(sys.argv[1] + "2"), find_home("memory://")
+used, fresh, memory = find_bridge(sys.argv[1]), find_bridge(sys.argv[1] + "2"), find_bridge("memory://")
 used.wait(count), memory.wait(count)
 
 async def main():
     async with tenuto.open("memory://") as app:
-        opened = find_home(app)
+        opened = find_bridge(app)
         return await asyncio.to_thread(child, lambda: (
             8 * refuses_because(opened, "forked") + 4 * refuses_because(used, "forked")
             + memory.wait(count) - fresh.wait(count)))
@@ -178,7 +178,7 @@ async def test_adapters_outlive_forks_failed_openings_and_second_closes(tmp_path
     assert (await asyncio.wait_for(ran.communicate(), 60))[0].split() == [b"12", b"7"]
 
     later = tmp_path / "later"
-    one, other = find_home(later / "chat.db"), find_home(later / "chat.db")
+    one, other = find_bridge(later / "chat.db"), find_bridge(later / "chat.db")
     with pytest.raises(TenutoError):
         await one.read(nothing)
     later.mkdir()
@@ -192,12 +192,12 @@ async def test_adapters_outlive_forks_failed_openings_and_second_closes(tmp_path
 
 
 def test_a_stopped_event_loop_is_an_error() -> None:
-    async def adapt() -> Home:
+    async def adapt() -> LoopBridge:
         async with tenuto.open("memory://") as app:
-            return find_home(app)
+            return find_bridge(app)
 
     loop = asyncio.new_event_loop()
-    home = loop.run_until_complete(adapt())
-    assert refuses_because(home, "does not run")
+    bridge = loop.run_until_complete(adapt())
+    assert refuses_because(bridge, "does not run")
     loop.close()
-    assert refuses_because(home, "closed")
+    assert refuses_because(bridge, "closed")

@@ -108,7 +108,7 @@ async def test_a_writer_kept_out_by_others_is_told_that_it_is_stale(monkeypatch:
         with pytest.raises(StaleSessionError):
             await service.append_event(session, event("busy"))
         await app.abandon(other)
-        monkeypatch.setattr(sessions, "_merge_shared", lambda *_: app.sessions.reset(scope, "s"))
+        monkeypatch.setattr(sessions, "_merge_shared_state", lambda *_: app.sessions.reset(scope, "s"))
         with pytest.raises(StaleSessionError):
             await service.append_event(session, event("lost"))
         monkeypatch.undo()

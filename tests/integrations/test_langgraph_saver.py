@@ -26,7 +26,7 @@ from langgraph.types import Command
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.integrations.langgraph import TenutoSaver, cache, fold
+from tenuto.integrations.langgraph import TenutoSaver, cache, projection
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
 from tenuto.model.opaque import is_opaque
@@ -113,7 +113,7 @@ async def test_every_capability_of_the_conformance_suite_passes(app: Tenuto) -> 
 
 async def test_differences_read_back_as_whole_checkpoints(app: Tenuto, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph's history equals that in LangGraph's memory, cached and read anew: forks, edits and copies included."""
-    monkeypatch.setattr(fold, "_LEAST_SNAPSHOT", 2000)
+    monkeypatch.setattr(projection, "_LEAST_SNAPSHOT", 2000)
     plain, saver = chatting(InMemorySaver()), TenutoSaver(app, user="ann")
     graphs = (plain, chatting(saver))
     for graph in graphs:
@@ -341,7 +341,7 @@ async def test_a_run_keeps_what_it_knows_if_its_thread_is_deleted(
     app: Tenuto, monkeypatch: pytest.MonkeyPatch, *, writes_first: bool
 ) -> None:
     """Its next checkpoint is the difference to a deleted one, and brings a snapshot of the deleted log."""
-    monkeypatch.setattr(fold, "_LEAST_SNAPSHOT", 1)
+    monkeypatch.setattr(projection, "_LEAST_SNAPSHOT", 1)
     saver = TenutoSaver(app, user="ann")
     assert await saver.aget_tuple(thread()) is None
     begun: Any = {**empty_checkpoint(), "channel_values": {"x": 1}}
@@ -414,7 +414,7 @@ async def test_a_thread_that_grows_makes_others_leave_the_cache(app: Tenuto, mon
         held = await saver.aget_tuple(thread(name))
         assert held is not None
         assert held.checkpoint["channel_values"]["messages"] == value
-    assert saver._cache.weight == sum(one.fold.held_bytes() for _, one in saver._cache.items())
+    assert saver._cache.weight == sum(one.projection.memory_bytes() for _, one in saver._cache.items())
 
 
 def record(name: str, parent: str | None = None, **rest: Any) -> Put:
@@ -423,13 +423,13 @@ def record(name: str, parent: str | None = None, **rest: Any) -> Put:
 
 def test_a_reader_from_a_snapshot_sees_the_same_as_one_from_the_beginning() -> None:
     """A snapshot has no other lines than the newest, so no reader continues them after it."""
-    begun = fold.Fold(lambda blob: blob[1].decode().split(), "i")
+    begun = projection.Projection(lambda blob: blob[1].decode().split(), "i")
     begun.apply(1, record("1", added={"m": (0, ("", b"a"))}))
     begun.apply(2, record("2", "1", added={"m": (1, ("", b"b"))}))
     begun.apply(3, record("3", "1", full=True, lists={"m": ("", b"a f")}))
     snapshot = begun.snapshot(lambda items: ("", " ".join(items).encode()))
     assert snapshot is not None
-    readers = (begun, fold.Fold.from_snapshot(begun.load, snapshot))
+    readers = (begun, projection.Projection.from_snapshot(begun.load, snapshot))
     for reader in readers:
         reader.apply(4, record("4", "3", full=True, lists={"m": ("", b"a f g")}, snapshot=snapshot))
         reader.apply(5, record("5", "2", added={"m": (2, ("", b"c"))}))
@@ -439,7 +439,7 @@ def test_a_reader_from_a_snapshot_sees_the_same_as_one_from_the_beginning() -> N
 
 def test_a_repeated_put_counts_once_and_a_rebased_one_is_the_newest() -> None:
     """A put whose answer was lost is repeated; a checkpoint that stands for removed ones is newest whatever its id."""
-    state = fold.Fold(lambda blob: blob[1].decode().split(), "i")
+    state = projection.Projection(lambda blob: blob[1].decode().split(), "i")
     for seq, one in enumerate([record("5", full=True), record("6", added={"m": (0, ("", b"a"))})] * 2):
         state.apply(seq + 1, one)
 

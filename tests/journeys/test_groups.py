@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 import tenuto
+from tenuto.chat import ChatRequest
 from tenuto.llm import ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.channel import ChatLine
+from tenuto.model.prompt import Language
 from tenuto.ports import utc_now
 
 pytestmark = pytest.mark.requirement("D27")
@@ -85,10 +88,16 @@ async def test_a_member_named_like_a_character_is_told_apart() -> None:
     """Also one who only wrote in the group, or is named like a member."""
     model = ScriptedModel("家训第一条是诚信。")
     async with tenuto.open("memory://", model=model, summarizer_model="offline") as t:
-        room = {"session_id": "n", "assistant": "npc", "persona": "ancestor_yan", "language": "zh"}
+        room: dict[str, Any] = {
+            "session_id": "n",
+            "assistant": "npc",
+            "persona": "ancestor_yan",
+            "language": Language.CHINESE,
+        }
         for name in ("严氏先祖", "The ancestor of the Yans"):
             await t.ask(BOB, "家训第一条是敬重Bob？", profile={"name": name}, **room)
             assert "\n用户 " in prompt(model)[-1]
         lines = [ChatLine(sender=name, sender_name=name, text="hi", sent_at=utc_now()) for name in ("Ann", "严氏先祖")]
-        await t.ask(ANN, "家训第一条是？", profile={"name": "Ann"}, chat_context=tuple(lines), **room)
+        request = ChatRequest(text="家训第一条是？", profile={"name": "Ann"}, chat_context=tuple(lines), **room)
+        await t.ask(ANN, request)
         assert re.search(r"- Ann \w{6}: hi\n- 用户 \w{6}: hi\n|- 用户 \w{6}: hi\n- Ann \w{6}: hi\n", prompt(model)[-1])

@@ -277,7 +277,7 @@ def test_a_history_that_fits_gives_the_same_prompt_the_short_way_and_turn_by_tur
     given_, policy, context, prompt = case
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(WindowFiller, "whole", lambda filling, room: None)
+        patched.setattr(WindowFiller, "take_all", lambda filling, room: None)
         turn_by_turn = assemble(given_, policy, context, COUNTER)
 
     assert prompt == turn_by_turn

@@ -16,8 +16,10 @@ from tenuto.privacy.detection import finder
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.rules import detector
 from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
+from tenuto.privacy.rules.chunked_search import KNOWN_CHUNKS
 from tenuto.privacy.rules.chunking import LIMIT, Chunker
-from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, KNOWN_CHUNKS, SILENT_FAMILIES, find, select_families
+from tenuto.privacy.rules.detector import find
+from tenuto.privacy.rules.families import FAMILIES, Needs, select_families
 from tenuto.privacy.rules.folding import FoldedText, Work
 from tests.labelled_sentences import COMMON_SETS, sentences
 from tests.samples import odd_texts
@@ -64,13 +66,16 @@ def test_a_text_has_nothing_for_the_families_it_is_spared(text: str) -> None:
     view = FoldedText(text)
     spared = set(FAMILIES) - set(select_families(view))
 
-    assert all(family(view, []) is None for family in spared)
+    assert not any(family.may_find(view) for family in spared)
 
 
 def test_prose_is_spared_most_families() -> None:
-    assert [select_families(FoldedText(text)) for text in PROSE] == [SILENT_FAMILIES, SILENT_FAMILIES]
-    assert select_families(FoldedText("the key to the garden")) == CALM_FAMILIES
-    assert select_families(FoldedText("mail ann@example.com")) == FAMILIES
+    def needs(text: str) -> Needs:
+        return max(family.needs for family in select_families(FoldedText(text)))
+
+    assert [needs(text) for text in PROSE] == [Needs.NOTHING, Needs.NOTHING]
+    assert needs("the key to the garden") == Needs.WORDS
+    assert needs("mail ann@example.com") == Needs.SIGNS
 
 
 @given(texts, st.data())

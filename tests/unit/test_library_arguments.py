@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest, Reply
+from tenuto.client.connection import TenutoClient
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import AppendBatch, Changes, FinishTurn, Page, Rewrite, Scope, Session, SessionQuery, Truncation
 from tenuto.model.generation import ToolSpec
@@ -62,14 +64,11 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "language": (lambda t, ann: t.ask(ann, "hi", language="fr"), "language must be a Language: en or zh"),
     "language number": (lambda t, ann: t.ask(ann, "hi", language=5), "language must be a Language: en or zh"),
     "profile text": (lambda t, ann: t.ask(ann, "hi", profile="brief"), "profile must be a dict, not str"),
-    "profile nothing": (lambda t, ann: t.ask(ann, "hi", profile=None), "profile must be a dict, not NoneType"),
     "profile set": (lambda t, ann: t.ask(ann, "hi", profile={"a": {1}}), "profile holds a set, which is not JSON"),
     "edit": (lambda t, ann: t.ask(ann, "hi", session_id="s", edit="1"), "edit must be a whole number (int), not str"),
-    "ask with more": (
-        lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
-        "there is no 'sesion_id' in a ChatRequest; available: text, session_id, assistant, persona, idempotency_key, "
-        "fingerprint, language, regenerate, edit, profile, chat_context, policy, messages, instructions, tools, "
-        "tool_choice, answer_tool, reply_tokens, reply_metadata, follows, compress_above",
+    "fields beside a request": (
+        lambda t, ann: t.ask(ann, ChatRequest(text="hi"), persona="maid"),
+        "a whole ChatRequest has its own persona: set it there",
     ),
     "two inputs": (lambda t, ann: t.ask(ann, "hi", messages=(says("hi"),)), "text or messages, not both"),
     "messages": (lambda t, ann: t.ask(ann, "", messages=["hi"]), "messages must be a tuple, not list"),
@@ -84,7 +83,10 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         lambda t, ann: t.ask(ann, "hi", tool_choice="required"),
         "tool_choice must be auto, none, required or the name of one of the tools",
     ),
-    "reply tokens": (lambda t, ann: t.ask(ann, "hi", reply_tokens=0), "reply_tokens is not between 1 and 2147483648"),
+    "reply tokens": (
+        lambda t, ann: t.ask(ann, ChatRequest(text="hi", reply_tokens=0)),
+        "reply_tokens is not between 1 and 2147483648",
+    ),
     "turn without a request": (lambda t, ann: taken(t, ann, "hi"), "the request must be a ChatRequest, not str"),
     "turn without a scope": (lambda t, _: taken(t, "ann", ChatRequest(text="hi")), "scope must be a Scope, not str"),
     "sessions begin": (lambda t, ann: t.sessions.begin(ann, "hi"), "the request must be a TurnRequest, not str"),
@@ -179,10 +181,26 @@ async def test_a_scope_is_made_of_texts(named: dict[str, Any]) -> None:
             t.scope(**named)
 
 
-async def test_a_scope_with_an_unknown_name_is_refused_in_a_sentence() -> None:
+@pytest.mark.parametrize("takes", [Tenuto, TenutoClient])
+def test_a_scope_is_made_with_all_of_its_fields(takes: type[Tenuto | TenutoClient]) -> None:
+    assert {*inspect.signature(takes.scope).parameters} == {"self", *Scope.__struct_fields__}
+
+
+@pytest.mark.parametrize("takes", [Tenuto, TenutoClient])
+def test_what_a_question_takes_is_spelled_out(takes: type[Tenuto | TenutoClient]) -> None:
+    named = {*inspect.signature(takes.ask).parameters} - {"self", "scope"}
+
+    assert named <= {*ChatRequest.__struct_fields__}, "no field has another name, and none is hidden behind `**`"
+
+
+async def test_a_whole_request_is_asked_as_it_is() -> None:
+    request = ChatRequest(text="hello", language=Language.CHINESE, reply_metadata={"from": "a test"})
     async with tenuto.open("memory://") as t:
-        with pytest.raises(Invalid, match="there is no 'usr' in a Scope; available: tenant, site, user"):
-            t.scope(usr="ann")
+        ann = t.scope(user="ann")
+        reply = await t.ask(ann, request)
+        messages = (await t.sessions.messages(ann, reply.session_id)).messages
+
+    assert messages[-1].metadata["from"] == "a test"
 
 
 @pytest.mark.parametrize("language", ["zh", Language.CHINESE], ids=["code", "value"])

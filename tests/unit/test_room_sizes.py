@@ -16,26 +16,26 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4450,
+    "chat": 4500,  # the request that a call of `ask` with its parameters spelled out means
     "cli": 6400,
-    "client": 1650,
+    "client": 1700,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3550,
     "gateway": 1100,
     "integrations": 4050,
     "llm": 2500,
-    "model": 4650,  # what is opaque to the privacy policy, which a comment said in three rooms
+    "model": 4900,  # what is opaque to the privacy policy; attachments: contents, parts that show them, ids
     "ports": 1050,
     "privacy": 10350,
     "recall": 2900,
     "server": 12450,
     "sessions": 4000,
-    "stores": 14850,  # turns in a journal's quarantine are listed and erased; pages of one moment
-    "tasks": 5100,
+    "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
+    "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
-    "wiring": 1725,  # models that a caller gives, which were read in app.py
+    "wiring": 1750,  # models that a caller gives, which were read in app.py
     CONSOLE: 13900,
-    STORE_SCRIPTS: 950,
-    TOP: 2750,  # background tasks, caches and pauses, which six rooms had each in their own way
+    STORE_SCRIPTS: 960,  # attachments are counted and copied
+    TOP: 2800,  # background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`
 }
 
 

@@ -1,6 +1,5 @@
 """Assistants: personas with prompt, tools and policy."""
 
-from tenuto.assistants.assistant import Assistant, Missing, in_language
-from tenuto.assistants.registry import AssistantRegistry
+from tenuto.assistants.assistant import Assistant, AssistantRegistry, Missing, in_language
 
 __all__ = ["Assistant", "AssistantRegistry", "Missing", "in_language"]

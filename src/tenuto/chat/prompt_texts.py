@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant
 from tenuto.chat.deps import ChatDeps
-from tenuto.chat.recall import quote_memory, quote_preferences, tagged_names
+from tenuto.chat.loading import quote_memory, quote_preferences, tagged_names
 from tenuto.context import counter_for, profile_text, truncate_text
 from tenuto.context.assembly import last_words, message_text
 from tenuto.context.compression import summaries_in

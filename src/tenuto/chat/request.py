@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model.channel import ChatLine
@@ -136,6 +136,22 @@ def last_question(messages: Sequence[Draft]) -> str:
         elif said and message.role not in _BESIDE:
             break
     return "\n".join(reversed(said))
+
+
+def request_from(text: str | ChatRequest, **fields: Any) -> ChatRequest:
+    """The request that the arguments of `ask` mean; what is `None` or empty there keeps its default.
+
+    Raises:
+        Invalid: the request is not sound, or fields are given beside a whole one.
+    """
+    named = {name: value for name, value in fields.items() if value is not None and value != ()}
+    if isinstance(text, ChatRequest):
+        if named:
+            raise Invalid(f"a whole ChatRequest has its own {next(iter(named))}: set it there")
+        return text
+    if named.get("language") in tuple(Language):
+        named["language"] = Language(named["language"])
+    return ChatRequest(text=text, **named)
 
 
 class Reply(Value, frozen=True, kw_only=True):

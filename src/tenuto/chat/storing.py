@@ -186,12 +186,12 @@ def _complete_answer(work: Answering) -> None:
     completion.stored_tokens = work.counter.count_parts(completion.parts)
     completion.output_tokens = completion.output_tokens or completion.stored_tokens
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
-    missing = {
-        "fallback_model": completion.used_fallback,
-        "tools": any(result.error for result in results),
-        "lookup": looked_up and all(result.error for result in results),
-    }
-    work.mark_degraded(name for name, is_missing in missing.items() if is_missing)
+    if completion.used_fallback:
+        work.degraded["fallback_model"] = None
+    if any(result.error for result in results):
+        work.degraded["tools"] = None
+    if looked_up and all(result.error for result in results):
+        work.degraded["lookup"] = None
 
 
 # The end of the turn in the store
@@ -308,7 +308,7 @@ def _session_changes(work: Answering, turn: OpenTurn, claim: Changes | None) -> 
 def _assistant_metadata(work: Answering, session: Session) -> JsonObject:
     """What the session's metadata notes of the assistant."""
     metadata = work.context.active_assistant.metadata_changes(session)
-    if work.record_types.difference(record_types(session.metadata)):
+    if work.record_types and work.record_types.difference(record_types(session.metadata)):
         metadata[PRIVACY_ALSO] = sorted(work.record_types)
     return metadata
 
@@ -331,7 +331,7 @@ async def _claim_title(deps: ChatDeps, work: Answering, session: Session, now: d
 
 
 async def _count_usage(deps: ChatDeps, work: Answering, turns: int) -> None:
-    """Add to the tenant's usage today, also on cancellation."""
+    """Add to the tenant's usage today."""
     completion = work.completion
     counts = UsageCounts(
         turns=turns,
@@ -339,8 +339,7 @@ async def _count_usage(deps: ChatDeps, work: Answering, turns: int) -> None:
         output_tokens=completion.output_tokens,
         cost_nanos=completion.cost_nanos,
     )
-    adding = deps.spending.add(work.context.scope, counts, work.context.assistant.name)
-    await (complete_despite_cancel(adding) if deps.spending.budgets.per_tenant else adding)
+    await deps.spending.add(work.context.scope, counts, work.context.assistant.name)
 
 
 # The trace, and the reply that is made of it

@@ -18,8 +18,7 @@ from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.answering import Answering, answer, check_prompt_room, lease_renewed
 from tenuto.chat.deps import ChatDeps
-from tenuto.chat.loading import load, with_older_messages
-from tenuto.chat.recall import cancel_recall, start_recall
+from tenuto.chat.loading import cancel_recall, load, start_recall, with_older_messages
 from tenuto.chat.request import ChatRequest, EventSink, Reply
 from tenuto.chat.revision import (
     check_follows,

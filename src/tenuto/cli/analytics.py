@@ -36,11 +36,11 @@ def _show_usage(report: UsageReport) -> None:
     show_table(("DAY", *_COLUMNS, "TOKENS"), [*rows, total], flexible="TOKENS", numbers=_COLUMNS)
     typer.echo()
     shares = bars([counts.tokens for counts in by_assistant.values()], width=_BAR)
-    named = [
+    rows_named = [
         (name or "(titles, summaries)", *_cells(counts), bar)
         for (name, counts), bar in zip(by_assistant.items(), shares, strict=True)
     ]
-    show_table(("ASSISTANT", *_COLUMNS, "TOKENS"), named, flexible="TOKENS", numbers=_COLUMNS)
+    show_table(("ASSISTANT", *_COLUMNS, "TOKENS"), rows_named, flexible="TOKENS", numbers=_COLUMNS)
 
 
 def _cells(counts: UsageCounts) -> tuple[str, ...]:

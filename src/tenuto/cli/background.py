@@ -37,22 +37,22 @@ class BackgroundApp:
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _Answer]]) -> _Answer:
         """Have the work done there, and wait for it. Ctrl-C cancels it, and is raised once it has ended."""
-        ended = threading.Event()
+        done = threading.Event()
         tasks: list[asyncio.Task[_Answer]] = []
 
         def begin() -> None:
             task = self._loop.create_task(work())
-            task.add_done_callback(lambda _: ended.set())
+            task.add_done_callback(lambda _: done.set())
             tasks.append(task)
 
         self._loop.call_soon_threadsafe(begin)
         try:
-            while not ended.wait(_SIGNAL_CHECK_SECONDS):
+            while not done.wait(_SIGNAL_CHECK_SECONDS):
                 pass
         except KeyboardInterrupt:
             # Behind `begin`, whenever that comes.
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-            ended.wait()
+            done.wait()
             raise
         return tasks[0].result()
 
@@ -60,11 +60,11 @@ class BackgroundApp:
         """Return when `leave` was called."""
         await self._leaving.wait()
 
-    def leave(self, ended: Future[None]) -> None:
+    def leave(self, thread_end: Future[None]) -> None:
         """Close everything: titles and summaries under way get some seconds, unless Ctrl-C is pressed again."""
         self._loop.call_soon_threadsafe(self._leaving.set)
         try:
-            ended.result()
+            thread_end.result()
         except KeyboardInterrupt:
             assert self._holder is not None
             self._loop.call_soon_threadsafe(self._holder.cancel)
@@ -78,30 +78,30 @@ def open_in_background(settings: Settings) -> Iterator[BackgroundApp]:
     Raises:
         TenutoError: as opening it does.
     """
-    opened: Future[BackgroundApp] = Future()
-    ended: Future[None] = Future()
-    threading.Thread(target=_thread_main, args=(settings, opened, ended), name="tenuto", daemon=True).start()
+    app_future: Future[BackgroundApp] = Future()
+    thread_end: Future[None] = Future()
+    threading.Thread(target=_thread_main, args=(settings, app_future, thread_end), name="tenuto", daemon=True).start()
     with naming_store(settings):
-        aside = opened.result()
+        aside = app_future.result()
     try:
         yield aside
     finally:
-        aside.leave(ended)
+        aside.leave(thread_end)
 
 
-def _thread_main(settings: Settings, opened: Future[BackgroundApp], ended: Future[None]) -> None:
+def _thread_main(settings: Settings, app_future: Future[BackgroundApp], thread_end: Future[None]) -> None:
     """The thread; it passes any error on to the waiting caller."""
     try:
-        asyncio.run(_run_app(settings, opened))
+        asyncio.run(_run_app(settings, app_future))
     except BaseException as error:
-        (ended if opened.done() else opened).set_exception(error)
+        (thread_end if app_future.done() else app_future).set_exception(error)
     else:
-        ended.set_result(None)
+        thread_end.set_result(None)
 
 
-async def _run_app(settings: Settings, opened: Future[BackgroundApp]) -> None:
+async def _run_app(settings: Settings, app_future: Future[BackgroundApp]) -> None:
     # As other commands do: a cache in front of the store would only cost connections.
     async with open_app(replace(settings, l1=False), run_upkeep=False) as app:
         aside = BackgroundApp(app, await app.chat())
-        opened.set_result(aside)
+        app_future.set_result(aside)
         await aside.wait_closed()

@@ -47,22 +47,22 @@ def cells(amounts: Sequence[float], width: int) -> list[int]:
     Where the amounts above zero are more than the cells, the first ones get one each.
     """
     some = [place for place, amount in enumerate(amounts) if amount > 0]
-    found = [0] * len(amounts)
+    widths = [0] * len(amounts)
     if not some or width <= 0:
-        return found
+        return widths
     for place in some[:width]:
-        found[place] = 1
-    left, whole = width - min(len(some), width), sum(amounts[place] for place in some)
-    shares = {place: amounts[place] / whole * width - 1 for place in some}
+        widths[place] = 1
+    left, total = width - min(len(some), width), sum(amounts[place] for place in some)
+    shares = {place: amounts[place] / total * width - 1 for place in some}
     # What each would get beyond its first cell, scaled to what is left, then the largest remainders.
     wanting = sum(share for share in shares.values() if share > 0)
     exact = {place: max(share, 0) / wanting * left if wanting > 0 else 0.0 for place, share in shares.items()}
     for place, share in exact.items():
-        found[place] += int(share)
-    rest = max(width - sum(found), 0)
+        widths[place] += int(share)
+    rest = max(width - sum(widths), 0)
     for place in sorted(exact, key=lambda place: exact[place] % 1, reverse=True)[:rest]:
-        found[place] += 1
-    return found
+        widths[place] += 1
+    return widths
 
 
 def stretches(manifest: Manifest) -> list[Stretch]:
@@ -70,11 +70,11 @@ def stretches(manifest: Manifest) -> list[Stretch]:
 
     Counts of a tokenizer we do not have are taken with their margin, as the budget takes them.
     """
-    taken: dict[str, float] = {}
+    tokens_by_kind: dict[str, float] = {}
     for entry in manifest.entries:
-        taken[entry.kind] = taken.get(entry.kind, 0) + entry.tokens * manifest.margin
-    free = max(manifest.budget - manifest.reply_tokens - sum(taken.values()), 0)
-    parts = {**taken, _FREE: free, _REPLY: manifest.reply_tokens}
+        tokens_by_kind[entry.kind] = tokens_by_kind.get(entry.kind, 0) + entry.tokens * manifest.margin
+    free = max(manifest.budget - manifest.reply_tokens - sum(tokens_by_kind.values()), 0)
+    parts = {**tokens_by_kind, _FREE: free, _REPLY: manifest.reply_tokens}
     return [Stretch(name=name, amount=amount) for name, amount in parts.items() if amount > 0]
 
 

@@ -45,15 +45,17 @@ def chat(
     if session is not None:
         check_id(session, "the session id")
     settings = for_one_person(read_settings(store=call.store, model=model))
-    words = message if message is not None else _read_stdin()
+    text = message if message is not None else _read_stdin()
     make_folder(settings)
     if call.store is None:
         tell_store(settings)
     # Only this command pays for assistants, tokenizer and models.
     from tenuto.cli.conversation import ChatOptions, Conversation, converse
 
-    manner = ChatOptions(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=call.store)
-    converse(settings, lambda aside: Conversation(aside, call.scope, manner, session), words)
+    options = ChatOptions(
+        assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=call.store
+    )
+    converse(settings, lambda aside: Conversation(aside, call.scope, options, session), text)
 
 
 def _read_stdin() -> str | None:

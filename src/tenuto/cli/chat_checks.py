@@ -56,8 +56,8 @@ async def talking(app: Tenuto) -> list[Finding]:
     try:
         chat = await app.chat()
         used = [chat.model_of(each) for each in chat.assistants if each.missing is None]
-        small = chat.model_named(settings.summarizer_model or settings.model)
-        models = {model.name: model for model in (*used, small)}
+        summarizer = chat.model_named(settings.summarizer_model or settings.model)
+        models = {model.name: model for model in (*used, summarizer)}
         addresses = {
             name: address_variables([name], home=home_provider(settings), base_url=settings.model_base_url)
             for name in sorted(models)
@@ -72,7 +72,7 @@ async def talking(app: Tenuto) -> list[Finding]:
         return [
             fail("chat", str(error), "correct the setting it names, or unset it: the offline model needs no settings")
         ]
-    room = settings.prompt_tokens - settings.reply_tokens
+    limit = settings.prompt_tokens - settings.reply_tokens
     return [
         *await _check_models(settings, models, addresses, chat.model_calls),
         _check_embedder(settings, chat),
@@ -82,7 +82,7 @@ async def talking(app: Tenuto) -> list[Finding]:
         *_check_channels(settings, chat),
         ok(
             "prompt",
-            f"{settings.prompt_tokens:,} tokens: {room:,} for the input, {settings.reply_tokens:,} for the reply",
+            f"{settings.prompt_tokens:,} tokens: {limit:,} for the input, {settings.reply_tokens:,} for the reply",
         ),
     ]
 
@@ -124,15 +124,15 @@ def _check_files(chat: Chat) -> list[Finding]:
 
 def _check_tools(chat: Chat) -> list[Finding]:
     """The tools that the offline model never calls, where it is the one that answers."""
-    unplanned = [
+    without_plan = [
         f"{each.name}: {', '.join(names)}"
         for each in chat.assistants
         if each.missing is None and chat.model_of(each).name == OFFLINE
         if (names := [tool.spec.name for tool in each.tools if not isinstance(tool, OfflineTool)])
     ]
-    if not unplanned:
+    if not without_plan:
         return []
-    says = f"the offline model calls no tool without a plan ({'; '.join(unplanned)})"
+    says = f"the offline model calls no tool without a plan ({'; '.join(without_plan)})"
     return [warn("tools", says, "set TENUTO_MODEL, or give them a plan with @offline")]
 
 
@@ -148,19 +148,19 @@ async def _check_models(
         ]
     # Sooner than a client, which tries several times and does not name the address.
     variables = {address: variable for each in addresses.values() for address, variable in each.items()}
-    away = {address: why for address in variables if (why := await why_unreachable(address)) is not None}
-    asked = [name for name, own in addresses.items() if away.keys().isdisjoint(own)]
+    unreachable = {address: why for address in variables if (why := await why_unreachable(address)) is not None}
+    reachable = [name for name, own in addresses.items() if unreachable.keys().isdisjoint(own)]
     limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
-    failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in asked))
-    found: dict[str, Finding] = {}
-    for address, why in away.items():
+    failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in reachable))
+    findings: dict[str, Finding] = {}
+    for address, why in unreachable.items():
         cut_off = " and ".join(name for name, own in addresses.items() if address in own)
-        found[address] = fail("model", f"{cut_off}: {why}", _unreachable_advice(variables[address]))
-    for chain, failure in zip(asked, failures, strict=True):
+        findings[address] = fail("model", f"{cut_off}: {why}", _unreachable_advice(variables[address]))
+    for chain, failure in zip(reachable, failures, strict=True):
         for name in model_names(chain):
             if name != OFFLINE:
-                found.setdefault(name, _model_finding(calls.of(name), settings, failure))
-    return list(found.values())
+                findings.setdefault(name, _model_finding(calls.of(name), settings, failure))
+    return list(findings.values())
 
 
 async def _ask_one_word(model: ChatModel, limit: timedelta) -> TenutoError | None:
@@ -185,8 +185,8 @@ def _advice(settings: Settings, name: str, reason: FailureReason) -> str:
     if reason is FailureReason.REFUSED:
         return _refused_advice(settings, name)
     if reason is FailureReason.UNREACHABLE:
-        found = address_variables([name], home=home_provider(settings), base_url=settings.model_base_url)
-        return _unreachable_advice(next(iter(found.values()), ""))
+        variables = address_variables([name], home=home_provider(settings), base_url=settings.model_base_url)
+        return _unreachable_advice(next(iter(variables.values()), ""))
     return _MODEL_ADVICE[reason]
 
 
@@ -222,15 +222,15 @@ def _model_finding(calls: ModelCalls, settings: Settings, failure: TenutoError |
     reason = last.reason if last is not None else failure_reason(failure) if failure is not None else None
     reason = reason or FailureReason.OTHER
     message = last.message if last is not None else str(failure)
-    said = f"; the provider says: {calls.provider_message}" if calls.provider_message else ""
+    provider_note = f"; the provider says: {calls.provider_message}" if calls.provider_message else ""
     # Behind one that fails stands another one that answers.
     level = fail if failure is not None else warn
-    return level("model", f"{_REASONS[reason]}: {message}{where}{said}", _advice(settings, calls.name, reason))
+    return level("model", f"{_REASONS[reason]}: {message}{where}{provider_note}", _advice(settings, calls.name, reason))
 
 
 def _check_embedder(settings: Settings, chat: Chat) -> Finding:
-    gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
-    users = [*(["memories"] if settings.memories else []), *gated]
+    with_gate = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
+    users = [*(["memories"] if settings.memories else []), *with_gate]
     whose = f"used by {', '.join(users)}" if users else "not used: no assistant sets a relevance"
     if chat.embedder is None:
         why = "turned off by a setting" if settings.embedder == "none" else f"{install_line('meaning')} brings one"

@@ -120,8 +120,8 @@ def settings_error(error: TenutoError) -> Finding:
     """A setting that stops every start."""
     if isinstance(error, PackageMissing):
         return fail("settings", str(error), error.install)
-    named = error.setting if isinstance(error, InvalidSetting) else "the setting"
-    variable = named if named.isupper() else f"TENUTO_{named.upper()}"
+    setting = error.setting if isinstance(error, InvalidSetting) else "the setting"
+    variable = setting if setting.isupper() else f"TENUTO_{setting.upper()}"
     return fail("settings", str(error), f"correct or unset the environment variable {variable}")
 
 
@@ -151,29 +151,29 @@ def store_absent(file: Path) -> Finding:
 
 async def answers(app: Tenuto) -> Finding:
     """Whether the store can be reached."""
-    started = time.perf_counter()
+    start = time.perf_counter()
     await app.store.upkeep.ping()
-    return ok("store", f"{mask_password(app.settings.store)} answers in {_elapsed(started)}")
+    return ok("store", f"{mask_password(app.settings.store)} answers in {_seconds_since(start)}")
 
 
 async def check_round_trip(sessions: SessionStore) -> Finding:
     """Write a session, read it, delete it, in a scope without other sessions."""
-    session_id, words = fresh_id(), text_part("Is everything held?")
-    draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(words,))
+    session_id, part = fresh_id(), text_part("Is everything held?")
+    draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(part,))
     # Should we be stopped halfway, a sweep takes it away.
     new = NewSession(retention=Retention(idle=timedelta(hours=1)))
-    started = time.perf_counter()
+    start = time.perf_counter()
     try:
         await sessions.append(_OWN_SCOPE, session_id, AppendBatch(id=fresh_id(), messages=(draft,), create=new))
         page = await sessions.messages(_OWN_SCOPE, session_id, Page())
     finally:
         with suppress(SessionNotFound):
             await sessions.delete(_OWN_SCOPE, session_id)
-    if [message.parts for message in page.messages] != [(words,)]:
+    if [message.parts for message in page.messages] != [(part,)]:
         return fail("round trip", "what was read is not what was written", "restore the store from a backup")
     if await _still_there(sessions, session_id):
         return fail("round trip", "a deleted session is still there", "restore the store from a backup")
-    return ok("round trip", f"written, read and deleted in {_elapsed(started)}")
+    return ok("round trip", f"written, read and deleted in {_seconds_since(start)}")
 
 
 async def check_durability(store: object) -> list[Finding]:
@@ -351,20 +351,20 @@ def _check_journal(settings: Settings, folder: Path) -> Finding:
     place = next(each for each in (folder, *folder.parents) if each.exists())
     if not writable(place):
         says = f"{place} cannot be written: while the store does not answer, turns are refused"
-        wanted = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
+        is_used = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
         advice = "give this user write access, or point TENUTO_JOURNAL at another folder"
-        return (fail if wanted else warn)("journal", says, advice)
-    held = count_journal(folder)
-    says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.quarantined} quarantined"
-    if held.unreadable:
-        says = f"{says}, {pluralize(held.unreadable, 'file')} unreadable"
+        return (fail if is_used else warn)("journal", says, advice)
+    counts = count_journal(folder)
+    says = f"{folder}: {pluralize(counts.waiting, 'turn')} waiting, {counts.quarantined} quarantined"
+    if counts.unreadable:
+        says = f"{says}, {pluralize(counts.unreadable, 'file')} unreadable"
         return fail("journal", says, "give this user read access, or restore them from a backup: they may hold turns")
-    if unread := files_from_before(folder):
-        says = f"{says}; turns of a development version in {', '.join(unread)}"
+    if old_files := files_from_before(folder):
+        says = f"{says}; turns of a development version in {', '.join(old_files)}"
         return fail("journal", says, "start the version that wrote them until the store has them, or delete the files")
-    if held.quarantined:
+    if counts.quarantined:
         return warn("journal", says, "`tenuto journal` lists those that the store can never accept, and says why")
-    if held.waiting:
+    if counts.waiting:
         return warn("journal", says, "a running server delivers them as soon as the store answers")
     return ok("journal", says)
 
@@ -376,10 +376,12 @@ def _check_other_journals(settings: Settings, folder: Path) -> list[Finding]:
     if own.waiting or own.quarantined or own.unreadable:
         moving = f"{moving}, not before the one there is empty (`tenuto journal`): it would be overwritten"
     advice = f"start a server with the store they belong to; if it only changed its address, {moving}"
-    held = [(other, count_journal(other).waiting) for other in settings.journals().glob("*/") if other != folder]
+    waiting_counts = [
+        (other, count_journal(other).waiting) for other in settings.journals().glob("*/") if other != folder
+    ]
     return [
         warn("other journal", f"{other}: {pluralize(waiting, 'turn')} waiting for another store", advice)
-        for other, waiting in sorted(held)
+        for other, waiting in sorted(waiting_counts)
         if waiting
     ]
 
@@ -389,8 +391,8 @@ def _check_other_journals(settings: Settings, folder: Path) -> list[Finding]:
 
 async def holdings(app: Tenuto, scope: Scope) -> Finding:
     """How much the tenant has."""
-    held = await app.sessions.stats(scope)
-    says = f"tenant {scope.tenant}: {pluralize(held.sessions, 'session')}, {pluralize(held.messages, 'message')}"
+    stats = await app.sessions.stats(scope)
+    says = f"tenant {scope.tenant}: {pluralize(stats.sessions, 'session')}, {pluralize(stats.messages, 'message')}"
     if app.settings.store.startswith("memory"):
         return warn(
             "sessions", f"{says}, in memory", "they are lost when the process ends; set TENUTO_STORE to keep them"
@@ -426,8 +428,8 @@ async def credentials(app: Tenuto) -> Finding:
     return warn("auth", "no credential is configured, so the server listens on loopback only", advice)
 
 
-def _elapsed(started: float) -> str:
-    return f"{(time.perf_counter() - started) * 1000:.1f} ms"
+def _seconds_since(start: float) -> str:
+    return f"{(time.perf_counter() - start) * 1000:.1f} ms"
 
 
 def _size(count: int) -> str:

@@ -29,9 +29,9 @@ _PLAIN: Final = re.compile(r"[\w.@-]+", re.ASCII)
 
 def complete_session(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Ids of the sessions that changed last, with their titles, of the store and caller that the line names."""
-    named = {name: ctx.params.get(name) for name in ("tenant", "site", "user")}
+    scope_parts = {name: ctx.params.get(name) for name in ("tenant", "site", "user")}
     try:
-        scope = Scope(tenant=named["tenant"] or "local", site=named["site"] or "", user=named["user"])
+        scope = Scope(tenant=scope_parts["tenant"] or "local", site=scope_parts["site"] or "", user=scope_parts["user"])
         settings = read_settings(store=ctx.params.get("store"))
         sessions = asyncio.run(_newest(scope, settings.store))
     except (TenutoError, TimeoutError, OSError):
@@ -55,10 +55,10 @@ async def _newest(scope: Scope, url: str) -> tuple[Session, ...]:
     async with asyncio.timeout(_PATIENCE_SECONDS):
         records = await open_records(url, read_only=True)
         try:
-            listed = await Engine(records, chance=SystemRandom()).sessions.list(scope, SessionQuery(limit=_MOST))
+            page = await Engine(records, chance=SystemRandom()).sessions.list(scope, SessionQuery(limit=_MOST))
         finally:
             await records.close()
-    return tuple(listed.sessions)
+    return tuple(page.sessions)
 
 
 def complete_assistant(incomplete: str) -> list[str]:

@@ -81,20 +81,20 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     store: str | None = None
 
 
-def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], words: str | None) -> None:
+def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], text: str | None) -> None:
     """Answer the given text and end; without one, talk until the user leaves.
 
     Raises:
         ModelFailed: the only model is at an address that takes no connection. Its client would find that out as well,
             but takes seconds to load, tries several times, and does not name the address.
     """
-    if len(model_names(settings.model)) == 1 and (away := _find_cut_off(settings, settings.model)) is not None:
-        raise away
+    if len(model_names(settings.model)) == 1 and (cut_off := _find_cut_off(settings, settings.model)) is not None:
+        raise cut_off
     with without_warnings(*_TOLD_BY_ANSWERS), open_in_background(settings) as aside:
         talk = begin(aside)
         talk.prepare()
-        if words is not None:
-            talk.answer_once(words)
+        if text is not None:
+            talk.answer_once(text)
         else:
             talk.go_on()
         talk.remember()
@@ -111,14 +111,14 @@ def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
 class Conversation:
     """One user's talk with one assistant, on the store itself."""
 
-    def __init__(self, aside: BackgroundApp, scope: Scope, manner: ChatOptions, session_id: str | None) -> None:
+    def __init__(self, aside: BackgroundApp, scope: Scope, options: ChatOptions, session_id: str | None) -> None:
         self._aside = aside
         self._app = aside.app
         self._scope = scope
-        self._manner = manner
+        self._options = options
         self._session_id = session_id
         self._last: Reply | None = None
-        self._listed: tuple[Session, ...] = ()
+        self._last_list: tuple[Session, ...] = ()
         self._commands: Mapping[str, tuple[Callable[[str], None], str]] = {
             "reset": (self._reset, "clear the conversation and keep the session"),
             "title": (self._title, "show the title, or set it to the words that follow"),
@@ -150,64 +150,63 @@ class Conversation:
         try:
             return await self._app.sessions.get(self._scope, self._session_id)
         except SessionNotFound:
-            assistant = self._aside.chat.assistants.find(self._manner.assistant)
+            assistant = self._aside.chat.assistants.find(self._options.assistant)
             if assistant.policies.sessions.on_missing is OnMissing.ERROR:
                 raise
             return None
 
     def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        assistants, last, named = self._aside.chat.assistants, ActiveAssistant.of(session), self._manner.assistant
-        if named is not None and named not in assistants.names and self._app.settings.assistants is None:
-            shipped = ", ".join([each.name for each in assistants])
-            raise AssistantNotFound("assistant", f"{shipped}; TENUTO_ASSISTANTS, the folder of your own, is not set")
-        self._assistant, self._persona = resolve_assistant(
-            assistants, self._manner.assistant, self._manner.persona, last
-        )
+        assistants, assistant = self._aside.chat.assistants, self._options.assistant
+        if assistant is not None and assistant not in assistants.names and self._app.settings.assistants is None:
+            names = ", ".join([each.name for each in assistants])
+            raise AssistantNotFound("assistant", f"{names}; TENUTO_ASSISTANTS, the folder of your own, is not set")
+        last = ActiveAssistant.of(session)
+        self._assistant, self._persona = resolve_assistant(assistants, assistant, self._options.persona, last)
         self._assistant.check_installed()
 
     # One question
 
-    def answer_once(self, words: str) -> None:
+    def answer_once(self, text: str) -> None:
         """Answer and end; an error is the command's."""
-        self._answer(self._request(text=words))
-        if self._session_id is not None and sys.stderr.isatty() and not self._manner.as_json:
+        self._answer(self._request(text=text))
+        if self._session_id is not None and sys.stderr.isatty() and not self._options.as_json:
             typer.secho(f"(continue with: {self._again()})", dim=True, err=True)
 
     def _request(self, *, text: str = "", regenerate: bool = False) -> ChatRequest:
         return ChatRequest(
             text=text,
             session_id=self._session_id,
-            assistant=self._manner.assistant if self._session_id is not None else self._assistant.name,
-            persona=self._manner.persona,
+            assistant=self._options.assistant if self._session_id is not None else self._assistant.name,
+            persona=self._options.persona,
             regenerate=regenerate,
         )
 
     def _answer(self, request: ChatRequest) -> None:
         """Have the turn taken and show the answer, whole or word by word."""
-        screen = _AnswerPrinter(self._marks, quiet=self._manner.as_json or not self._manner.streams)
+        printer = _AnswerPrinter(self._marks, quiet=self._options.as_json or not self._options.streams)
         try:
-            reply = self._aside.run(lambda: self._stream_reply(request, screen))
+            reply = self._aside.run(lambda: self._stream_reply(request, printer))
         except (TenutoError, KeyboardInterrupt) as error:
-            screen.end()
+            printer.end()
             if isinstance(error, ModelFailed) and error.reason is FailureReason.UNREACHABLE:
                 # The failure names the model; a person at a terminal wants to know the address, too.
                 raise _find_cut_off(self._app.settings, error.model) or error from None
             if isinstance(error, AssistantFailed):
-                self._show_raised(error)
+                self._show_exceptions(error)
             raise
         self._last = reply
-        if self._manner.as_json:
+        if self._options.as_json:
             show_json(ReplyView.of(reply))
         else:
-            screen.finish(reply.text)
-        raised = self._aside.run(lambda: self._tool_exceptions(reply)) if "tools" in reply.degraded else []
-        for line in remarks(reply.degraded, fallback_model=self._failed_models(), tools=raised):
+            printer.finish(reply.text)
+        exceptions = self._aside.run(lambda: self._tool_exceptions(reply)) if "tools" in reply.degraded else []
+        for line in remarks(reply.degraded, fallback_model=self._failed_models(), tools=exceptions):
             typer.secho(line, fg="yellow", err=True)
-        if raised:
+        if exceptions:
             self._point_to_trace(reply.trace_id)
 
-    def _show_raised(self, error: AssistantFailed) -> None:
+    def _show_exceptions(self, error: AssistantFailed) -> None:
         """What code of the assistant raised, as the trace of the turn has it."""
         trace_id = error.ids.get("trace_id", "")
         trace = self._aside.run(lambda: self._load_trace(trace_id))
@@ -228,7 +227,7 @@ class Conversation:
             return None
 
     def _point_to_trace(self, trace_id: str) -> None:
-        command = command_line(self._scope, self._manner.store, "traces", "show", trace_id)
+        command = command_line(self._scope, self._options.store, "traces", "show", trace_id)
         typer.secho(f"(trace: {command})", dim=True, err=True)
 
     def _failed_models(self) -> list[str]:
@@ -236,7 +235,7 @@ class Conversation:
         statuses = [calls.status for calls in self._aside.chat.model_calls]
         return [one.last_failure.message for one in statuses if one.failed_in_a_row and one.last_failure is not None]
 
-    async def _stream_reply(self, request: ChatRequest, screen: _AnswerPrinter) -> Reply:
+    async def _stream_reply(self, request: ChatRequest, printer: _AnswerPrinter) -> Reply:
         # Cancelled or not, the turn must have ended before we go on, and a generator ends when it is closed.
         async with aclosing(self._aside.chat.stream(self._scope, request)) as events:  # type: ignore[type-var]
             async for event in events:
@@ -247,7 +246,7 @@ class Conversation:
                         self._session_id = reply.session_id
                         return reply
                     case TextDelta() | ToolStarted() | ToolFinished() | StepChanged():
-                        screen.show(event)
+                        printer.show(event)
         raise AssertionError("a turn ends with its answer or with an error")
 
     def remember(self) -> None:
@@ -310,7 +309,7 @@ class Conversation:
         )
         for message in talk[-_SHOWN:]:
             mark = _PROMPT if message.role is Role.USER else ""
-            typer.echo(self._marks.paint(mark + message.text, dim=True), err=self._manner.as_json)
+            typer.echo(self._marks.paint(mark + message.text, dim=True), err=self._options.as_json)
 
     def _do(self, line: str) -> None:
         """A command, or words: what begins with a slash and one word of letters is a command, `//` is a slash."""
@@ -341,35 +340,35 @@ class Conversation:
 
     def _why(self, _: str) -> None:
         session_id = self._require_session()
-        found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LISTED))
-        answered = next((trace for trace in found if trace.error is None), None)
+        traces = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LISTED))
+        last_answer = next((trace for trace in traces if trace.error is None), None)
         if self._last is not None:
             show_manifest(self._last.manifest)
-        elif answered is not None:
-            show_manifest(answered.manifest)
+        elif last_answer is not None:
+            show_manifest(last_answer.manifest)
         else:
             raise Invalid("there is no answer yet")
-        self._show_redactions(answered)
+        self._show_redactions(last_answer)
 
     def _show_redactions(self, trace: Trace | None) -> None:
         """How many private values what is stored of the last turn does without: of its messages, and of its trace."""
         session_id = self._require_session()
         page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LISTED)))
-        redacted = {
+        values = {
             "messages": count_redacted(last_turn_messages(page.messages)),
             "trace": trace.redacted if trace else {},
         }
-        for where, counts in redacted.items():
+        for where, counts in values.items():
             if counts:
                 many = pluralize(sum(counts.values()), "private value")
                 self._print_note(f"({many} redacted in the stored {where}: {visible(tally(counts))})")
 
     def _trace(self, _: str) -> None:
         session_id = self._require_session()
-        found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
-        if not found:
+        traces = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
+        if not traces:
             raise Invalid("this session has no traces")
-        show_trace(found[0])
+        show_trace(traces[0])
 
     def _retry(self, _: str) -> None:
         self._require_session()
@@ -386,17 +385,17 @@ class Conversation:
     def _list(self) -> SessionPage:
         query = SessionQuery(limit=_LISTED)
         page = self._aside.run(lambda: self._app.sessions.list(self._scope, query))
-        self._listed = page.sessions
+        self._last_list = page.sessions
         return page
 
     def _open(self, which: str) -> None:
         if not which:
             raise Invalid("name a session: its number in the list of /sessions, or its id")
-        named = self._session_id_for(which)
-        session_id = self._aside.run(lambda: whole_session_id(self._app, self._scope, named))
+        chosen_id = self._session_id_for(which)
+        session_id = self._aside.run(lambda: whole_session_id(self._app, self._scope, chosen_id))
         session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
         # A name given for this session does not apply to the other one, which has its own.
-        self._manner = replace(self._manner, assistant=None, persona=None)
+        self._options = replace(self._options, assistant=None, persona=None)
         self._session_id, self._last = session.id, None
         self._choose_assistant(session)
         self._print_note(self._introduction())
@@ -406,8 +405,8 @@ class Conversation:
         """A session by its number in the list as it was shown, or else by its id."""
         if not which.isdecimal() or len(which) > 3:
             return which
-        listed = self._listed or self._list().sessions
-        return listed[int(which) - 1].id if 0 < int(which) <= len(listed) else which
+        sessions = self._last_list or self._list().sessions
+        return sessions[int(which) - 1].id if 0 < int(which) <= len(sessions) else which
 
     def _new(self, _: str) -> None:
         self._session_id, self._last = None, None
@@ -429,13 +428,13 @@ class Conversation:
 
     def _again(self) -> str:
         """The command that goes on with this session, as a shell reads it; a password is to be put in by hand."""
-        named = {"--session": self._session_id, "--persona": self._manner.persona}
-        options = [word for option, value in named.items() if value for word in (option, value)]
-        return command_line(self._scope, self._manner.store, "chat", *options)
+        flags = {"--session": self._session_id, "--persona": self._options.persona}
+        options = [word for option, value in flags.items() if value for word in (option, value)]
+        return command_line(self._scope, self._options.store, "chat", *options)
 
     def _print_note(self, text: str) -> None:
         """Print a note in a style of its own; with JSON, standard output stays free of notes."""
-        typer.secho(text, dim=True, err=self._manner.as_json)
+        typer.secho(text, dim=True, err=self._options.as_json)
 
 
 def _print_aside(text: str) -> None:
@@ -485,17 +484,17 @@ class _AnswerPrinter:
         self._shown = ""
 
 
-def _print_work(name: str, milliseconds: float | None, failed: str | None) -> None:
+def _print_work(name: str, milliseconds: float | None, failure: str | None) -> None:
     """What a tool or a step did, for those who watch."""
     if sys.stderr.isatty():
-        how = f" failed: {failed}" if failed else "" if milliseconds is None else f" {milliseconds:,.0f} ms"
+        how = f" failed: {failure}" if failure else "" if milliseconds is None else f" {milliseconds:,.0f} ms"
         typer.secho(visible(f"[{name}{how}]"), dim=True, err=True)
 
 
-def remarks(degraded: Sequence[str], **causes: Sequence[str]) -> list[str]:
+def remarks(parts: Sequence[str], **causes: Sequence[str]) -> list[str]:
     """What an answer had to do without, in sentences, with the causes that are known; an assistant may name more."""
     return [
         f"(degraded: {_REMARKS.get(what, f'answered without {visible(what)}')}"
         + (f": {visible(cause)})" if (cause := "; ".join(causes.get(what, ()))) else ")")
-        for what in degraded
+        for what in parts
     ]

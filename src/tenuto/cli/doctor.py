@@ -46,17 +46,17 @@ def doctor(
     """Check this installation and advise what to do."""
     settings, findings = _run_checks(call.scope, call.store) if part is None else _run_lark_checks()
     well = all(finding.status is not CheckStatus.ERROR for finding in findings)
-    shown = effective(settings) if settings is not None else {}
+    settings_rows = effective(settings) if settings is not None else {}
     if call.as_json:
-        values = {name: setting.value for name, setting in shown.items()}
-        sources = {name: setting.source for name, setting in shown.items()}
+        values = {name: setting.value for name, setting in settings_rows.items()}
+        sources = {name: setting.source for name, setting in settings_rows.items()}
         show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": values, "sources": sources})
     else:
         _print_findings(findings)
         typer.echo(f"\n{_verdict(findings)}")
-        if show_settings and shown:
+        if show_settings and settings_rows:
             typer.secho("\nSettings", bold=True)
-            show_facts((name, f"{setting.value}  ({setting.source})") for name, setting in shown.items())
+            show_facts((name, f"{setting.value}  ({setting.source})") for name, setting in settings_rows.items())
     if not well:
         raise typer.Exit(1)
 
@@ -79,8 +79,8 @@ def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[
     outages = checks.outages(settings)
     file = sqlite_file(settings.store)
     # A file that was moved away would be replaced by an empty one, and its log be deleted.
-    absent = file is not None and not file.exists() and checks.can_begin(file, settings)
-    if file is not None and absent:
+    is_new = file is not None and not file.exists() and checks.can_begin(file, settings)
+    if file is not None and is_new:
         findings += [checks.store_absent(file), *asyncio.run(_findings_without_store(settings, scope))]
     else:
         findings += asyncio.run(_store_findings(settings, scope))
@@ -131,8 +131,8 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
     except TimeoutError:
         findings.append(checks.store_timeout(settings, _PATIENCE_SECONDS))
     except TenutoError as error:
-        refused = privacy_checks.privacy_settings_error(error)
-        findings.append(refused if refused is not None else checks.store_error(settings, error))
+        finding = privacy_checks.privacy_settings_error(error)
+        findings.append(finding if finding is not None else checks.store_error(settings, error))
     return findings
 
 
@@ -148,8 +148,8 @@ async def _findings_without_store(settings: Settings, scope: Scope) -> list[Find
             findings += await task_checks.findings(app, with_engine=False)
             findings += await privacy_checks.findings(app, scope)
     except TenutoError as error:
-        refused = privacy_checks.privacy_settings_error(error)
-        findings.append(refused if refused is not None else checks.store_error(settings, error))
+        finding = privacy_checks.privacy_settings_error(error)
+        findings.append(finding if finding is not None else checks.store_error(settings, error))
     return findings
 
 

@@ -30,7 +30,7 @@ def effective(settings: Settings) -> dict[str, InForce]:
     """
     unset = Settings()
     by_preset, otherwise = _preset_values(settings.policies()), _default_values(settings)
-    shown = {}
+    rows = {}
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
         source = "default" if value == getattr(unset, name) else "set"
@@ -39,10 +39,10 @@ def effective(settings: Settings) -> dict[str, InForce]:
             value = by_preset[name]
             source = "; ".join((source, *_differences(settings, name, value)))
         elif value is None and name in otherwise:
-            shown[name] = otherwise[name]
+            rows[name] = otherwise[name]
             continue
-        shown[name] = InForce(_display_value(name, value), source)
-    return shown
+        rows[name] = InForce(_display_value(name, value), source)
+    return rows
 
 
 def _differences(settings: Settings, name: str, value: object) -> Iterator[str]:
@@ -90,13 +90,15 @@ def _default_values(settings: Settings) -> dict[str, InForce]:
         "memory_max_chars": context.window_characters,
         "memory_ttl_seconds": int(idle.total_seconds()) if idle else None,
     }
-    shared = _display_value("memories_without_user", settings.memory_policy().without_user)
+    without_user = _display_value("memories_without_user", settings.memory_policy().without_user)
     return {
         "journal": InForce(str(settings.journals()), "default"),
         "requests_per_minute": InForce("6000 per credential", "default"),
         "summarizer_model": InForce(settings.model, "as model"),
         "tasks_database": InForce("next to the store", "default"),
-        "memories_without_user": InForce(shared, "default; commands for one person at a terminal decide by themselves"),
+        "memories_without_user": InForce(
+            without_user, "default; commands for one person at a terminal decide by themselves"
+        ),
         **{name: InForce(_display_value(name, value), "preset npc") for name, value in memory.items()},
     }
 
@@ -126,15 +128,15 @@ def mask_password(url: str) -> str:
     """An address that may be shown."""
     try:
         parts = urlsplit(url)
-        user, hidden = parts.username or "", parts.password is not None
+        user, has_password = parts.username or "", parts.password is not None
     except ValueError:
         return f"{url.split(':', 1)[0]}://{_HIDDEN}"
     place = parts.netloc.rpartition("@")[2]
-    netloc = f"{user}:***@{place}" if hidden else parts.netloc
+    netloc = f"{user}:***@{place}" if has_password else parts.netloc
     query = [
         (name, "***" if any(word in name.lower() for word in _SECRET_WORDS) else value)
         for name, value in parse_qsl(parts.query, keep_blank_values=True)
     ]
     # urlunsplit would shorten sqlite:///file to sqlite:/file.
-    shown = urlunsplit(("", "", parts.path, urlencode(query, safe="*,/"), ""))
-    return f"{parts.scheme}://{netloc}{shown}"
+    masked = urlunsplit(("", "", parts.path, urlencode(query, safe="*,/"), ""))
+    return f"{parts.scheme}://{netloc}{masked}"

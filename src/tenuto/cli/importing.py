@@ -46,9 +46,9 @@ def import_(
     )
 
 
-def _print_report(report: ImportReport, done: str) -> None:
+def _print_report(report: ImportReport, verb: str) -> None:
     sessions, messages = pluralize(report.sessions, "session"), pluralize(report.messages, "message")
-    typer.echo(f"{sessions} with {messages} and {pluralize(report.memories, 'memory')} {done}.")
+    typer.echo(f"{sessions} with {messages} and {pluralize(report.memories, 'memory')} {verb}.")
     if report.existing:
         typer.echo(f"{report.existing:,} already existed.")
     for reason, count in sorted(report.skipped.items()):

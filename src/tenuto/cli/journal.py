@@ -26,10 +26,10 @@ def journal(store: StoreUrl = None, as_json: AsJson = False) -> None:
     if counts.unreadable:
         raise Unavailable("journal", f"in {folder} cannot be read")
     if as_json:
-        found = [
+        entries = [
             {**msgspec.to_builtins(turn), "tenant": turn.site.tenant, "site": turn.site.site or None} for turn in turns
         ]
-        show_json({"folder": str(folder), "waiting": counts.waiting, "quarantined": found})
+        show_json({"folder": str(folder), "waiting": counts.waiting, "quarantined": entries})
         return
     typer.echo(f"{folder}: {pluralize(counts.waiting, 'turn')} waiting, {counts.quarantined} quarantined")
     if turns:

@@ -33,20 +33,20 @@ class Keyboard:
         """The next line that says something; `None` when there will be no more. Ctrl-C empties the line."""
         while True:
             try:
-                words = self._read_input().strip()
+                line = self._read_input().strip()
             except KeyboardInterrupt:
                 typer.echo(err=self._on_stderr)
                 continue
             except EOFError:
                 typer.echo(err=self._on_stderr)
                 return None
-            if words:
-                return words
+            if line:
+                return line
 
-    def remember(self, words: str) -> None:
+    def remember(self, line: str) -> None:
         """Let these be recalled as if they had been typed."""
         if self._readline is not None:
-            self._readline.add_history(words)
+            self._readline.add_history(line)
 
     def _read_input(self) -> str:
         if not self._on_stderr:
@@ -54,6 +54,6 @@ class Keyboard:
         typer.echo(self._prompt, nl=False, err=True)
         return input()
 
-    def _complete(self, begun: str, number: int) -> str | None:
-        found = [command for command in self._commands if begun.startswith("/") and command.startswith(begun)]
-        return found[number] if number < len(found) else None
+    def _complete(self, prefix: str, number: int) -> str | None:
+        matches = [command for command in self._commands if prefix.startswith("/") and command.startswith(prefix)]
+        return matches[number] if number < len(matches) else None

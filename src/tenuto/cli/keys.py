@@ -43,10 +43,10 @@ def create_key(
         lambda app: _keys(app).create(tenant=tenant, site=site, user=user, role=role, name=name, agent=agent),
         making=True,
     )
-    call.show({"key": asdict(key), "secret": secret}, lambda: _print_created(key, secret, call.store))
+    call.show({"key": asdict(key), "secret": secret}, lambda: _print_new_key(key, secret, call.store))
 
 
-def _print_created(key: ApiKey, secret: str, store: str | None) -> None:
+def _print_new_key(key: ApiKey, secret: str, store: str | None) -> None:
     # A server on another store stays open, so the report tells which one has the key.
     show_facts([*_key_facts(key), ("store", shown_store(read_settings(store=store)))])
     typer.echo(f"\n{secret}\n\nKeep this secret now: only its hash is stored, and it is never shown again.")
@@ -57,19 +57,19 @@ def list_keys(call: StoreCall, tenant: Annotated[str | None, option("ID", "Show 
     """List keys, revoked ones included, without secrets."""
     if tenant is not None:
         check_tenant_id(tenant)
-    found = call.run(lambda app: _keys(app).list(tenant))
-    call.show({"keys": [asdict(key) for key in found]}, lambda: _print_keys(found))
+    api_keys = call.run(lambda app: _keys(app).list(tenant))
+    call.show({"keys": [asdict(key) for key in api_keys]}, lambda: _print_keys(api_keys))
 
 
-def _print_keys(found: Sequence[ApiKey]) -> None:
-    if not found:
+def _print_keys(api_keys: Sequence[ApiKey]) -> None:
+    if not api_keys:
         typer.echo(
             "No keys yet: the server accepts requests from this machine only. Create one with: "
             "tenuto keys create --tenant ID"
         )
         return
     columns = ("ID", "TENANT", "SITE", "USER", "AGENT", "ROLE", "NAME", "CREATED", "USED", "REVOKED")
-    show_table(columns, map(_key_row, found), flexible="NAME")
+    show_table(columns, map(_key_row, api_keys), flexible="NAME")
 
 
 @keys.command("revoke")
@@ -102,5 +102,5 @@ def _key_facts(key: ApiKey) -> list[tuple[str, str]]:
 
 
 def _key_row(key: ApiKey) -> tuple[str, ...]:
-    used, revoked = (moment(at) if at else "-" for at in (key.last_used_at, key.revoked_at))
-    return (*(value for _, value in _key_facts(key)), moment(key.created_at), used, revoked)
+    last_use, revocation = (moment(at) if at else "-" for at in (key.last_used_at, key.revoked_at))
+    return (*(value for _, value in _key_facts(key)), moment(key.created_at), last_use, revocation)

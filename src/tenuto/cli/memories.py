@@ -67,20 +67,20 @@ def list_memories(
 
     of_session = _whole_session(call, session)
     kinds = () if kind is None else (kind,)
-    found = _read(
+    result = _read(
         call,
-        lambda held: held.list(
+        lambda service: service.list(
             call.scope, kinds=kinds, session_id=of_session, superseded=superseded, limit=limit, cursor=cursor
         ),
     )
-    page = MemoryList.page(found, limit)
-    call.show(page, lambda: _print_memories(found, superseded=superseded))
+    page = MemoryList.page(result, limit)
+    call.show(page, lambda: _print_memories(result, superseded=superseded))
     if page.cursor is not None and not call.as_json:
-        typer.echo(f"\n{pluralize(len(found), 'memory')} shown, and there may be more: --cursor {page.cursor}")
+        typer.echo(f"\n{pluralize(len(result), 'memory')} shown, and there may be more: --cursor {page.cursor}")
 
 
-def _print_memories(found: Sequence[Memory], *, superseded: bool = False, empty: str = "No memories.") -> None:
-    if not found:
+def _print_memories(memories: Sequence[Memory], *, superseded: bool = False, empty: str = "No memories.") -> None:
+    if not memories:
         typer.echo(empty)
         return
     ends = ("UNTIL",) if superseded else ()
@@ -93,7 +93,7 @@ def _print_memories(found: Sequence[Memory], *, superseded: bool = False, empty:
             str(memory.mentions),
             _on_one_line(memory.text),
         )
-        for memory in found
+        for memory in memories
     ]
     show_table(
         ("ID", "KIND", "SAID", *ends, "MENTIONS", "TEXT"), rows, flexible="TEXT", numbers=("MENTIONS",), ids="ID"
@@ -117,7 +117,7 @@ def search_memories(
     """Search memories and show why each was found."""
     from tenuto.recall.views import MemoryHits
 
-    wanted = MemoryQuery(
+    memory_query = MemoryQuery(
         text=_said(query, "the query"),
         limit=limit,
         any_persona=True,
@@ -128,7 +128,7 @@ def search_memories(
         superseded=superseded,
         mmr_lambda=mmr_lambda,
     )
-    result, remark = _read(call, lambda held: _search(held, call.scope, wanted))
+    result, remark = _read(call, lambda service: _search(service, call.scope, memory_query))
     call.show(MemoryHits.of(result), lambda: _print_hits(result))
     if remark and not call.as_json:
         typer.echo(remark, err=True)
@@ -141,14 +141,14 @@ def _print_hits(result: RecallResult) -> None:
         _print_hit(number, hit)
 
 
-async def _search(held: Memories, scope: Scope, query: MemoryQuery) -> tuple[RecallResult, str]:
+async def _search(memories: Memories, scope: Scope, query: MemoryQuery) -> tuple[RecallResult, str]:
     """What was found, and why meaning had no part in it, or not in all of it."""
-    await _warm(held, scope)
-    result = await held.search(scope, query)
+    await _warm(memories, scope)
+    result = await memories.search(scope, query)
     if not result.degraded:
         return result, ""
-    lacking = await held.count_unembedded(scope)
-    if lacking and held.embedder is not None and held.embedder.ready:
+    lacking = await memories.count_unembedded(scope)
+    if lacking and memories.embedder is not None and memories.embedder.ready:
         many = f"{pluralize(lacking, 'memory')} without a vector ranked by words alone"
         return result, f"{many}: a running server adds vectors within minutes, and a `tenuto chat` when it ends."
     return result, "The embedder did not answer: ranked by words alone. `tenuto doctor` says which one is in use."
@@ -170,9 +170,9 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
         "speaker": scores.speaker,
     }
     arms = " + ".join(f"{name} {part:.2f}" for name, part in parts.items() if part or name in ("words", "meaning"))
-    shared = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
+    shared_line = f"  shared: {', '.join(shared_words(hit))}" if scores.terms else ""
     like = f"  similar to one above {scores.similarity:.2f}" if scores.similarity > 0 else ""
-    typer.echo(visible(f"   score {hit.score:.2f} = {arms}{shared}{like}"))
+    typer.echo(visible(f"   score {hit.score:.2f} = {arms}{shared_line}{like}"))
 
 
 @memories.command("add")
@@ -184,9 +184,9 @@ def add_memory(
 ) -> None:
     """Remember a text, redacted by the privacy policy."""
 
-    async def add(held: Memories) -> Memory:
-        await _warm(held)
-        return await held.add(call.scope, _said(text, "the text"), kind=kind, subject=subject)
+    async def add(service: Memories) -> Memory:
+        await _warm(service)
+        return await service.add(call.scope, _said(text, "the text"), kind=kind, subject=subject)
 
     _print_change(call, _run(call, add, making=True), "Remembered")
 
@@ -202,9 +202,11 @@ def edit_memory(
     if text is None and kind is None:
         raise typer.BadParameter("name what to change: --text or --kind", param_hint="--text")
 
-    async def edit(held: Memories) -> Memory:
-        await _warm(held)
-        return await held.edit(call.scope, await whole_memory_id(held, call.scope, memory_id), text=text, kind=kind)
+    async def edit(service: Memories) -> Memory:
+        await _warm(service)
+        return await service.edit(
+            call.scope, await whole_memory_id(service, call.scope, memory_id), text=text, kind=kind
+        )
 
     _print_change(call, _run(call, edit), "Changed")
 
@@ -237,23 +239,23 @@ def forget_memories(
         raise typer.BadParameter("give ids, or one of --session, --search and --all", param_hint="ID")
     of_session = _whole_session(call, session)
     if any(map(is_short, ids)):
-        ids = _read(call, lambda held: _whole_ids(held, call.scope, ids))
+        ids = _read(call, lambda service: _whole_ids(service, call.scope, ids))
 
-    def forget(held: Memories, *, dry_run: bool) -> Awaitable[int]:
-        return held.forget(call.scope, ids, session_id=of_session, everything=everything, dry_run=dry_run)
+    def forget(service: Memories, *, dry_run: bool) -> Awaitable[int]:
+        return service.forget(call.scope, ids, session_id=of_session, everything=everything, dry_run=dry_run)
 
     if search is not None:
         ids = _choose(call, _said(search, "the query"), limit, yes=yes)
     elif not yes and len(ids) != 1:
-        _confirm(call, _read(call, lambda held: forget(held, dry_run=True)))
-    forgotten = _run(call, lambda held: forget(held, dry_run=False))
-    if len(ids) == 1 and not forgotten:
+        _confirm(call, _read(call, lambda service: forget(service, dry_run=True)))
+    count = _run(call, lambda service: forget(service, dry_run=False))
+    if len(ids) == 1 and not count:
         raise MemoryNotFound
-    call.show({"forgotten": forgotten}, f"{pluralize(forgotten, 'memory')} forgotten.")
+    call.show({"forgotten": count}, f"{pluralize(count, 'memory')} forgotten.")
 
 
-async def _whole_ids(held: Memories, scope: Scope, memory_ids: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys([await whole_memory_id(held, scope, memory_id) for memory_id in memory_ids]))
+async def _whole_ids(memories: Memories, scope: Scope, memory_ids: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([await whole_memory_id(memories, scope, memory_id) for memory_id in memory_ids]))
 
 
 def _whole_session(call: Call, session: str | None) -> str:
@@ -269,8 +271,8 @@ def _choose(call: Call, query: str, limit: int, *, yes: bool) -> list[str]:
         raise typer.BadParameter(
             "check what the search finds first: `memories search`, then `memories forget ID`", param_hint="--search"
         )
-    wanted = MemoryQuery(text=query, limit=limit, any_persona=True)
-    result, _ = _read(call, lambda held: _search(held, call.scope, wanted))
+    memory_query = MemoryQuery(text=query, limit=limit, any_persona=True)
+    result, _ = _read(call, lambda memories: _search(memories, call.scope, memory_query))
     _print_hits(result)
     if not result.hits:
         raise typer.Exit
@@ -294,10 +296,13 @@ def preferences(
 
     if wanted:
         texts = [_said(text, "a preference") for text in wanted]
-        held = _run(call, lambda held: held.set_preferences(call.scope, texts), making=True)
+        preferences = _run(call, lambda service: service.set_preferences(call.scope, texts), making=True)
     else:
-        held = _read(call, lambda held: held.preferences(call.scope))
-    call.show({"preferences": list(map(MemoryView.of, held))}, lambda: _print_memories(held, empty="No preferences."))
+        preferences = _read(call, lambda service: service.preferences(call.scope))
+    call.show(
+        {"preferences": list(map(MemoryView.of, preferences))},
+        lambda: _print_memories(preferences, empty="No preferences."),
+    )
 
 
 @memories.command("export")
@@ -313,15 +318,15 @@ def export_memories(
 
     Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
-    found = _run_app(call, lambda app: _export(app, call.scope), read_only=True)
-    document = {"format": _FORMAT, "version": _VERSION, "memories": found}
+    exported_memories = _run_app(call, lambda app: _export(app, call.scope), read_only=True)
+    document = {"format": _FORMAT, "version": _VERSION, "memories": exported_memories}
     raw = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     if output is None or str(output) == STDIN:
         typer.echo(safe_json(raw.decode()) if sys.stdout.isatty() else raw, nl=False)
         return
     with write_atomically(output) as file:
         file.write(raw)
-    typer.echo(visible(f"{pluralize(len(found), 'memory')} written to {output}."))
+    typer.echo(visible(f"{pluralize(len(exported_memories), 'memory')} written to {output}."))
 
 
 async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
@@ -331,17 +336,17 @@ async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
     from tenuto.recall.service import next_cursor
     from tenuto.recall.views import MemoryView
 
-    held, cursor, found = await app.memories(), None, list[Memory]()
+    memories, cursor, exported = await app.memories(), None, list[Memory]()
     while True:
-        page = await held.list(scope, superseded=True, limit=_LARGEST_PAGE, cursor=cursor)
-        found += page
+        page = await memories.list(scope, superseded=True, limit=_LARGEST_PAGE, cursor=cursor)
+        exported += page
         cursor = next_cursor(page, _LARGEST_PAGE)
         if cursor is None:
             break
-    clean = await app.redactor.texts(Sink.EXPORT, scope, None, [Slot(memory.text) for memory in found])
+    clean = await app.redactor.texts(Sink.EXPORT, scope, None, [Slot(memory.text) for memory in exported])
     return [
         {**msgspec.to_builtins(MemoryView.of(memory)), "text": text}
-        for memory, text in zip(found, clean.texts, strict=True)
+        for memory, text in zip(exported, clean.texts, strict=True)
     ]
 
 
@@ -372,8 +377,8 @@ async def _audit(app: Tenuto, scope: Scope, *, quiet: bool) -> MemoryAudit:
     audit = MemoryAudit()
     with progress(owners, "Auditing", quiet=quiet) as remaining:
         for owner in remaining:
-            if stored := [one async for one in memories.stored(owner)]:
-                audit.add(stored, utc_now())
+            if rows := [one async for one in memories.stored(owner)]:
+                audit.add(rows, utc_now())
     return audit
 
 
@@ -397,9 +402,9 @@ def _print_audit(audit: MemoryAudit) -> None:
         f"Junk rate: {audit.junk_rate:.1%} ({junk:,} of {pluralize(audit.quotes, 'quotation')} that are current)"
         + (f": {reasons}." if reasons else ".")
     )
-    repeated = total.exact + total.near
-    share = repeated / total.holding if total.holding else 0.0
-    typer.echo(f"Repeated: {share:.1%} ({repeated:,} of {total.holding:,} that are current).")
+    repeats = total.exact + total.near
+    share = repeats / total.holding if total.holding else 0.0
+    typer.echo(f"Repeated: {share:.1%} ({repeats:,} of {total.holding:,} that are current).")
 
 
 def _read(call: Call, story: Callable[[Memories], Awaitable[_Answer]]) -> _Answer:
@@ -428,12 +433,12 @@ def _run_app(
     return call.run(checked, settings=settings, making=making, read_only=read_only)
 
 
-async def _warm(held: Memories, scope: Scope | None = None) -> None:
+async def _warm(memories: Memories, scope: Scope | None = None) -> None:
     """Load the embedder, unless there is nothing to search: a command has no second question that could use it."""
-    if held.embedder is None or held.embedder.ready:
+    if memories.embedder is None or memories.embedder.ready:
         return
-    if scope is None or await held.list(scope, superseded=True, limit=1):
-        await held.embedder.warm()
+    if scope is None or await memories.list(scope, superseded=True, limit=1):
+        await memories.embedder.warm()
 
 
 def _said(text: str, what: str) -> str:

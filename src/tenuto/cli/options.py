@@ -57,11 +57,11 @@ def _session_argument(about: str = "ID of the session.") -> Any:
     return argument("ID", about, callback=_check_session_ids, autocompletion=complete_session)
 
 
-def _check_session_ids(given: str | list[str] | None) -> str | list[str] | None:
-    for session_id in given if isinstance(given, list) else [given]:
+def _check_session_ids(value: str | list[str] | None) -> str | list[str] | None:
+    for session_id in value if isinstance(value, list) else [value]:
         if session_id is not None:
             check_id(session_id, "the session id")
-    return given
+    return value
 
 
 StoreUrl: TypeAlias = Annotated[str | None, option("URL", "Use this store instead of TENUTO_STORE.")]

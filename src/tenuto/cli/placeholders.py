@@ -30,14 +30,14 @@ class Marks:
 
     def paint(self, text: str, *, dim: bool = False) -> str:
         """A text as the terminal may have it, its marks painted where there are colours; all of it dimmed if asked."""
-        shown = visible(text, lines=True)
+        visible_text = visible(text, lines=True)
         if not has_colours():
-            return shown
+            return visible_text
         # Split by a group: what was said and marks take turns.
-        parts = self._marks.split(shown)
-        said = [typer.style(part, dim=True) if dim and part else part for part in parts[::2]]
+        parts = self._marks.split(visible_text)
+        styled = [typer.style(part, dim=True) if dim and part else part for part in parts[::2]]
         marks = [typer.style(part, fg=_COLOUR, dim=True) for part in parts[1::2]]
-        return "".join(part for pair in zip(said, [*marks, ""], strict=True) for part in pair)
+        return "".join(part for pair in zip(styled, [*marks, ""], strict=True) for part in pair)
 
 
 class PlaceholderStream:
@@ -45,20 +45,22 @@ class PlaceholderStream:
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
-        self._held = ""
+        self._pending = ""
 
     def feed(self, chunk: str) -> str:
         """Take a chunk; give back what is decided by now."""
-        text = self._held + chunk
+        text = self._pending + chunk
         start = text.rfind("[")
-        undecided = has_colours() and start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_PLACEHOLDER
-        cut = start if undecided else len(text)
-        self._held = text[cut:]
+        is_partial = (
+            has_colours() and start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_PLACEHOLDER
+        )
+        cut = start if is_partial else len(text)
+        self._pending = text[cut:]
         return self._marks.paint(text[:cut])
 
     def flush(self) -> str:
         """Give back what was held, at the end."""
-        rest, self._held = self._held, ""
+        rest, self._pending = self._pending, ""
         return self._marks.paint(rest)
 
 
@@ -66,14 +68,14 @@ def count_redacted(messages: Iterable[Draft]) -> dict[str, int]:
     """How many private values of each name these messages do without, as stored."""
     counts: Counter[str] = Counter()
     for message in messages:
-        noted = message.metadata.get(REDACTED)
+        by_type = message.metadata.get(REDACTED)
         # A sender may have a field of this name of its own.
-        if isinstance(noted, dict):
-            counts.update({name: many for name, many in noted.items() if type(many) is int and many > 0})
+        if isinstance(by_type, dict):
+            counts.update({name: many for name, many in by_type.items() if type(many) is int and many > 0})
     return dict(counts)
 
 
 def last_turn_messages(messages: Sequence[Draft]) -> Sequence[Draft]:
     """The messages from the last question on."""
-    asked = [place for place, message in enumerate(messages) if message.role is Role.USER]
-    return messages[asked[-1] :] if asked else ()
+    questions = [place for place, message in enumerate(messages) if message.role is Role.USER]
+    return messages[questions[-1] :] if questions else ()

@@ -62,12 +62,12 @@ def scan(
             raise typer.BadParameter("covers every tenant: leave out --tenant and --site", param_hint="--all")
         survey = call.run(lambda app: _scan_all(app, fix, quiet=call.as_json), read_only=not fix)
         call.show(summary_json(survey), lambda: _print_survey(survey, fix))
-        failed = bool(survey.locked_sites or survey.unreadable or (survey.violations and not fix))
+        has_findings = bool(survey.locked_sites or survey.unreadable or (survey.violations and not fix))
     else:
         report = call.run(lambda app: _scan(app, call.scope, fix, quiet=call.as_json), read_only=not fix)
         call.show(report_view(report), lambda: _print_report(report, fix))
-        failed = bool(report.unreadable or (report.violations and not fix))
-    if failed:
+        has_findings = bool(report.unreadable or (report.violations and not fix))
+    if has_findings:
         raise typer.Exit(1)
 
 
@@ -77,17 +77,17 @@ async def _scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
         if is_watched(quiet)
         else None
     )
-    with advancing(total, "Scanning", quiet=quiet) as reached:
+    with advancing(total, "Scanning", quiet=quiet) as advance:
         async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
-            reached(survey.records)
+            advance(survey.records)
     return survey
 
 
 async def _scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
     total = await app.privacy.extent(scope) if is_watched(quiet) else None
-    with advancing(total, "Scanning", quiet=quiet) as reached:
+    with advancing(total, "Scanning", quiet=quiet) as advance:
         async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
-            reached(report.records)
+            advance(report.records)
     return report
 
 
@@ -135,10 +135,10 @@ def _print_report(report: Report, fix: bool) -> None:
 
 
 def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
-    looked = ", ".join(
+    scanned = ", ".join(
         (pluralize(report.sessions, "session"), pluralize(report.memories, "memory"), pluralize(report.texts, "text"))
     )
-    typer.echo(f"{looked} scanned.")
+    typer.echo(f"{scanned} scanned.")
     if fix:
         typer.echo(f"{pluralize(report.fixed, 'record')} fixed.")
         compaction = _compaction_text(report.compaction or CompactionStatus.NOTHING, report.remaining_reason)
@@ -182,9 +182,9 @@ def _describe_site(scope: Scope) -> str:
 
 
 async def _run_erase(app: Tenuto, scope: Scope, *, only_site: bool, quiet: bool) -> Receipt:
-    with advancing(None, "Erasing", quiet=quiet) as reached:
+    with advancing(None, "Erasing", quiet=quiet) as advance:
         async for receipt in app.privacy.erasing(scope, by=_operator(), only_site=only_site):
-            reached(sum(receipt.counts.values()))
+            advance(sum(receipt.counts.values()))
     return receipt
 
 
@@ -196,8 +196,8 @@ _BYTES = {
 }
 
 
-def _compaction_text(compacted: CompactionStatus, remains: str) -> str:
-    return _BYTES[compacted] + (f": {remains}" if remains else "")
+def _compaction_text(status: CompactionStatus, remains: str) -> str:
+    return _BYTES[status] + (f": {remains}" if remains else "")
 
 
 def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
@@ -236,8 +236,8 @@ def verify(
         receipt = parse_receipt(file.read_bytes())
     except OSError as error:
         raise Invalid(f"cannot read {file}: {error.strerror}") from error
-    known = key or call.read(lambda app: app.privacy.signer.public_key())
-    why = why_invalid(receipt, known, user)
+    public_key = key or call.read(lambda app: app.privacy.signer.public_key())
+    why = why_invalid(receipt, public_key, user)
     if call.as_json:
         show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
     elif why is None:
@@ -264,11 +264,11 @@ def reveal(
         return await app.privacy.reveal(call.scope, session, marks, by=_operator())
 
     values = call.run(look)
-    unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
-    call.show({"values": values, "unknown": unknown}, lambda: show_facts(values.items()))
-    if unknown and not call.as_json:
-        typer.echo(visible(f"Unknown: {', '.join(unknown)}."), err=True)
-    if unknown:
+    missing_marks = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
+    call.show({"values": values, "unknown": missing_marks}, lambda: show_facts(values.items()))
+    if missing_marks and not call.as_json:
+        typer.echo(visible(f"Unknown: {', '.join(missing_marks)}."), err=True)
+    if missing_marks:
         raise typer.Exit(1)
 
 

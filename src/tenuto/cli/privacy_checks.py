@@ -28,8 +28,8 @@ _HELLO: Final = {"en": "Is anybody there?", "zh": "请问有人在吗？", "ja":
 
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
     """One line for each."""
-    found = [_check_policy(app, scope), _check_key(app), *await _check_tenant_keys(app), await _check_encryption(app)]
-    return [*found, await _check_detector(app, scope)] if app.redactor.outside is not None else found
+    result = [_check_policy(app, scope), _check_key(app), *await _check_tenant_keys(app), await _check_encryption(app)]
+    return [*result, await _check_detector(app, scope)] if app.redactor.outside is not None else result
 
 
 def privacy_settings_error(error: TenutoError) -> Finding | None:
@@ -72,8 +72,8 @@ async def _missing_master_keys(ciphers: TenantCiphers, tenant: str) -> str | Non
     missing = await ciphers.missing_master_keys(Scope(tenant=tenant))
     if not missing:
         return None
-    named = "fingerprint" if len(missing) == 1 else "fingerprints"
-    return f"its keys need a master key that the key ring does not have, with the {named} {', '.join(missing)}"
+    noun = "fingerprint" if len(missing) == 1 else "fingerprints"
+    return f"its keys need a master key that the key ring does not have, with the {noun} {', '.join(missing)}"
 
 
 async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
@@ -81,11 +81,11 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
     ciphers = open_ciphers(app.settings, app.stores.plain_state, utc_now)
     if ciphers is None:
         return []
-    name, wrong, tried = "tenant keys", list[Finding](), 0
+    name, wrong, count = "tenant keys", list[Finding](), 0
     async for tenant in ciphers.tenants():
-        if tried == _MOST_TENANTS:
+        if count == _MOST_TENANTS:
             break
-        tried += 1
+        count += 1
         advice = f"put that key back under [tenants.{tenant}.keys] in the key file, or among the others"
         try:
             why = await _missing_master_keys(ciphers, tenant)
@@ -93,7 +93,7 @@ async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
             why, advice = str(error), damaged_keys_advice(tenant)
         if why is not None:
             wrong.append(fail(name, f"tenant {tenant}: {why}", advice))
-    well = tried - len(wrong)
+    well = count - len(wrong)
     return [*wrong, ok(name, f"usable for {pluralize(well, 'tenant')}")]
 
 
@@ -110,10 +110,10 @@ async def _check_encryption(app: Tenuto) -> Finding:
 async def _check_detector(app: Tenuto, scope: Scope) -> Finding:
     assert app.redactor.outside is not None
     where = mask_password(app.settings.privacy_detector or "")
-    for answered, language in enumerate(app.redactor.outside.languages):
+    for place, language in enumerate(app.redactor.outside.languages):
         with suppress(PrivateData):
             await app.redactor.refuse(scope, [Slot(_HELLO[language])])
-        if app.redactor.degraded and not answered:
+        if app.redactor.degraded and not place:
             advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then only the built-in detector runs"
             return fail("detector", f"{where} does not answer", advice)
         if app.redactor.degraded:

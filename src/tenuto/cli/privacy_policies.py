@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from tenuto.app import Tenuto
 from tenuto.cli.options import STDIN, AsJson, argument, flag, option
 from tenuto.cli.privacy_checks import why_keys_closed
-from tenuto.cli.resealing import Resealed, print_resealed, reseal_records
+from tenuto.cli.resealing import Resealed, print_reseal_report, reseal_records
 from tenuto.cli.running import StoreCall, TenantCall, run_command, sqlite_file
 from tenuto.cli.terminal import pluralize, progress, show_facts, show_json, show_table, visible
 from tenuto.errors import InvalidSetting, TenutoError
@@ -81,8 +81,8 @@ def _check_keys_open(settings: Settings, tenant: str) -> None:
         return  # Nothing was sealed yet.
     why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, read_only=True)
     if why is not None:
-        named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
-        raise InvalidSetting(named, f"cannot decrypt the data of tenant {tenant}: {why}")
+        setting = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
+        raise InvalidSetting(setting, f"cannot decrypt the data of tenant {tenant}: {why}")
 
 
 async def _why_keys_closed(app: Tenuto, tenant: str) -> str | None:
@@ -119,26 +119,26 @@ def try_text(
     from tenuto.privacy.compliance.preview import preview
 
     policies = open_policies(read_settings(store=call.store))
-    given = sys.stdin.buffer.read().decode(errors="replace") if text == STDIN else text
-    seen = preview(given, policies.finder(call.scope), policies.of(call.scope).unvaulted)
-    found = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in seen.matches]
-    by_mode = {mode.value: said for mode, said in seen.by_mode.items()}
-    call.show({"matches": found, **by_mode}, lambda: _print_preview(seen))
+    content = sys.stdin.buffer.read().decode(errors="replace") if text == STDIN else text
+    result = preview(content, policies.finder(call.scope), policies.of(call.scope).unvaulted)
+    matches = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in result.matches]
+    by_mode = {mode.value: example for mode, example in result.by_mode.items()}
+    call.show({"matches": matches, **by_mode}, lambda: _print_preview(result))
 
 
-def _print_preview(seen: Preview) -> None:
-    if not seen.matches:
+def _print_preview(preview: Preview) -> None:
+    if not preview.matches:
         typer.echo("No private data found.")
         return
     show_table(
         ("TYPE", "RULE", "FROM", "TO"),
-        [(one.type, one.rule, str(one.start), str(one.end)) for one in seen.matches],
+        [(one.type, one.rule, str(one.start), str(one.end)) for one in preview.matches],
         flexible="RULE",
         numbers=("FROM", "TO"),
     )
     for mode in Mode:
         typer.secho(f"\n{mode}", bold=True)
-        typer.echo(visible(seen.by_mode[mode], lines=True))
+        typer.echo(visible(preview.by_mode[mode], lines=True))
 
 
 def new_key(path: Annotated[Path, argument("PATH", "File to create.")], as_json: AsJson = False) -> None:
@@ -171,22 +171,22 @@ def rotate(
             raise typer.BadParameter("covers every tenant: leave out --tenant", param_hint="--reseal")
 
     async def run(app: Tenuto) -> tuple[dict[str, int], list[JsonObject], Resealed | None]:
-        wrapped, failures = await _rotate_keys(app, tenant, renew, quiet=call.as_json)
-        return wrapped, failures, await reseal_records(app, quiet=call.as_json) if reseal else None
+        counts, failures = await _rotate_keys(app, tenant, renew, quiet=call.as_json)
+        return counts, failures, await reseal_records(app, quiet=call.as_json) if reseal else None
 
-    wrapped, failures, resealed = call.run(run)
+    counts, failures, report = call.run(run)
     if call.as_json:
-        told = {"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures}
-        show_json(told if resealed is None else {**told, "resealed": resealed.view()})
+        result = {"wrapped": counts, "renewed": list(counts) if renew else [], "failed": failures}
+        show_json(result if report is None else {**result, "resealed": report.view()})
     else:
-        typer.echo(f"{pluralize(sum(wrapped.values()), 'key')} of {pluralize(len(wrapped), 'tenant')} wrapped again.")
+        typer.echo(f"{pluralize(sum(counts.values()), 'key')} of {pluralize(len(counts), 'tenant')} wrapped again.")
         if renew:
-            typer.echo(f"{pluralize(len(wrapped), 'new data key')} made; running servers follow within a minute.")
+            typer.echo(f"{pluralize(len(counts), 'new data key')} made; running servers follow within a minute.")
         for failure in failures:
             typer.echo(visible(f"{failure['code']}: tenant {failure['tenant']}: {failure['error']}"), err=True)
-        if resealed is not None:
-            print_resealed(resealed)
-    if failures or not (resealed is None or resealed.is_complete):
+        if report is not None:
+            print_reseal_report(report)
+    if failures or not (report is None or report.is_complete):
         raise typer.Exit(1)
 
 
@@ -197,16 +197,16 @@ async def _rotate_keys(
     ciphers = open_ciphers(app.settings, app.stores.plain_state, utc_now)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is not set, so there is nothing to rotate: set it, or privacy_key_file")
-    wrapped: dict[str, int] = {}
+    wrapped_keys: dict[str, int] = {}
     failures: list[JsonObject] = []
     tenants = [name async for name in ciphers.tenants() if tenant is None or name == tenant]
     with progress(tenants, "Rotating", quiet=quiet) as remaining:
         for name in remaining:
             try:
-                wrapped[name] = await _rotate_tenant(ciphers, name, renew)
+                wrapped_keys[name] = await _rotate_tenant(ciphers, name, renew)
             except TenutoError as error:
                 failures.append({"tenant": name, "code": error.code, "error": str(error)})
-    return wrapped, failures
+    return wrapped_keys, failures
 
 
 async def _rotate_tenant(ciphers: TenantCiphers, tenant: str, renew: bool) -> int:

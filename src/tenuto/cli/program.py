@@ -58,14 +58,14 @@ class TenutoCommands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         # A command may have the name of a keyword.
-        found = getattr(import_module(f"tenuto.cli.{COMMANDS[cmd_name]}"), cmd_name + "_" * iskeyword(cmd_name))
+        function = getattr(import_module(f"tenuto.cli.{COMMANDS[cmd_name]}"), cmd_name + "_" * iskeyword(cmd_name))
         part = typer.Typer(rich_markup_mode=None)
-        if isinstance(found, typer.Typer):
-            for each in found.registered_commands:
+        if isinstance(function, typer.Typer):
+            for each in function.registered_commands:
                 each.callback = each.callback and _with_call_options(each.callback)
-            part.add_typer(found, name=cmd_name)
+            part.add_typer(function, name=cmd_name)
         else:
-            part.command(cmd_name)(_with_call_options(found))
+            part.command(cmd_name)(_with_call_options(function))
         command = get_group(part).commands[cmd_name]
         for each in (command, *getattr(command, "commands", {}).values()):
             each.get_params = partial(_without_conversion, each.get_params)
@@ -99,8 +99,8 @@ def _with_call_options(command: Callable[..., None]) -> Callable[..., None]:
     make, (names,) = call.annotation.__origin__, call.annotation.__metadata__
     fields = signature(make, eval_str=True).parameters
 
-    def run(**given: Any) -> None:
-        command(make(**{name: given.pop(name) for name in names}), **given)
+    def run(**values: Any) -> None:
+        command(make(**{name: values.pop(name) for name in names}), **values)
 
     options = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own.values(), *map(fields.__getitem__, names))]
     run.__signature__ = Signature(options)  # type: ignore[attr-defined]
@@ -118,12 +118,12 @@ def _without_conversion(get_params: Callable[[Any], list[Any]], ctx: Any) -> lis
 
 
 class _Conversion:
-    def __init__(self, wanted: type, typers_own: Callable[[], Any]) -> None:
-        self._wanted, self._typers_own = wanted, typers_own
+    def __init__(self, target: type, typers_own: Callable[[], Any]) -> None:
+        self._target, self._typers_own = target, typers_own
 
     def coerce(self, value: Any, **place: Any) -> Any:
-        done = value is None or type(value) is self._wanted
-        return value if done else self._typers_own().coerce(value, **place)
+        is_converted = value is None or type(value) is self._target
+        return value if is_converted else self._typers_own().coerce(value, **place)
 
 
 def _exit_with_error(error: TenutoError) -> typer.Exit:

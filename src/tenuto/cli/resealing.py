@@ -60,41 +60,41 @@ async def reseal_records(app: Tenuto, *, quiet: bool) -> Resealed:
         report = await resealer.run()
         if report.written:
             await _compact(app)
-    made = [await vault.reseal(site) async for site in app.privacy.list_sites()]
+    vault_counts = [await vault.reseal(site) async for site in app.privacy.list_sites()]
     return Resealed(
         sealing=sealing,
         records=report,
-        vaults=sum([resealed for resealed, _ in made]),
-        unopened_vaults=sum([unopened for _, unopened in made]),
+        vaults=sum([count for count, _ in vault_counts]),
+        unopened_vaults=sum([failures for _, failures in vault_counts]),
     )
 
 
 async def _compact(app: Tenuto) -> None:
     """Remove the bytes of what was rewritten, as far as the store can."""
     try:
-        done = await app.store.upkeep.compact()
+        compaction = await app.store.upkeep.compact()
     except Unavailable:
         typer.echo("Bytes of the old records remain for now: the store is busy. Run the command again.", err=True)
     else:
-        if done.remaining_reason:
-            typer.echo(f"Bytes of the old records may remain: {done.remaining_reason}.", err=True)
+        if compaction.remaining_reason:
+            typer.echo(f"Bytes of the old records may remain: {compaction.remaining_reason}.", err=True)
 
 
-def print_resealed(resealed: Resealed) -> None:
+def print_reseal_report(result: Resealed) -> None:
     """Say what was rewritten, and what could not be."""
-    report = resealed.records
-    state = "all text is encrypted with the keys in use" if resealed.sealing else "all text is stored plain"
+    report = result.records
+    state = "all text is encrypted with the keys in use" if result.sealing else "all text is stored plain"
     done = f": {state}" if report.is_complete else ""
     again = " (this continued an earlier run)" if report.resumed else ""
     typer.echo(f"{report.written:,} of {pluralize(report.records, 'record')} rewritten{again}{done}.")
-    typer.echo(f"Placeholders of {pluralize(resealed.vaults, 'session')} encrypted again.")
+    typer.echo(f"Placeholders of {pluralize(result.vaults, 'session')} encrypted again.")
     for site, why in report.failures.items():
         typer.echo(visible(f"decryption_failed: {site}: {why}"), err=True)
     for count, what in (
         (report.unopened, "could not be decrypted"),
         (report.unreadable, "are damaged"),
         (report.unknown, "are of a site that nothing else is known of"),
-        (resealed.unopened_vaults, "hold placeholders that could not be decrypted"),
+        (result.unopened_vaults, "hold placeholders that could not be decrypted"),
     ):
         if count:
             typer.echo(f"{pluralize(count, 'record')} {what}, and stay as they are.", err=True)

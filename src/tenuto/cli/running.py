@@ -77,9 +77,9 @@ class Call:
         else:
             text()
 
-    def command_line(self, *words: str) -> str:
+    def command_line(self, *arguments: str) -> str:
         """A command of ours on the same store for the same caller, as a shell reads it."""
-        return command_line(self.scope, self.store, *words)
+        return command_line(self.scope, self.store, *arguments)
 
 
 UserCall: TypeAlias = Annotated[Call, ("tenant", "site", "user", "store", "as_json")]
@@ -146,16 +146,16 @@ def naming_store(settings: Settings) -> Iterator[None]:
         raise StoreUnavailable(f"session store at {shown_store(settings)}") from None
 
 
-def command_line(scope: Scope, store: str | None, *words: str) -> str:
+def command_line(scope: Scope, store: str | None, *arguments: str) -> str:
     """A command of ours on the same store for the same caller, as a shell reads it, without a password."""
-    named = {
+    flags = {
         "--tenant": scope.tenant if scope.tenant != LOCAL else None,
         "--site": scope.site,
         "--user": scope.user,
         "--store": mask_password(store) if store else None,
     }
-    options = [word for option, value in named.items() if value for word in (option, value)]
-    return visible(shlex.join(["tenuto", *words, *options]))
+    options = [word for option, value in flags.items() if value for word in (option, value)]
+    return visible(shlex.join(["tenuto", *arguments, *options]))
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -87,9 +87,9 @@ def _log_like_a_server(settings: Settings) -> None:
 async def _work(settings: Settings, concurrency: int) -> None:
     from tenuto.wiring.tasks import engine_database
 
-    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop.set)
     async with open_app(settings) as app:
         agents = ", ".join(sorted(app.agents.own))
         if not agents:
@@ -97,5 +97,5 @@ async def _work(settings: Settings, concurrency: int) -> None:
         await app.engine(worker=True, concurrency=concurrency)
         database = mask_password(engine_database(settings))
         _log.info("working on tasks: store %s, engine database %s, agents %s", shown_store(settings), database, agents)
-        await stopped.wait()
+        await stop.wait()
         _log.info("stopping: other workers take over the tasks of this one")

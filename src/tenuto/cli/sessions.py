@@ -52,13 +52,13 @@ def list_sessions(
 
 async def _list_sessions(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:
     """One page after another, until there are `limit` or no more."""
-    found: list[Session] = []
+    sessions: list[Session] = []
     while True:
-        size = _LARGEST_PAGE if limit is None else min(limit - len(found), _LARGEST_PAGE)
+        size = _LARGEST_PAGE if limit is None else min(limit - len(sessions), _LARGEST_PAGE)
         page = await app.sessions.list(scope, msgspec.structs.replace(query, limit=size))
-        found += page.sessions
-        if page.cursor is None or (limit is not None and len(found) >= limit):
-            return SessionPage(sessions=tuple(found), cursor=page.cursor)
+        sessions += page.sessions
+        if page.cursor is None or (limit is not None and len(sessions) >= limit):
+            return SessionPage(sessions=tuple(sessions), cursor=page.cursor)
         query = msgspec.structs.replace(query, cursor=page.cursor)
 
 
@@ -152,8 +152,8 @@ def _message_heading(message: Message) -> str:
     counts = count_redacted([message])
     later = message.metadata.get(REDACTED_AT)
     when = f" after storing, {later}" if isinstance(later, str) else ""
-    taken = f" · redacted{when}: {tally(counts)}" if counts else ""
-    return visible(f"#{message.seq} {who} · {moment(message.sent_at)}{taken}")
+    redaction_note = f" · redacted{when}: {tally(counts)}" if counts else ""
+    return visible(f"#{message.seq} {who} · {moment(message.sent_at)}{redaction_note}")
 
 
 def _message_text(message: Message) -> str:
@@ -171,7 +171,7 @@ def rename_session(
 ) -> None:
     """Change the title of a session."""
     changes = Changes(title=title)
-    session = _change(call, session_id, lambda app, whole: app.sessions.patch(call.scope, whole, changes))
+    session = _change(call, session_id, lambda app, full_id: app.sessions.patch(call.scope, full_id, changes))
     call.show(SessionView.of(session), f"Session {session.id} is now called {session.title or '(nothing)'}.")
 
 
@@ -198,7 +198,7 @@ def fork_session(
 @sessions.command("reset")
 def reset_session(call: UserCall, session_id: SessionId) -> None:
     """Delete the messages of a session and keep the session."""
-    session = _change(call, session_id, lambda app, whole: app.sessions.reset(call.scope, whole))
+    session = _change(call, session_id, lambda app, full_id: app.sessions.reset(call.scope, full_id))
     call.show(SessionView.of(session), f"Session {session.id} is empty; title, attributes and totals stay.")
 
 
@@ -218,10 +218,10 @@ def delete_sessions(call: UserCall, session_ids: SessionIds, yes: Yes = False) -
     if any(map(is_short, session_ids)):
         session_ids = call.read(lambda app: _whole_ids(app, call.scope, session_ids))
     if not yes:
-        named = session_ids[0] if len(session_ids) == 1 else pluralize(len(session_ids), "session")
-        confirm("delete", named, as_json=call.as_json)
-    deleted, failures = call.run(lambda app: _delete_each(app, call.scope, session_ids))
-    call.show({"deleted": deleted, "failed": failures}, lambda: _print_deleted(deleted, failures))
+        label = session_ids[0] if len(session_ids) == 1 else pluralize(len(session_ids), "session")
+        confirm("delete", label, as_json=call.as_json)
+    deleted_ids, failures = call.run(lambda app: _delete_each(app, call.scope, session_ids))
+    call.show({"deleted": deleted_ids, "failed": failures}, lambda: _print_deletions(deleted_ids, failures))
     if failures:
         raise typer.Exit(1)
 
@@ -232,19 +232,19 @@ async def _whole_ids(app: Tenuto, scope: Scope, session_ids: list[str]) -> list[
 
 async def _delete_each(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[list[str], list[JsonObject]]:
     """Delete each; one that is not there does not keep the others."""
-    deleted: list[str] = []
+    deleted_ids: list[str] = []
     failures: list[JsonObject] = []
     for session_id in dict.fromkeys(session_ids):
         try:
             await app.sessions.delete(scope, session_id)
-            deleted.append(session_id)
+            deleted_ids.append(session_id)
         except NotFound as error:
             failures.append({"id": session_id, "code": error.code, "error": str(error)})
-    return deleted, failures
+    return deleted_ids, failures
 
 
-def _print_deleted(deleted: list[str], failures: list[JsonObject]) -> None:
-    for session_id in deleted:
+def _print_deletions(session_ids: list[str], failures: list[JsonObject]) -> None:
+    for session_id in session_ids:
         typer.echo(f"Deleted {visible(session_id)}.")
     for failure in failures:
         typer.echo(f"{failure['code']}: {failure['error']} ({visible(failure['id'])})", err=True)

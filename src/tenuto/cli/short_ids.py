@@ -40,12 +40,12 @@ class AmbiguousId(Invalid):
     code = "ambiguous_id"
 
 
-def is_short(typed: str) -> bool:
+def is_short(text: str) -> bool:
     """Whether this may stand for a longer id; a whole id never costs a look into the store."""
-    return _SHORT.fullmatch(_bare(typed)) is not None and MADE_ID.fullmatch(_bare(typed)) is None
+    return _SHORT.fullmatch(_bare(text)) is not None and MADE_ID.fullmatch(_bare(text)) is None
 
 
-async def whole_session_id(app: Tenuto, scope: Scope, typed: str) -> str:
+async def whole_session_id(app: Tenuto, scope: Scope, text: str) -> str:
     """The id of the session that is meant; what fits none is returned as it is."""
 
     async def newest() -> AsyncIterator[tuple[str, str]]:
@@ -58,10 +58,10 @@ async def whole_session_id(app: Tenuto, scope: Scope, typed: str) -> str:
                 return
             query = replace(query, cursor=page.cursor)
 
-    return await _whole_id(typed, "session", lambda: app.sessions.get(scope, typed), newest)
+    return await _whole_id(text, "session", lambda: app.sessions.get(scope, text), newest)
 
 
-async def whole_task_id(app: Tenuto, scope: Scope, typed: str) -> str:
+async def whole_task_id(app: Tenuto, scope: Scope, text: str) -> str:
     """The id of the task that is meant."""
 
     async def newest() -> AsyncIterator[tuple[str, str]]:
@@ -74,10 +74,10 @@ async def whole_task_id(app: Tenuto, scope: Scope, typed: str) -> str:
                 return
             query = replace(query, cursor=page.cursor)
 
-    return await _whole_id(typed, "task", lambda: app.tasks.get(scope, typed), newest)
+    return await _whole_id(text, "task", lambda: app.tasks.get(scope, text), newest)
 
 
-async def whole_memory_id(memories: Memories, scope: Scope, typed: str) -> str:
+async def whole_memory_id(memories: Memories, scope: Scope, text: str) -> str:
     """The id of the memory that is meant."""
 
     async def newest() -> AsyncIterator[tuple[str, str]]:
@@ -92,28 +92,28 @@ async def whole_memory_id(memories: Memories, scope: Scope, typed: str) -> str:
             if cursor is None:
                 return
 
-    return await _whole_id(typed, "memory", lambda: memories.get(scope, typed), newest)
+    return await _whole_id(text, "memory", lambda: memories.get(scope, text), newest)
 
 
-async def whole_key_id(keys: ApiKeys, typed: str) -> str:
+async def whole_key_id(keys: ApiKeys, text: str) -> str:
     """The id of the API key that is meant."""
 
     async def newest() -> AsyncIterator[tuple[str, str]]:
         for key in await keys.list(None):
             yield key.id, key.name
 
-    return await _whole_id(typed, "key", None, newest)
+    return await _whole_id(text, "key", None, newest)
 
 
-async def whole_trace_id(app: Tenuto, scope: Scope, typed: str) -> str:
+async def whole_trace_id(app: Tenuto, scope: Scope, text: str) -> str:
     """The id of the trace that is meant. All begin alike, so it is told by its end."""
-    found = await latest_traces(app.store.traces, app.sessions, scope, _TRACES)
-    fits = [(trace.id, trace.request) for trace in found.traces if len(typed) >= _SHORTEST and trace.id.endswith(typed)]
-    return _choose(typed, "trace", fits, len(found.traces) if found.truncated else None)
+    traces = await latest_traces(app.store.traces, app.sessions, scope, _TRACES)
+    fits = [(trace.id, trace.request) for trace in traces.traces if len(text) >= _SHORTEST and trace.id.endswith(text)]
+    return _choose(text, "trace", fits, len(traces.traces) if traces.truncated else None)
 
 
 async def _whole_id(
-    typed: str,
+    text: str,
     what: str,
     read: Callable[[], Awaitable[object]] | None,
     newest: Callable[[], AsyncIterator[tuple[str, str]]],
@@ -123,43 +123,43 @@ async def _whole_id(
     Raises:
         AmbiguousId: there are several.
     """
-    if not is_short(typed):
-        return typed
+    if not is_short(text):
+        return text
     if read is not None:
         try:
             await read()
         except NotFound:
             pass
         else:
-            return typed
-    part, fits, looked = _bare(typed), list[tuple[str, str]](), 0
-    async for found, title in newest():
-        if looked == _SEARCHED:
-            return _choose(typed, what, fits, looked)
-        looked += 1
-        if MADE_ID.fullmatch(found) and (found.startswith(part) or found.endswith(part)):
-            fits.append((found, title))
-    return _choose(typed, what, fits, None)
+            return text
+    part, fits, count = _bare(text), list[tuple[str, str]](), 0
+    async for full_id, title in newest():
+        if count == _SEARCHED:
+            return _choose(text, what, fits, count)
+        count += 1
+        if MADE_ID.fullmatch(full_id) and (full_id.startswith(part) or full_id.endswith(part)):
+            fits.append((full_id, title))
+    return _choose(text, what, fits, None)
 
 
-def _choose(typed: str, what: str, fits: Sequence[tuple[str, str]], looked: int | None) -> str:
-    """The only one that fits; `looked` is how many were looked at if there are more."""
-    if looked is not None:
-        typer.echo(f"(only the newest {pluralize(looked, what)} were searched for {visible(typed)})", err=True)
+def _choose(text: str, what: str, fits: Sequence[tuple[str, str]], searched_count: int | None) -> str:
+    """The only one that fits; `searched_count` is how many were looked at if there are more."""
+    if searched_count is not None:
+        typer.echo(f"(only the newest {pluralize(searched_count, what)} were searched for {visible(text)})", err=True)
     if not fits:
-        return typed
+        return text
     if len(fits) == 1:
         return fits[0][0]
-    for found, title in fits[:_CANDIDATES]:
+    for full_id, title in fits[:_CANDIDATES]:
         line = " ".join(title.split())
         typer.echo(
-            visible(f"  {found}  {line if len(line) <= _TITLE else line[: _TITLE - 1] + '…'}".rstrip()), err=True
+            visible(f"  {full_id}  {line if len(line) <= _TITLE else line[: _TITLE - 1] + '…'}".rstrip()), err=True
         )
     if len(fits) > _CANDIDATES:
         typer.echo(f"  and {len(fits) - _CANDIDATES:,} more", err=True)
-    raise AmbiguousId(f"{pluralize(len(fits), what)} have an id that begins or ends with {typed}: type more of it")
+    raise AmbiguousId(f"{pluralize(len(fits), what)} have an id that begins or ends with {text}: type more of it")
 
 
-def _bare(typed: str) -> str:
+def _bare(text: str) -> str:
     """Without the mark that tables put before the end of an id."""
-    return typed.removeprefix("…")
+    return text.removeprefix("…")

@@ -35,9 +35,9 @@ _UNREADABLE: Final = "could not be read, being damaged, and stayed behind"
 
 def stats(call: UserCall) -> None:
     """Count sessions, messages, tokens and cost."""
-    held = StatsView.of(call.read(lambda app: app.sessions.stats(call.scope)))
-    counts = [(name, f"{getattr(held, name):,}") for name in ("sessions", "messages", "tokens")]
-    call.show(held, lambda: show_facts([*counts, ("cost", f"{held.cost_usd} USD")]))
+    stats_view = StatsView.of(call.read(lambda app: app.sessions.stats(call.scope)))
+    counts = [(name, f"{getattr(stats_view, name):,}") for name in ("sessions", "messages", "tokens")]
+    call.show(stats_view, lambda: show_facts([*counts, ("cost", f"{stats_view.cost_usd} USD")]))
 
 
 def sweep(call: StoreCall) -> None:
@@ -78,18 +78,18 @@ def copy(
         raise Invalid("both addresses name the same store")
     policy = CopyPolicy(merge=merge, overwrite=overwrite, delete=delete, shrunk=yes, dry_run=dry_run)
     began = time.monotonic()
-    report, compared = asyncio.run(
+    report, comparison = asyncio.run(
         _run(source, target, None if verify_only else policy, verify=verify and not dry_run, quiet=as_json)
     )
     if as_json:
-        show_json({"copied": report and asdict(report), "verified": compared and _to_json(compared)})
+        show_json({"copied": report and asdict(report), "verified": comparison and _to_json(comparison)})
     else:
         if report is not None:
             _show_report(report, time.monotonic() - began, dry_run=dry_run)
-        if compared is not None:
-            _show_comparison(compared)
+        if comparison is not None:
+            _show_comparison(comparison)
     lacks = report is not None and (report.left or report.unreadable or report.quarantined)
-    if lacks or (compared is not None and compared.different):
+    if lacks or (comparison is not None and comparison.different):
         raise typer.Exit(1)
 
 
@@ -97,22 +97,22 @@ def backup(call: StoreCall, file: Annotated[Path, argument("FILE", "The backup t
     """Back up a SQLite store while it is in use."""
     # The engine first: a run whose end the store knows is harmless, one whose end it does not know is lost.
     settings = read_settings(store=call.store)
-    kept, queue = sqlite_file(settings.store), sqlite_file(engine_database(settings))
-    if kept is None:
+    store_file, queue = sqlite_file(settings.store), sqlite_file(engine_database(settings))
+    if store_file is None:
         raise InvalidSetting("store", "only SQLite is backed up here; use redis-cli --rdb or pg_dump for a server")
     # Not before it is needed: other commands do without.
     from tenuto.stores.sqlite.backup import back_up, check_backup
 
     copies = {file.with_name(f"{file.stem}-tasks{file.suffix}"): queue} if queue is not None and queue.is_file() else {}
-    copies[file] = kept
+    copies[file] = store_file
     for copy_file, original in copies.items():
-        check_backup(original, copy_file, is_store=original is kept)
-    written = {
-        str(copy_file): back_up(original, copy_file, is_store=original is kept)
+        check_backup(original, copy_file, is_store=original is store_file)
+    result = {
+        str(copy_file): back_up(original, copy_file, is_store=original is store_file)
         for copy_file, original in copies.items()
     }
-    text = "\n".join(visible(f"{name}: {size:,} bytes, checked.") for name, size in written.items())
-    call.show({"files": [{"file": name, "bytes": size} for name, size in written.items()]}, lambda: typer.echo(text))
+    text = "\n".join(visible(f"{name}: {size:,} bytes, checked.") for name, size in result.items())
+    call.show({"files": [{"file": name, "bytes": size} for name, size in result.items()]}, lambda: typer.echo(text))
 
 
 def _identify(url: str) -> str:
@@ -125,9 +125,12 @@ async def _run(
     source: str, target: str, policy: CopyPolicy | None, *, verify: bool, quiet: bool
 ) -> tuple[CopyReport | None, Comparison | None]:
     report: CopyReport | None = None
-    compared: Comparison | None = None
+    comparison: Comparison | None = None
     writing = policy is not None and not policy.dry_run
-    async with _opened(source) as from_store, _opened(target, making=writing, trying=policy is not None) as to_store:
+    async with (
+        _open_store(source) as from_store,
+        _open_store(target, making=writing, trying=policy is not None) as to_store,
+    ):
         if policy is not None:
             name = sha256(_identify(source).encode()).hexdigest()[:16]
             with advancing(None, "Copying messages", quiet=quiet) as on_progress:
@@ -137,12 +140,12 @@ async def _run(
                 report = await copier.copy()
         if verify:
             with advancing(None, "Verifying messages", quiet=quiet) as on_progress:
-                compared = await RecordComparer(from_store, to_store, on_progress=on_progress).compare()
-    return report, compared
+                comparison = await RecordComparer(from_store, to_store, on_progress=on_progress).compare()
+    return report, comparison
 
 
 @asynccontextmanager
-async def _opened(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[RecordStore]:
+async def _open_store(url: str, *, making: bool = False, trying: bool = False) -> AsyncIterator[RecordStore]:
     """An open store; one that is `making` comes into being, one that is only `trying` is empty where there is none."""
     settings, file = read_settings(store=url), sqlite_file(url)
     if making:
@@ -152,18 +155,18 @@ async def _opened(url: str, *, making: bool = False, trying: bool = False) -> As
             raise InvalidSetting("store", f"there is no file {file.absolute()}")
         url = "memory://"
     with naming_store(settings):
-        opened = await open_records(url, synchronous=settings.sqlite_synchronous, read_only=not making)
+        records = await open_records(url, synchronous=settings.sqlite_synchronous, read_only=not making)
     try:
-        yield opened
+        yield records
     finally:
-        await opened.close()
+        await records.close()
 
 
 def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
-    done = "to copy" if dry_run else f"copied in {seconds:.1f} s"
+    summary = "to copy" if dry_run else f"copied in {seconds:.1f} s"
     typer.echo(
         f"{pluralize(report.sessions, 'session')} with {pluralize(report.messages, 'message')} and "
-        f"{pluralize(report.state, 'value')} of state {done}; {report.unchanged:,} unchanged."
+        f"{pluralize(report.state, 'value')} of state {summary}; {report.unchanged:,} unchanged."
     )
     if report.deleted:
         typer.echo(f"{pluralize(report.deleted, 'record')} {'to remove' if dry_run else 'removed'} from the target.")
@@ -183,19 +186,19 @@ def _show_report(report: CopyReport, seconds: float, *, dry_run: bool) -> None:
         typer.echo(f"{tasks} not ended: `tenuto tasks resume ID` continues one on the new store.")
 
 
-def _show_comparison(compared: Comparison) -> None:
+def _show_comparison(comparison: Comparison) -> None:
     rows = [
         (name, *(f"{here:,}" if here == there else f"{here:,} / {there:,}" for here, there in _pairs(*sums)), same)
-        for name, sums in compared.sites.items()
+        for name, sums in comparison.sites.items()
         for same in ["equal" if sums[0] == sums[1] else "different"]
     ]
     columns = ("TENANT", "SESSIONS", "MESSAGES", "TRACES", "STATE", "DIGESTS")
     show_table(columns, rows, flexible="TENANT", numbers=columns[1:5])
-    if compared.different:
-        typer.echo(f"{pluralize(compared.different, 'record')} different:")
-        if compared.unreadable:
-            typer.echo(f"  {pluralize(compared.unreadable, 'record')} of the source {_UNREADABLE}")
-        _show_some(compared.named)
+    if comparison.different:
+        typer.echo(f"{pluralize(comparison.different, 'record')} different:")
+        if comparison.unreadable:
+            typer.echo(f"  {pluralize(comparison.unreadable, 'record')} of the source {_UNREADABLE}")
+        _show_some(comparison.named)
     else:
         typer.echo("Nothing differs.")
 
@@ -211,14 +214,15 @@ def _show_some(names: list[str]) -> None:
         typer.echo(f"  and {len(names) - _SHOWN:,} more")
 
 
-def _to_json(compared: Comparison) -> dict[str, object]:
+def _to_json(comparison: Comparison) -> dict[str, object]:
     sites = [
-        {"site": name, "source": _side(here), "target": _side(there)} for name, (here, there) in compared.sites.items()
+        {"site": name, "source": _side(here), "target": _side(there)}
+        for name, (here, there) in comparison.sites.items()
     ]
-    counts = {"different": compared.different, "unreadable": compared.unreadable}
-    return counts | {"differences": compared.named, "sites": sites}
+    counts = {"different": comparison.different, "unreadable": comparison.unreadable}
+    return counts | {"differences": comparison.named, "sites": sites}
 
 
 def _side(sums: msgspec.Struct) -> dict[str, object]:
-    held = asdict(sums)
-    return held | {"digest": f"{held['digest']:032x}"}
+    fields = asdict(sums)
+    return fields | {"digest": f"{fields['digest']:032x}"}

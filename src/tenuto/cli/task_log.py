@@ -59,13 +59,13 @@ async def _read_log(
 
 
 async def _tasks_of(app: Tenuto, scope: Scope, session: str) -> list[Task]:
-    found: list[Task] = []
+    tasks: list[Task] = []
     query = TaskQuery(session_id=session, limit=_PAGE)
     while True:
         page = await app.tasks.list(scope, query)
-        found += page.tasks
+        tasks += page.tasks
         if page.cursor is None:
-            return found
+            return tasks
         query = TaskQuery(session_id=session, limit=_PAGE, cursor=page.cursor)
 
 

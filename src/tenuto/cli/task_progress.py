@@ -29,7 +29,7 @@ _POLL_SECONDS: Final = 0.25
 _COLOURS: Final = {StepStatus.COMPLETED: "green", StepStatus.FAILED: "red", StepStatus.WAITING: "yellow"}
 
 
-class StepView(View, frozen=True, kw_only=True):
+class StepRow(View, frozen=True, kw_only=True):
     """A step of a plan, and what became of it."""
 
     id: str
@@ -45,7 +45,7 @@ class StepView(View, frozen=True, kw_only=True):
     ended_at: datetime | None
 
     @classmethod
-    def all_of(cls, progress: TaskProgress) -> list[StepView]:
+    def all_of(cls, progress: TaskProgress) -> list[StepRow]:
         """The steps in the order of the plan."""
         steps = () if progress.plan is None else progress.plan.steps
         ran = ("status", "attempts", "error", "started_at", "ended_at")
@@ -105,14 +105,14 @@ class _Lines:
 
     def _line(self, progress: TaskProgress, run: StepRun) -> str:
         step = progress.plan.step(run.step) if progress.plan is not None else None
-        told = f"{run.step}: {run.status}"
+        text = f"{run.step}: {run.status}"
         if run.status is StepStatus.WAITING and step is not None and step.remote:
-            return f"{told} for agent {step.agent}"
+            return f"{text} for agent {step.agent}"
         if run.status is StepStatus.WAITING and step is not None:
-            return f"{told} for an answer: {step.human_input} ({self._answer_with(run.step)})"
+            return f"{text} for an answer: {step.human_input} ({self._answer_with(run.step)})"
         if run.attempts > 1:
-            told = f"{told}, attempt {run.attempts}"
-        return told if run.error is None else f"{told}, {run.error.code}: {run.error.message}"
+            text = f"{text}, attempt {run.attempts}"
+        return text if run.error is None else f"{text}, {run.error.code}: {run.error.message}"
 
 
 def _table(progress: TaskProgress) -> Table:

@@ -14,7 +14,7 @@ from tenuto.app import Tenuto
 from tenuto.cli.options import TaskId, argument, flag, option, session_option
 from tenuto.cli.running import Call, StoreCall, UserCall
 from tenuto.cli.short_ids import whole_session_id, whole_task_id
-from tenuto.cli.task_progress import StepView, follow, print_end, showing
+from tenuto.cli.task_progress import StepRow, follow, print_end, showing
 from tenuto.cli.terminal import pluralize
 from tenuto.model.plan import Plan, TaskProgress, parse_plan
 from tenuto.model.task import NewTask, TaskStatus
@@ -42,9 +42,9 @@ def run_plan(
     If no running server or worker has its agents, this process works on it.
     """
     fields = _read_file(file)
-    given = {"goal": goal, "type": task_type}
+    request_fields = {"goal": goal, "type": task_type}
     new: JsonObject = {"type": _TYPE, **{name: fields.pop(name) for name in ("goal", "type") if name in fields}}
-    new |= {name: value for name, value in given.items() if value is not None}
+    new |= {name: value for name, value in request_fields.items() if value is not None}
     plan, follower = parse_plan(fields), _Follower(call)
 
     async def submit(app: Tenuto) -> TaskProgress:
@@ -65,8 +65,8 @@ def run_plan(
 async def _engine_for(app: Tenuto, plan: Plan, *, detach: bool) -> TaskEngine:
     engine = await app.engine(worker=False)
     running = await engine.agents()
-    wanted = plan.called_agents
-    return engine if detach or (running and wanted <= running) else await app.engine(worker=True)
+    agent_names = plan.called_agents
+    return engine if detach or (running and agent_names <= running) else await app.engine(worker=True)
 
 
 def follow_task(call: UserCall, task_id: TaskId) -> None:
@@ -130,8 +130,8 @@ def recover_tasks(call: StoreCall) -> None:
     async def recover(app: Tenuto) -> int:
         return await (await app.engine(worker=False)).recover()
 
-    moved = call.run(recover)
-    call.show({"recovered": moved}, f"{pluralize(moved, 'task')} of dead workers recovered.")
+    count = call.run(recover)
+    call.show({"recovered": count}, f"{pluralize(count, 'task')} of dead workers recovered.")
 
 
 class _Follower:
@@ -185,7 +185,7 @@ def _end(call: Call, progress: TaskProgress) -> None:
 
 
 def _document(progress: TaskProgress) -> JsonObject:
-    return {"task": TaskView.of(progress.task), "error": progress.task.error, "steps": StepView.all_of(progress)}
+    return {"task": TaskView.of(progress.task), "error": progress.task.error, "steps": StepRow.all_of(progress)}
 
 
 def _read_file(file: Path) -> JsonObject:

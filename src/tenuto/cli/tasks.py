@@ -15,7 +15,7 @@ from tenuto.cli import task_log, task_runs
 from tenuto.cli.options import Cursor, OfSession, TaskId, Yes, choice, confirm, limit_option
 from tenuto.cli.running import UserCall
 from tenuto.cli.short_ids import is_short, whole_session_id, whole_task_id
-from tenuto.cli.task_progress import STEP_COLUMNS, StepView, step_row, value_text
+from tenuto.cli.task_progress import STEP_COLUMNS, StepRow, step_row, value_text
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_table, visible
 from tenuto.model import Scope
 from tenuto.model.plan import StepStatus, TaskProgress
@@ -62,14 +62,14 @@ def list_tasks(
 
 async def _waiting(app: Tenuto, scope: Scope, page: TaskPage) -> set[str]:
     """The tasks of which a step waits for input."""
-    found: set[str] = set()
+    agents: set[str] = set()
     for task in page.tasks:
         if task.status is TaskStatus.RUNNING:
             # It may end or go meanwhile.
             with suppress(TaskNotFound):
                 if _waiting_steps(await app.tasks.progress(scope, task.id)):
-                    found.add(task.id)
-    return found
+                    agents.add(task.id)
+    return agents
 
 
 def _waiting_steps(progress: TaskProgress) -> list[str]:
@@ -108,7 +108,7 @@ def show_task(call: UserCall, task_id: TaskId) -> None:
         return await app.tasks.progress(call.scope, task), await app.tasks.board(call.scope, task).view()
 
     progress, board = call.read(load)
-    steps = StepView.all_of(progress)
+    steps = StepRow.all_of(progress)
     call.show(
         {"task": TaskView.of(progress.task), "steps": steps, "board": BoardAnswer.of(board)},
         lambda: _print_task(progress, board),

@@ -56,8 +56,8 @@ def describe_error(error: TenutoError) -> str:
     """The code of an error and its cause, with what a model's provider said itself, as far as it is about access."""
     if isinstance(error, AssistantMissing):
         return visible(f"{error.code}: {error.what} cannot be loaded: {error.cause}")
-    said = error.provider_message if isinstance(error, ModelFailed) else ""
-    return visible(f"{error.code}: {with_folder(str(error))}" + (f"; the provider says: {said}" if said else ""))
+    note = error.provider_message if isinstance(error, ModelFailed) else ""
+    return visible(f"{error.code}: {with_folder(str(error))}" + (f"; the provider says: {note}" if note else ""))
 
 
 def safe_json(text: str) -> str:
@@ -108,9 +108,9 @@ def show_table(
         table.add_column(column, justify="right" if column in numbers else "left", width=width, no_wrap=True)
     for row in cells:
         table.add_row(*map(Text, row))
-    with console.capture() as printed:
+    with console.capture() as capture:
         console.print(table, crop=False)
-    typer.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def _wanted_width(columns: Sequence[str], cells: Sequence[Sequence[str]], flexible: Sequence[str]) -> int:
@@ -137,14 +137,14 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 @contextmanager
 def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Iterable[_Item]]:
     """The items, with a bar on stderr on an interactive terminal, if there are several."""
-    with advancing(len(items), doing, quiet=quiet or len(items) < 2) as reached:
-        yield _count(items, reached)
+    with advancing(len(items), doing, quiet=quiet or len(items) < 2) as advance:
+        yield _count(items, advance)
 
 
-def _count(items: Iterable[_Item], reached: Callable[[int], None]) -> Iterator[_Item]:
-    for done, item in enumerate(items, start=1):
+def _count(items: Iterable[_Item], advance: Callable[[int], None]) -> Iterator[_Item]:
+    for number, item in enumerate(items, start=1):
         yield item
-        reached(done)
+        advance(number)
 
 
 def is_watched(quiet: bool) -> bool:
@@ -164,7 +164,7 @@ def advancing(total: int | None, doing: str, *, quiet: bool) -> Iterator[Callabl
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda count: bar.update(task, completed=count)
 
 
 def moment(at: datetime | None) -> str:

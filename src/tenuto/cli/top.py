@@ -86,7 +86,7 @@ async def _read_status(url: str, key: str | None) -> StatusView:
 async def _watch(url: str, key: str | None, every: float) -> None:
     """Redraw until interrupted. A server that goes away after the first reading is asked again."""
     before, status = None, await _read_status(url, key)
-    with _screen() as draw:
+    with _drawing() as draw:
         while True:
             draw(frame(status, before, url))
             await asyncio.sleep(every)
@@ -98,7 +98,7 @@ async def _watch(url: str, key: str | None, every: float) -> None:
 
 
 @contextmanager
-def _screen() -> Iterator[_Draw]:
+def _drawing() -> Iterator[_Draw]:
     """Draws frames over one another; on a terminal that cannot, below one another."""
     if os.environ.get("TERM", "dumb") == "dumb":
         yield lambda lines: typer.echo("\n".join([*lines, ""]))
@@ -126,7 +126,7 @@ def frame(status: StatusView, before: StatusView | None, url: str) -> list[str]:
             (f"{_SIGNS[finding.level]} {finding.message}", finding.level),
             (f"  {finding.advice}", None),
         ]
-    return [_styled(_fit(line), level) for line, level in lines]
+    return [_style(_fit(line), level) for line, level in lines]
 
 
 def _fit(line: str) -> str:
@@ -134,7 +134,7 @@ def _fit(line: str) -> str:
     return visible(line)[: shutil.get_terminal_size((120, 50)).columns]
 
 
-def _styled(line: str, level: Level | None) -> str:
+def _style(line: str, level: Level | None) -> str:
     if level is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return line
     return typer.style(line, fg=_COLOURS[level], bold=True)
@@ -163,63 +163,62 @@ def _facts(status: StatusView, before: StatusView | None) -> Iterator[tuple[str,
 
 
 def _model(model: ModelStatus) -> str:
-    ended = model.answered + model.failed
-    if not ended:
+    total = model.answered + model.failed
+    if not total:
         return f"{model.name} has not been called yet"
     how = "fails" if model.failed_in_a_row else "answers"
     took = f" in {model.p50_ms:,.0f} ms, 95 % within {model.p95_ms:,.0f} ms" if model.p50_ms is not None else ""
     failure = model.last_failure
     last = f", the last for {failure.reason.replace('_', ' ')}" if failure is not None else ""
-    return f"{model.name} {how}{took}, {model.failed:,} of {ended:,} calls failed{last}"
+    return f"{model.name} {how}{took}, {model.failed:,} of {total:,} calls failed{last}"
 
 
 def _turn_rate(status: StatusView, before: StatusView | None) -> str:
-    ended = status.turns.answered + status.turns.failed
+    total = status.turns.answered + status.turns.failed
     then = before.turns.answered + before.turns.failed if before is not None else 0
-    return _rate(status, before, ended - then, status.turns.per_minute)
+    return _rate(status, before, total - then, status.turns.per_minute)
 
 
 def _sessions(status: StatusView, before: StatusView | None) -> str:
     now = status.sessions
-    created = now.created - (before.sessions.created if before is not None else 0)
-    rate = _rate(status, before, created, now.created_per_minute)
+    new_sessions = now.created - (before.sessions.created if before is not None else 0)
+    rate = _rate(status, before, new_sessions, now.created_per_minute)
     return f"{rate}, {now.created:,} created, {now.deleted:,} deleted, {now.expired:,} expired"
 
 
-def _rate(status: StatusView, before: StatusView | None, added: int, since_start: float) -> str:
+def _rate(status: StatusView, before: StatusView | None, count: int, since_start: float) -> str:
     """What was added since the reading before; a server that was started anew in between has no such reading."""
     seconds = status.process.uptime_seconds - before.process.uptime_seconds if before is not None else 0.0
-    return f"{60 * added / seconds:,.1f}/min" if seconds > 0 else f"{since_start:,.1f}/min since the start"
+    return f"{60 * count / seconds:,.1f}/min" if seconds > 0 else f"{since_start:,.1f}/min since the start"
 
 
 def _journal(status: StatusView) -> str:
     assert status.journal is not None
-    held, oldest = status.journal, ""
-    if held.oldest_seconds is not None:
-        oldest = f" for up to {_span(held.oldest_seconds)}"
-    counts = f"{held.quarantined:,} quarantined, {held.replayed:,} delivered later, {held.refused:,} refused"
-    away = f", away since {moment(held.since)}" if held.since is not None else ""
-    return f"{held.waiting:,} waiting{oldest}, {counts}{away}"
+    journal, oldest = status.journal, ""
+    if journal.oldest_seconds is not None:
+        oldest = f" for up to {_span(journal.oldest_seconds)}"
+    counts = f"{journal.quarantined:,} quarantined, {journal.replayed:,} delivered later, {journal.refused:,} refused"
+    outage_note = f", away since {moment(journal.since)}" if journal.since is not None else ""
+    return f"{journal.waiting:,} waiting{oldest}, {counts}{outage_note}"
 
 
 def _cache(status: StatusView) -> str:
     assert status.cache is not None
-    held = status.cache
-    hits = "no reads yet" if held.hit_rate is None else f"{100 * held.hit_rate:.1f} % hits"
-    return (
-        f"{hits}, {held.sessions:,} of {held.max_sessions:,} sessions, {_size(held.bytes)} of {_size(held.max_bytes)}"
-    )
+    cache = status.cache
+    hits = "no reads yet" if cache.hit_rate is None else f"{100 * cache.hit_rate:.1f} % hits"
+    used = f"{cache.sessions:,} of {cache.max_sessions:,} sessions, {_size(cache.bytes)} of {_size(cache.max_bytes)}"
+    return f"{hits}, {used}"
 
 
 def _span(seconds: float) -> str:
     """`42s`, `3m 10s`, `5h 2m`, `12d 3h`."""
     units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
-    left, told = int(seconds), list[str]()
+    left, parts = int(seconds), list[str]()
     for unit, size in units:
-        if left >= size or (unit == "s" and not told):
-            told.append(f"{left // size}{unit}")
+        if left >= size or (unit == "s" and not parts):
+            parts.append(f"{left // size}{unit}")
             left %= size
-    return " ".join(told[:2])
+    return " ".join(parts[:2])
 
 
 def _size(size: int | None) -> str:

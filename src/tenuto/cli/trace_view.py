@@ -30,10 +30,10 @@ _STATES: Final = {
 def show_trace(trace: Trace, texts: Sequence[PartText] | None = None) -> None:
     """Everything about a turn, with the `texts` of its prompt if they were asked for."""
     show_facts(_trace_facts(trace))
-    for heading, words in (("Request", trace.request), ("Answer", trace.answer)):
-        if words:
+    for heading, text in (("Request", trace.request), ("Answer", trace.answer)):
+        if text:
             typer.secho(f"\n{heading}", bold=True)
-            typer.echo(visible(words, lines=True))
+            typer.echo(visible(text, lines=True))
     if trace.tools:
         typer.secho("\nTools", bold=True)
         show_table(
@@ -64,8 +64,8 @@ def show_trace(trace: Trace, texts: Sequence[PartText] | None = None) -> None:
 
 def _show_texts(manifest: Manifest, texts: Sequence[PartText]) -> None:
     for entry, part in zip(manifest.entries, texts, strict=True):
-        named = filter(None, (entry.kind, _entry_text(entry), part.speaker or part.role))
-        typer.secho(f"\n{' '.join(named)}", bold=True)
+        labels = filter(None, (entry.kind, _entry_text(entry), part.speaker or part.role))
+        typer.secho(f"\n{' '.join(labels)}", bold=True)
         if part.state is not PartState.STORED:
             typer.secho(_STATES[part.state], dim=True)
         if part.text:

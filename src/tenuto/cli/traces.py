@@ -35,20 +35,20 @@ def list_traces(
     """List turns, newest first."""
     if session is not None:
         check_id(session, "the session id")
-    found = call.read(lambda app: _load_traces(app, call.scope, session, limit))
+    latest = call.read(lambda app: _load_traces(app, call.scope, session, limit))
     if call.as_json:
         # With the assistants behind it, more to load than a table needs.
         from tenuto.chat.views import TraceView
 
-        show_json({"traces": list(map(TraceView.of, found))})
-    elif not found:
+        show_json({"traces": list(map(TraceView.of, latest))})
+    elif not latest:
         typer.echo("No traces.")
     else:
         now = utc_now()
         columns = ("SESSION", "TURN", "ASSISTANT", "MODEL", "OUTCOME", "TOKENS", "MS", "AGE", "REQUEST")
         numbers = ("TURN", "TOKENS", "MS", "AGE")
         show_table(
-            columns, [_trace_row(trace, now) for trace in found], flexible="REQUEST", numbers=numbers, ids="SESSION"
+            columns, [_trace_row(trace, now) for trace in latest], flexible="REQUEST", numbers=numbers, ids="SESSION"
         )
 
 
@@ -107,11 +107,11 @@ async def _load_trace(app: Tenuto, scope: Scope, name: str, turn: int | None) ->
             pass
     session_id = await whole_session_id(app, scope, name)
     try:
-        found = await app.store.traces.traces(scope, session_id, 1, before=None if turn is None else turn + 1)
+        traces = await app.store.traces.traces(scope, session_id, 1, before=None if turn is None else turn + 1)
     except SessionNotFound:
         if turn is not None:
             raise TraceNotFound from None
         return await find_trace(app.store.traces, scope, await whole_trace_id(app, scope, name))
-    if not found or (turn is not None and found[0].number != turn):
+    if not traces or (turn is not None and traces[0].number != turn):
         raise TraceNotFound
-    return found[0]
+    return traces[0]

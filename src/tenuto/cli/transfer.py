@@ -46,7 +46,7 @@ _SUFFIXES: Final = {".jsonl": ExportFormat.JSONL, ".ndjson": ExportFormat.JSONL,
 def export_session(
     call: UserCall,
     session_id: MaybeSessionId = None,
-    chosen: Annotated[
+    export_format: Annotated[
         ExportFormat | None,
         typer.Option("--format", help="Output format; by default that of the file's suffix, or json."),
     ] = None,
@@ -65,14 +65,14 @@ def export_session(
     if everything:
         if session_id is not None or output is None or str(output) == STDIN:
             raise typer.BadParameter("takes no ID, and needs a folder in --output", param_hint="--all")
-        _export_all(call, chosen or ExportFormat.JSON, output)
+        _export_all(call, export_format or ExportFormat.JSON, output)
         return
     if session_id is None:
         raise typer.BadParameter("give the ID of a session, or --all", param_hint="ID")
     file = None if output is None or str(output) == STDIN else output
-    if call.as_json and file is None and chosen not in (None, ExportFormat.JSON):
+    if call.as_json and file is None and export_format not in (None, ExportFormat.JSON):
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
-    written_as = chosen or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
+    written_as = export_format or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
     if file is None:
         call.read(lambda app: _export_to_stdout(app, call.scope, session_id, written_as))
         return
@@ -88,11 +88,11 @@ def _export_all(call: Call, written_as: ExportFormat, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(f"cannot make the folder {folder}: {error.strerror}") from error
-    made, failures = call.read(lambda app: _export_each(app, call.scope, written_as, folder, quiet=call.as_json))
-    exports = [{"id": session.id, "file": str(file)} for session, file in made]
+    files, failures = call.read(lambda app: _export_each(app, call.scope, written_as, folder, quiet=call.as_json))
+    exports = [{"id": session.id, "file": str(file)} for session, file in files]
     call.show(
         {"format": written_as, "exported": exports, "failed": failures},
-        f"{pluralize(len(made), 'session')} written to {folder}.",
+        f"{pluralize(len(files), 'session')} written to {folder}.",
     )
     for failure in failures if not call.as_json else ():
         typer.echo(visible(f"{failure['code']}: session {failure['id']}: {failure['error']}"), err=True)
@@ -104,21 +104,21 @@ async def _export_each(
     app: Tenuto, scope: Scope, written_as: ExportFormat, folder: Path, *, quiet: bool
 ) -> tuple[list[tuple[Session, Path]], list[JsonObject]]:
     """Write each to a file; one that does not open does not keep the others, a store that went away does."""
-    made: list[tuple[Session, Path]] = []
+    exports: list[tuple[Session, Path]] = []
     failures: list[JsonObject] = []
-    found = [session.id async for session in iter_sessions(app.store.sessions, scope)]
-    with progress(found, "Exporting", quiet=quiet) as remaining:
+    session_ids = [session.id async for session in iter_sessions(app.store.sessions, scope)]
+    with progress(session_ids, "Exporting", quiet=quiet) as remaining:
         for session_id in remaining:
             file = folder / _file_name(session_id, written_as)
             try:
-                made.append(((await _export_to_file(app, scope, session_id, written_as, file))[0], file))
+                exports.append(((await _export_to_file(app, scope, session_id, written_as, file))[0], file))
             except MasterKeyMissing:
                 raise  # It is the whole tenant's.
             except (DecryptionFailed, SessionCorrupt, Invalid) as error:
                 failures.append({"id": session_id, "code": error.code, "error": str(error)})
             except SessionNotFound:
                 continue  # Gone while we were writing.
-    return made, failures
+    return exports, failures
 
 
 def _file_name(session_id: str, written_as: ExportFormat) -> str:
@@ -133,9 +133,9 @@ def _file_name(session_id: str, written_as: ExportFormat) -> str:
 async def _export_to_stdout(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
     """To standard output: byte for byte into a pipe or file, without steering characters onto a terminal."""
     session, pages = await _open_export(app, scope, session_id)
-    watched = sys.stdout.isatty()
+    is_terminal = sys.stdout.isatty()
     async for piece in iter_export(session, pages, written_as):
-        typer.echo(_terminal_text(piece, written_as) if watched else piece, nl=False)
+        typer.echo(_terminal_text(piece, written_as) if is_terminal else piece, nl=False)
 
 
 async def _open_export(
@@ -188,38 +188,38 @@ def import_sessions(
 ) -> None:
     """Create new sessions from exports, each complete or not at all."""
     # Input that may come slowly is read before the event loop runs, so that Ctrl-C works.
-    arrived = {file: _read_bytes(file) for file in files if file == STDIN or Path(file).is_fifo()}
-    made, failures = call.run(
-        lambda app: _import_each(app, call.scope, files, arrived, quiet=call.as_json), making=True
+    contents = {file: _read_bytes(file) for file in files if file == STDIN or Path(file).is_fifo()}
+    results, failures = call.run(
+        lambda app: _import_each(app, call.scope, files, contents, quiet=call.as_json), making=True
     )
-    imports = [{"file": file, "session": SessionView.of(session)} for file, session in made]
-    call.show({"imported": imports, "failed": failures}, lambda: _print_imported(made, failures))
+    imports = [{"file": file, "session": SessionView.of(session)} for file, session in results]
+    call.show({"imported": imports, "failed": failures}, lambda: _print_imports(results, failures))
     if failures:
         raise typer.Exit(1)
 
 
 async def _import_each(
-    app: Tenuto, scope: Scope, files: Sequence[str], arrived: Mapping[str, bytes], *, quiet: bool
+    app: Tenuto, scope: Scope, files: Sequence[str], contents: Mapping[str, bytes], *, quiet: bool
 ) -> tuple[list[tuple[str, Session]], list[JsonObject]]:
     """Import each file; one that is no export does not keep the others, a store that went away does."""
     # With its vocabularies it takes a while to load, and no other command of this file counts anything.
     from tenuto.context import TokenCounter
 
-    made: list[tuple[str, Session]] = []
+    imports: list[tuple[str, Session]] = []
     failures: list[JsonObject] = []
     with progress(files, "Importing", quiet=quiet) as remaining:
         for file in remaining:
             try:
-                raw = arrived[file] if file in arrived else _read_bytes(file)
-                saved = parse_export(raw, now=utc_now(), new_id=fresh_id)
-                check_messages(saved.messages, app.sessions.policy)
-                saved = replace(saved, messages=TokenCounter().correct_counts(saved.messages))
-                made.append((file, await app.sessions.restore(scope, saved)))
+                raw = contents[file] if file in contents else _read_bytes(file)
+                export = parse_export(raw, now=utc_now(), new_id=fresh_id)
+                check_messages(export.messages, app.sessions.policy)
+                export = replace(export, messages=TokenCounter().correct_counts(export.messages))
+                imports.append((file, await app.sessions.restore(scope, export)))
             except TenutoError as error:
                 failures.append({"file": file, "code": error.code, "error": str(error)})
                 if isinstance(error, Unavailable):
                     break
-    return made, failures
+    return imports, failures
 
 
 def _read_bytes(file: str) -> bytes:
@@ -230,8 +230,8 @@ def _read_bytes(file: str) -> bytes:
         raise Invalid(f"cannot read it: {why}") from error
 
 
-def _print_imported(made: list[tuple[str, Session]], failures: list[JsonObject]) -> None:
-    for file, session in made:
+def _print_imports(imports: list[tuple[str, Session]], failures: list[JsonObject]) -> None:
+    for file, session in imports:
         typer.echo(visible(f"{file}: session {session.id} with {pluralize(session.messages, 'message')}."))
     for failure in failures:
         typer.echo(f"{failure['code']}: {visible(failure['file'])}: {visible(failure['error'])}", err=True)

@@ -7,7 +7,7 @@ engine with agents of this process have no routes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tenuto.model import (
     AppendResult,
@@ -30,8 +30,10 @@ from tenuto.model import (
 from tenuto.model.values import Json
 
 if TYPE_CHECKING:
-    from tenuto.chat import Reply
+    from tenuto.chat import ChatRequest, Reply
+    from tenuto.model.generation import ToolSpec
     from tenuto.model.memory import Memory, MemoryKind, MemoryQuery
+    from tenuto.model.values import JsonObject
     from tenuto.recall.service import RecallResult
     from tenuto.sessions import AppendRequest, TurnRequest
     from tenuto.sessions.transfer import ExportedSession
@@ -180,8 +182,19 @@ class TenutoApi(Protocol):
         """Its memories."""
         ...
 
-    def scope(self, *, user: str | None = None, **rest: Any) -> Scope:
-        """The scope of a caller."""
+    def scope(
+        self,
+        *,
+        tenant: str = ...,
+        site: str = ...,
+        user: str | None = None,
+        channel: str | None = None,
+        chat: str | None = None,
+        thread: str | None = None,
+        persona: str | None = None,
+        visitor: bool = False,
+    ) -> Scope:
+        """The scope of a caller, by default in the installation's own tenant and site."""
         ...
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
@@ -214,6 +227,21 @@ class TenutoApi(Protocol):
         """Release the lease without a reply; the user message stays stored, and the same key resumes."""
         ...
 
-    async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
-        """Send a message to an assistant and get its reply."""
+    async def ask(
+        self,
+        scope: Scope,
+        text: str | ChatRequest,
+        *,
+        session_id: str | None = None,
+        assistant: str | None = None,
+        persona: str | None = None,
+        language: str | None = None,
+        idempotency_key: str | None = None,
+        profile: JsonObject | None = None,
+        edit: int | None = None,
+        messages: tuple[Draft, ...] = (),
+        tools: tuple[ToolSpec, ...] = (),
+        tool_choice: str | None = None,
+    ) -> Reply:
+        """Send a message to an assistant and get its reply; a `ChatRequest` may be given in place of the text."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import httpx
 import msgspec
@@ -15,16 +15,17 @@ from tenuto.client.sessions import RemoteSessions
 from tenuto.client.tasks import RemoteTasks
 from tenuto.errors import Invalid, InvalidSetting, Unavailable
 from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
-from tenuto.model.prompt import Language
 from tenuto.model.status import StatusView
 from tenuto.model.values import check_text, check_type
 from tenuto.ports import utc_now
 from tenuto.sessions import TurnRequest, fresh_id
 
 if TYPE_CHECKING:
-    from tenuto.chat import Reply
+    from tenuto.chat import ChatRequest, Reply
     from tenuto.client.chat import RemoteChat
     from tenuto.client.memories import RemoteMemories
+    from tenuto.model.generation import ToolSpec
+    from tenuto.model.values import JsonObject
 
 
 # The server closes a connection that was idle for five seconds; one that is closed while it is used loses a request.
@@ -69,13 +70,29 @@ class TenutoClient:
         except msgspec.ValidationError:
             raise Unavailable("server", "answers with another status: is it of the same version?") from None
 
-    def scope(self, **named: Any) -> Scope:
+    def scope(
+        self,
+        *,
+        tenant: str | None = None,
+        site: str | None = None,
+        user: str | None = None,
+        channel: str | None = None,
+        chat: str | None = None,
+        thread: str | None = None,
+        persona: str | None = None,
+        visitor: bool = False,
+    ) -> Scope:
         """The scope of a caller; tenant, site and user are those of the key unless named."""
-        unknown = [name for name in named if name not in Scope.__struct_fields__]
-        if unknown:
-            raise Invalid(f"there is no {unknown[0]!r} in a Scope; available: {', '.join(Scope.__struct_fields__)}")
-        own = {name: getattr(self.owner, name) for name in ("tenant", "site", "user")}
-        return Scope(**{**own, **named})
+        return Scope(
+            tenant=self.owner.tenant if tenant is None else tenant,
+            site=self.owner.site if site is None else site,
+            user=self.owner.user if user is None else user,
+            channel=channel,
+            chat=chat,
+            thread=thread,
+            persona=persona,
+            visitor=visitor,
+        )
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
         """A message of plain text."""
@@ -119,14 +136,40 @@ class TenutoClient:
         """Release the lease without a reply; the user message stays stored, and the same key resumes."""
         return (await self.sessions.finish(turn, FinishTurn(abandoned=True))).session
 
-    async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
-        """Send a message to an assistant and get its reply; `rest` goes into the `ChatRequest`."""
-        from tenuto.chat import ChatRequest
+    async def ask(
+        self,
+        scope: Scope,
+        text: str | ChatRequest,
+        *,
+        session_id: str | None = None,
+        assistant: str | None = None,
+        persona: str | None = None,
+        language: str | None = None,
+        idempotency_key: str | None = None,
+        profile: JsonObject | None = None,
+        edit: int | None = None,
+        messages: tuple[Draft, ...] = (),
+        tools: tuple[ToolSpec, ...] = (),
+        tool_choice: str | None = None,
+    ) -> Reply:
+        """Send a message to an assistant and get its reply; a `ChatRequest` may be given in place of the text."""
+        from tenuto.chat.request import request_from
 
         check_type(scope, Scope, "scope")
-        if rest.get("language") in tuple(Language):
-            rest["language"] = Language(rest["language"])
-        return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
+        request = request_from(
+            text,
+            session_id=session_id,
+            assistant=assistant,
+            persona=persona,
+            language=language,
+            idempotency_key=idempotency_key,
+            profile=profile,
+            edit=edit,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+        )
+        return await (await self.chat()).take_turn(scope, request)
 
 
 @asynccontextmanager

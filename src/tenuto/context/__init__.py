@@ -1,18 +1,18 @@
 """What the model sees: token counts, the window, the budget, layouts and the account of it all. Pure: no I/O."""
 
-from tenuto.context.assembly import (
-    LEAST_QUESTION,
-    assemble,
-    check_budget,
-    inputs_from_turn,
-    last_input,
-    last_words,
-    prompt_token_limit,
-)
+from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, inputs_from_turn, last_input, last_words
 from tenuto.context.layout import agent_prompt, agent_question, agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken_texts, term_coverage
 from tenuto.context.speakers import chat_context, display_name, speaker_names
-from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
+from tenuto.context.tokens import (
+    DEFAULT_ENCODING,
+    ENCODINGS,
+    TokenCounter,
+    counter_for,
+    encoding_for,
+    prompt_token_limit,
+    truncate_text,
+)
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
 

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context.layout import Layout, PromptPage, PromptParts, layout_for
-from tenuto.context.tokens import TokenCounter, truncate_text
+from tenuto.context.tokens import TokenCounter, prompt_token_limit, truncate_text
 from tenuto.context.window import Turn, TurnReader, Window, WindowEntry, WindowFiller, spans
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.generation import Summary
@@ -202,11 +202,6 @@ LEAST_CUT: Final = 32
 _ALWAYS: Final = (Disposition.KEPT, Reason.ALWAYS)
 _KEPT: Final = (Disposition.KEPT, Reason.FITS)
 _CUT: Final = (Disposition.CUT, Reason.OVER_BUDGET)
-
-
-def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
-    """The tokens a prompt may have, as the counter counts them."""
-    return int((policy.budget - policy.reply_tokens) / counter.margin)
 
 
 def check_budget(

@@ -25,8 +25,7 @@ from typing import Final
 
 import msgspec
 
-from tenuto.context.assembly import prompt_token_limit
-from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
+from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, prompt_token_limit
 from tenuto.context.window import pair_tools
 from tenuto.model.generation import Summary
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
@@ -239,8 +238,12 @@ def compresses(context: ContextPolicy) -> bool:
 
 def summary_limits(prompt: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> SummaryLimits:
     """How long summaries are for prompts of that size."""
-    share = max(16, prompt_token_limit(prompt, counter) // _SUMMARY_SHARE)
-    return SummaryLimits(tokens=min(context.summary_tokens, share), characters=context.summary_characters)
+    tokens = _summary_tokens(context, prompt_token_limit(prompt, counter))
+    return SummaryLimits(tokens=tokens, characters=context.summary_characters)
+
+
+def _summary_tokens(context: ContextPolicy, prompt_limit: int) -> int:
+    return min(context.summary_tokens, max(16, prompt_limit // _SUMMARY_SHARE))
 
 
 def would_evict_uncovered(session: Session, through: int, adding: int) -> bool:
@@ -349,9 +352,7 @@ def _measure_conversation(
         most_tokens=most,
         most_messages=context.compress_over,
         # The next summary may be as long as its limit, whatever the previous one takes.
-        keep_tokens=None
-        if most is None
-        else _AFTER * most - summary_limits(prompt, context, counter).tokens + summary_tokens,
+        keep_tokens=None if most is None else _AFTER * most - _summary_tokens(context, prompt_limit) + summary_tokens,
         keep_messages=context.keep_verbatim,
     )
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.context.assembly import LEAST_CUT, LEAST_QUESTION, last_words, prompt_token_limit
+from tenuto.context.assembly import LEAST_CUT, LEAST_QUESTION, last_words
 from tenuto.context.compression import LogTail
 from tenuto.context.layout import layout_for
 from tenuto.context.tokens import (
@@ -18,6 +18,7 @@ from tenuto.context.tokens import (
     MOST_TOKENS_A_CHARACTER,
     TokenCounter,
     level,
+    prompt_token_limit,
     truncate_parts,
     truncate_text,
 )

@@ -25,6 +25,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Draft, readable_part
 from tenuto.model.patterns import lazy_pattern
+from tenuto.model.prompt import PromptPolicy
 from tenuto.model.values import JsonObject, to_text
 
 DEFAULT_ENCODING: Final = "o200k_base"
@@ -208,6 +209,11 @@ class TokenCounter:
 
 
 @lru_cache(maxsize=256)
+def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
+    """The tokens a prompt may have, as the counter counts them."""
+    return int((policy.budget - policy.reply_tokens) / counter.margin)
+
+
 def counter_for(model: str) -> TokenCounter:
     """Counts for a model, given by name."""
     return TokenCounter(*encoding_for(model))

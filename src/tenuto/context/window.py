@@ -162,10 +162,10 @@ class TurnReader:
 
     def plain(self, messages: Sequence[Message]) -> tuple[WindowEntry, ...] | None:
         """Messages as they are, if each is plain text with a stored count that fits: nearly every turn."""
-        if not self._are_plain(messages):
+        around_all = self._layout.around_all
+        if not self._are_plain(messages, has_labels=around_all is None):
             return None
         entries: list[WindowEntry] = []
-        around_all = self._layout.around_all
         for message in messages:
             parts, tokens = message.parts, message.tokens
             around = self._layout.around(message) if around_all is None else around_all
@@ -178,12 +178,12 @@ class TurnReader:
         if around is None:
             plain = self.plain(history)
             return None if plain is None else _plain_turn(history, 0, plain)
-        if not self._are_plain(history):
+        if not self._are_plain(history, has_labels=False):
             return None
         return VerbatimHistory(history, around, sum([message.tokens for message in history]) + around * len(history))
 
-    def _are_plain(self, messages: Sequence[Message]) -> bool:
-        layout, has_labels, cap = self._layout, self._layout.around_all is None, self._cap
+    def _are_plain(self, messages: Sequence[Message], *, has_labels: bool) -> bool:
+        layout, cap = self._layout, self._cap
         longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
         for message in messages:
             parts, tokens = message.parts, message.tokens

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from tenuto.compare_and_set import retry_on_conflict, update_state
 from tenuto.errors import QueueFull, StateCorrupt
-from tenuto.holder import is_holder_gone
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope, StateEntry
 from tenuto.model.channel import ChannelPolicy, IncomingMessage
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, StateStore
+from tenuto.process_identity import is_holder_gone
 from tenuto.sessions import derived_id
 
 HELD_FOR: Final = timedelta(seconds=15)

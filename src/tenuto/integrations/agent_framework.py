@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tenuto.client.api import TenutoApi
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Draft, Role, Scope
 from tenuto.model import Message as Stored
@@ -56,13 +56,13 @@ class TenutoHistoryProvider(HistoryProvider):
         super().__init__(source_id, **options)
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._logs = SessionLogs(as_tenant=scope is not None)
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """All messages of the session, oldest first."""
-        log = await self._home.read(lambda app: self._log(app, session_id).messages())
+        log = await self._bridge.read(lambda app: self._log(app, session_id).messages())
         return [_message(message) for message in log[1] if not is_summary(message)]
 
     async def save_messages(
@@ -74,17 +74,17 @@ class TenutoHistoryProvider(HistoryProvider):
 
         async def save(app: TenutoApi) -> None:
             log = self._log(app, session_id)
-            _, known = await log.messages(len(messages) + 1)
-            history = [_message(message) for message in known if not is_summary(message)]
+            _, stored_messages = await log.messages(len(messages) + 1)
+            history = [_message(message) for message in stored_messages if not is_summary(message)]
             new = filter_new_messages(history, messages)
             if new:
                 await log.append([_draft(message) for message in new])
 
-        await self._home.write(save)
+        await self._bridge.write(save)
 
     def close(self) -> None:
         """Release the store that this provider named; it is closed with its last user."""
-        self._home.close()
+        self._bridge.close()
 
     def _log(self, app: TenutoApi, session_id: str | None) -> SessionLog:
         return self._logs.find(app, self.scope, session_id or _SESSION)
@@ -106,26 +106,26 @@ class TenutoMemoryProvider(ContextProvider):
         super().__init__(source_id)
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._limit = limit
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
 
     async def before_run(self, *, agent: Any, session: AgentSession, context: SessionContext, state: Any) -> None:
         """Search with the text of the input; without hits nothing is added."""
-        asked = " ".join(message.text for message in context.input_messages if message.text)
-        if not asked.strip():
+        question = " ".join(message.text for message in context.input_messages if message.text)
+        if not question.strip():
             return
 
         async def search(app: TenutoApi) -> list[Memory]:
-            found = await (await app.memories()).search(self.scope, MemoryQuery(text=asked, limit=self._limit))
-            return [hit.memory for hit in found.hits]
+            result = await (await app.memories()).search(self.scope, MemoryQuery(text=question, limit=self._limit))
+            return [hit.memory for hit in result.hits]
 
-        memories = await self._home.read(search)
+        memories = await self._bridge.read(search)
         if memories:
-            known = "\n".join(f"- {memory.text}" for memory in memories)
-            context.extend_instructions(self.source_id, f"What is remembered of the user:\n{known}")
+            lines = "\n".join(f"- {memory.text}" for memory in memories)
+            context.extend_instructions(self.source_id, f"What is remembered of the user:\n{lines}")
 
     def close(self) -> None:
         """Release the store that this provider named; it is closed with its last user."""
-        self._home.close()
+        self._bridge.close()
 
 
 def _draft(message: Message) -> Draft:

@@ -11,7 +11,7 @@ from typing import Final
 from tenuto.client.api import TenutoApi
 from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.session_log import SessionLog
 from tenuto.model import Draft, Role, Scope, text_part, tool_call, tool_result
 from tenuto.model.message import is_summary
@@ -59,45 +59,45 @@ class TenutoChatMessageHistory(BaseChatMessageHistory):
         self.session_id = session_id
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._as_tenant = scope is not None
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
         self._window = window
-        self._found: SessionLog | None = None
+        self._session_log: SessionLog | None = None
 
     async def aget_messages(self) -> list[BaseMessage]:
         """All messages, or the newest of the window, oldest first; none without the session."""
-        return await self._home.read(self._read)
+        return await self._bridge.read(self._read)
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in one atomic step."""
         drafts = [to_draft(message) for message in messages]
         if drafts:
-            await self._home.write(lambda app: self._log(app).append(drafts))
+            await self._bridge.write(lambda app: self._log(app).append(drafts))
 
     async def aclear(self) -> None:
         """Remove the messages; the session with its title stays."""
-        await self._home.write(self._reset)
+        await self._bridge.write(self._reset)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # LangChain's own histories are read-only, too
         """As `aget_messages`, for threads other than that of the event loop."""
-        return self._home.wait(self._read)
+        return self._bridge.wait(self._read)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """As `aadd_messages`, for threads other than that of the event loop."""
-        self._home.wait(lambda _: self.aadd_messages(messages))
+        self._bridge.wait(lambda _: self.aadd_messages(messages))
 
     def clear(self) -> None:
         """As `aclear`, for threads other than that of the event loop."""
-        self._home.wait(self._reset)
+        self._bridge.wait(self._reset)
 
     def close(self) -> None:
         """Release a store that this history named; an open installation stays open."""
-        self._home.close()
+        self._bridge.close()
 
     async def _read(self, app: TenutoApi) -> list[BaseMessage]:
-        _, stored = await self._log(app).messages(self._window)
-        told = [message for one in stored if (message := to_langchain(one)) is not None]
-        return told if self._window is None else told[-self._window :]
+        _, log = await self._log(app).messages(self._window)
+        messages = [message for one in log if (message := to_langchain(one)) is not None]
+        return messages if self._window is None else messages[-self._window :]
 
     async def _reset(self, app: TenutoApi) -> None:
         log = self._log(app)
@@ -107,9 +107,9 @@ class TenutoChatMessageHistory(BaseChatMessageHistory):
             return
 
     def _log(self, app: TenutoApi) -> SessionLog:
-        if self._found is None:
-            self._found = SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
-        return self._found
+        if self._session_log is None:
+            self._session_log = SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
+        return self._session_log
 
 
 def to_draft(message: BaseMessage, clock: Clock = utc_now) -> Draft:

@@ -14,8 +14,8 @@ from typing import Any, Final
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.parts import Form, without
+from tenuto.integrations.event_loops import Installation, find_bridge
+from tenuto.integrations.parts import FrameworkForm, without
 from tenuto.integrations.session_log import SessionLog, SessionLogs, has_access
 from tenuto.model import Changes, Draft, Message, Role, Scope, Session, SessionQuery
 from tenuto.model.message import is_summary
@@ -34,7 +34,7 @@ except ImportError as error:
 _NAME: Final = "llama_index"
 """The key of a session's metadata that holds its key; in a message's extra fields, that of the message."""
 _ARCHIVED: Final = "archived"
-_FORM: Final = Form(_NAME, "text", lambda block: block.get("block_type") == "text")
+_FORM: Final = FrameworkForm(_NAME, "text", lambda block: block.get("block_type") == "text")
 _ROLES: Final = {
     "user": Role.USER,
     "assistant": Role.ASSISTANT,
@@ -52,7 +52,7 @@ class _Keys:
     """The conversations of one owner, by their keys."""
 
     def __init__(self, where: Installation, scope: Scope | None, user: str | None, tenant: str) -> None:
-        self.home = find_home(where)
+        self.bridge = find_bridge(where)
         self._scope = scope or Scope(tenant=tenant, user=user)
         self._as_tenant = scope is not None
         self._logs = SessionLogs(as_tenant=self._as_tenant)
@@ -72,7 +72,7 @@ class _Keys:
         # What others add meanwhile comes after them, and stays.
         last = max(new, default=None)
         await log.remove(
-            lambda head, found: [one for one in found if one.seq not in new and (last is None or one.seq < last)]
+            lambda head, messages: [one for one in messages if one.seq not in new and (last is None or one.seq < last)]
         )
 
     async def keys(self, app: TenutoApi) -> list[str]:
@@ -83,8 +83,8 @@ class _Keys:
         while True:
             page = await app.sessions.list(self._scope, query)
             for head in page.sessions:
-                found = has_access(self._scope, head, as_tenant=self._as_tenant)
-                if found and _NAME in head.metadata and head.messages:
+                visible_log = has_access(self._scope, head, as_tenant=self._as_tenant)
+                if visible_log and _NAME in head.metadata and head.messages:
                     yield head
             if page.cursor is None:
                 return
@@ -115,10 +115,10 @@ class TenutoChatStore(AsyncDBChatStore):
     ) -> list[ChatMessage]:
         """Messages with that status (`None`: all), oldest first, from the `offset` on."""
         active = status is MessageStatus.ACTIVE
-        head, log = await self._keys.home.read(lambda app: self._keys.read(app, key, in_window=active))
-        found = [message for message in log if status is None or _status(head, message) == status]
+        head, log = await self._keys.bridge.read(lambda app: self._keys.read(app, key, in_window=active))
+        messages = [message for message in log if status is None or _status(head, message) == status]
         start = offset or 0
-        return [_message(one) for one in found[start : None if limit is None else start + limit]]
+        return [_message(one) for one in messages[start : None if limit is None else start + limit]]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         """How many messages have that status."""
@@ -134,19 +134,19 @@ class TenutoChatStore(AsyncDBChatStore):
         """Append messages, all or none of them."""
         if messages:
             drafts = [_draft(message, status) for message in messages]
-            await self._keys.home.write(lambda app: self._keys.log(app, key).append(drafts))
+            await self._keys.bridge.write(lambda app: self._keys.log(app, key).append(drafts))
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Have these messages instead of all others."""
         drafts = [_draft(message, status) for message in messages]
-        await self._keys.home.write(lambda app: self._keys.replace(app, key, drafts))
+        await self._keys.bridge.write(lambda app: self._keys.replace(app, key, drafts))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Remove one message and return it; `None` if there is none of that number."""
-        gone = await self._remove(key, lambda head, log: [one for one in log if one.seq == idx])
-        return gone[0] if gone else None
+        removed_messages = await self._remove(key, lambda head, log: [one for one in log if one.seq == idx])
+        return removed_messages[0] if removed_messages else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Remove the messages with that status, or all."""
@@ -161,28 +161,30 @@ class TenutoChatStore(AsyncDBChatStore):
 
         async def archive(app: TenutoApi) -> list[Message]:
             head, log = await self._keys.read(app, key, in_window=True)
-            going = _active(head, log)[:n] if head is not None else []
-            if head is not None and going:
-                changes = Changes(window_start=going[-1].seq + 1, if_version=head.version)
+            oldest = _active(head, log)[:n] if head is not None else []
+            if head is not None and oldest:
+                changes = Changes(window_start=oldest[-1].seq + 1, if_version=head.version)
                 await self._keys.log(app, key).on_session(app.sessions.patch, changes)
-            return going
+            return oldest
 
-        archiving = self._keys.home.write(lambda app: retry_on_conflict(lambda: archive(app)))
+        archiving = self._keys.bridge.write(lambda app: retry_on_conflict(lambda: archive(app)))
         return [_message(one) for one in await archiving]
 
     async def get_keys(self) -> list[str]:
         """The keys of conversations with messages, the latest change first."""
-        return await self._keys.home.read(self._keys.keys)
+        return await self._keys.bridge.read(self._keys.keys)
 
     def close(self) -> None:
         """Release the store that this object named; it is closed with its last user."""
-        self._keys.home.close()
+        self._keys.bridge.close()
 
     async def _remove(
         self, key: str, choose: Callable[[Session, Sequence[Message]], Sequence[Message]], *, in_window: bool = False
     ) -> list[ChatMessage]:
-        gone = await self._keys.home.write(lambda app: self._keys.log(app, key).remove(choose, in_window=in_window))
-        return [_message(one) for one in gone]
+        messages = await self._keys.bridge.write(
+            lambda app: self._keys.log(app, key).remove(choose, in_window=in_window)
+        )
+        return [_message(one) for one in messages]
 
 
 class TenutoBaseChatStore(BaseChatStore):
@@ -207,63 +209,63 @@ class TenutoBaseChatStore(BaseChatStore):
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Have these messages instead of all others."""
-        self._keys.home.wait(self._setting(key, messages))
+        self._keys.bridge.wait(self._setting(key, messages))
 
     async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """As `set_messages`."""
-        await self._keys.home.write(self._setting(key, messages))
+        await self._keys.bridge.write(self._setting(key, messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """All messages, oldest first."""
-        return self._keys.home.wait(self._getting(key))
+        return self._keys.bridge.wait(self._getting(key))
 
     async def aget_messages(self, key: str) -> list[ChatMessage]:
         """As `get_messages`."""
-        return await self._keys.home.read(self._getting(key))
+        return await self._keys.bridge.read(self._getting(key))
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Append a message."""
-        self._keys.home.wait(self._adding(key, message))
+        self._keys.bridge.wait(self._adding(key, message))
 
     async def async_add_message(self, key: str, message: ChatMessage) -> None:
         """As `add_message`."""
-        await self._keys.home.write(self._adding(key, message))
+        await self._keys.bridge.write(self._adding(key, message))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Remove all messages and return them; `None` if there are none."""
-        return self._keys.home.wait(self._removing(key, lambda log: log)) or None
+        return self._keys.bridge.wait(self._removing(key, lambda log: log)) or None
 
     async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
         """As `delete_messages`."""
-        return await self._keys.home.write(self._removing(key, lambda log: log)) or None
+        return await self._keys.bridge.write(self._removing(key, lambda log: log)) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Remove the message at that place and return it; `None` if there is none."""
-        return _only(self._keys.home.wait(self._removing(key, lambda log: log[idx:][:1])))
+        return _only(self._keys.bridge.wait(self._removing(key, lambda log: log[idx:][:1])))
 
     async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
         """As `delete_message`."""
-        return _only(await self._keys.home.write(self._removing(key, lambda log: log[idx:][:1])))
+        return _only(await self._keys.bridge.write(self._removing(key, lambda log: log[idx:][:1])))
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Remove the newest message and return it; `None` if there is none."""
-        return _only(self._keys.home.wait(self._removing(key, lambda log: log[-1:], newest=1)))
+        return _only(self._keys.bridge.wait(self._removing(key, lambda log: log[-1:], newest=1)))
 
     async def adelete_last_message(self, key: str) -> ChatMessage | None:
         """As `delete_last_message`."""
-        return _only(await self._keys.home.write(self._removing(key, lambda log: log[-1:], newest=1)))
+        return _only(await self._keys.bridge.write(self._removing(key, lambda log: log[-1:], newest=1)))
 
     def get_keys(self) -> list[str]:
         """The keys of conversations with messages, the latest change first."""
-        return self._keys.home.wait(self._keys.keys)
+        return self._keys.bridge.wait(self._keys.keys)
 
     async def aget_keys(self) -> list[str]:
         """As `get_keys`."""
-        return await self._keys.home.read(self._keys.keys)
+        return await self._keys.bridge.read(self._keys.keys)
 
     def close(self) -> None:
         """Release the store that this object named; it is closed with its last user."""
-        self._keys.home.close()
+        self._keys.bridge.close()
 
     def _setting(self, key: str, messages: list[ChatMessage]) -> Callable[[TenutoApi], Coroutine[Any, Any, None]]:
         drafts = [_draft(message) for message in messages]
@@ -283,8 +285,8 @@ class TenutoBaseChatStore(BaseChatStore):
         self, key: str, choose: Callable[[Sequence[Message]], Sequence[Message]], newest: int | None = None
     ) -> Callable[[TenutoApi], Coroutine[Any, Any, list[ChatMessage]]]:
         async def remove(app: TenutoApi) -> list[ChatMessage]:
-            gone = await self._keys.log(app, key).remove(lambda head, log: choose(log), newest)
-            return [_message(one) for one in gone]
+            messages = await self._keys.log(app, key).remove(lambda head, log: choose(log), newest)
+            return [_message(one) for one in messages]
 
         return remove
 
@@ -308,13 +310,13 @@ def _message(message: Message) -> ChatMessage:
 
 def _status(head: Session | None, message: Message) -> MessageStatus:
     before = head is not None and message.seq < head.window_start
-    archived = before or (_FORM.rest(message) or {}).get(_ARCHIVED)
-    return MessageStatus.ARCHIVED if archived else MessageStatus.ACTIVE
+    status = before or (_FORM.rest(message) or {}).get(_ARCHIVED)
+    return MessageStatus.ARCHIVED if status else MessageStatus.ACTIVE
 
 
 def _active(head: Session | None, log: Sequence[Message]) -> list[Message]:
     return [message for message in log if _status(head, message) is MessageStatus.ACTIVE]
 
 
-def _only(gone: list[ChatMessage]) -> ChatMessage | None:
-    return gone[0] if gone else None
+def _only(messages: list[ChatMessage]) -> ChatMessage | None:
+    return messages[0] if messages else None

@@ -17,7 +17,7 @@ from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.session_log import SessionLog
 from tenuto.model import Message, Scope, Session
 from tenuto.model.generation import TurnEnded
@@ -69,15 +69,15 @@ class TenutoSession(SessionABC):
         self.scope = scope or Scope(tenant=tenant, user=user)
         self._as_tenant = scope is not None
         self._compact_over = compact_over
-        self._home = find_home(where)
-        self._found: SessionLog | None = None
+        self._bridge = find_bridge(where)
+        self._session_log: SessionLog | None = None
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items, or the newest of them, oldest first; those that were compacted are one item with their summary."""
         most = resolve_session_limit(limit, self.session_settings)
         if most == 0:
             return []
-        items = await self._home.read(lambda app: self._read(app, most if most is not None and most > 0 else None))
+        items = await self._bridge.read(lambda app: self._read(app, most if most is not None and most > 0 else None))
         # Callers change items, and the messages that hold them may be those of a cache.
         return cast("list[TResponseInputItem]", deep_copy(items))
 
@@ -87,16 +87,16 @@ class TenutoSession(SessionABC):
             return
         now = utc_now()
         drafts = [draft_from_item(cast("JsonObject", item), new_id=fresh_id, now=now) for item in items]
-        await self._home.write(lambda app: self._log(app).append(drafts))
+        await self._bridge.write(lambda app: self._log(app).append(drafts))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
-        gone = await self._home.write(lambda app: self._log(app).remove(lambda head, log: log[-1:], newest=1))
-        return cast("TResponseInputItem", deep_copy(item_from_message(gone[0]))) if gone else None
+        messages = await self._bridge.write(lambda app: self._log(app).remove(lambda head, log: log[-1:], newest=1))
+        return cast("TResponseInputItem", deep_copy(item_from_message(messages[0]))) if messages else None
 
     async def clear_session(self) -> None:
         """Remove the session with all of its items."""
-        await self._home.write(lambda app: self._log(app).delete())
+        await self._bridge.write(lambda app: self._log(app).delete())
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         """Cover items by a summary if there are more than `compact_over`; if it is forced, all but the newest turn.
@@ -104,30 +104,30 @@ class TenutoSession(SessionABC):
         The summary is made by the model of the settings; without one it consists of quotations.
         """
         if args is not None and args.get("force"):
-            await self._home.write(lambda app: self._compact(app, over=1, keep=0))
+            await self._bridge.write(lambda app: self._compact(app, over=1, keep=0))
         elif self._compact_over is not None:
             over = self._compact_over
-            await self._home.write(lambda app: self._compact(app, over=over, keep=over // 2))
+            await self._bridge.write(lambda app: self._compact(app, over=over, keep=over // 2))
 
     def close(self) -> None:
         """Release the store that this session named; it is closed with its last user."""
-        self._home.close()
+        self._bridge.close()
 
     def _log(self, app: TenutoApi) -> SessionLog:
-        self._found = self._found or SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
-        return self._found
+        self._session_log = self._session_log or SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
+        return self._session_log
 
     async def _read(self, app: TenutoApi, limit: int | None) -> list[JsonObject]:
-        found, size = self._log(app), limit or MAX_WINDOW
+        session_log, size = self._log(app), limit or MAX_WINDOW
         log: tuple[Message, ...] = ()
         items: list[JsonObject] = []
-        page = await found.page(size)
+        page = await session_log.page(size)
         while page is not None:
             log = (*page.messages, *log)
-            items, whole = _items_of(page.session, log)
-            if whole or (limit is not None and len(items) >= limit):
+            items, is_complete = _items_of(page.session, log)
+            if is_complete or (limit is not None and len(items) >= limit):
                 break
-            page = await found.page(size, page)
+            page = await session_log.page(size, page)
         return items if limit is None else items[-limit:]
 
     async def _compact(self, app: TenutoApi, *, over: int, keep: int) -> None:
@@ -138,7 +138,7 @@ class TenutoSession(SessionABC):
             return
         # The model that summarises is opened with the chat.
         await app.chat()
-        ended = TurnEnded(
+        turn = TurnEnded(
             scope=self.scope,
             session=page.session,
             assistant="",
@@ -147,7 +147,7 @@ class TenutoSession(SessionABC):
             prompt=app.settings.prompt(),
             question="",
         )
-        await app.upkeep.after_turn.compress(ended)
+        await app.upkeep.after_turn.compress(turn)
 
 
 def _compressing(policies: Preset, over: int, keep: int) -> Preset:
@@ -165,6 +165,6 @@ def _items_of(session: Session, log: Sequence[Message]) -> tuple[list[JsonObject
     summary = tail.summary(session.window_start)
     if summary is None:
         return [item_from_message(message) for message in tail.talk], False
-    said: JsonObject = {"role": "system", "content": _SUMMARY.format(summary.text)}
+    summary_item: JsonObject = {"role": "system", "content": _SUMMARY.format(summary.text)}
     rest = [item_from_message(message) for message in tail.talk if message.seq > summary.through]
-    return [said, *rest], log[0].seq <= summary.through + 1
+    return [summary_item, *rest], log[0].seq <= summary.through + 1

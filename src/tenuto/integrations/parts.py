@@ -19,7 +19,7 @@ from tenuto.model.values import JsonObject
 _MORE: Final = "more"
 
 
-class Form:
+class FrameworkForm:
     """How a framework writes messages: where an element has its text, and which elements are text."""
 
     def __init__(self, name: str, text: str, is_text: Callable[[JsonObject], bool] = lambda element: True) -> None:

@@ -19,9 +19,9 @@ import msgspec
 from tenuto.client.api import TenutoApi
 from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.parts import Form, without
-from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, has_access, titled
+from tenuto.integrations.event_loops import Installation, find_bridge
+from tenuto.integrations.parts import FrameworkForm, without
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, has_access, with_title
 from tenuto.lru_cache import LruCache
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
@@ -41,7 +41,7 @@ except ImportError as error:
 
 _NAME: Final = "pydantic_ai"
 """The key of a session's metadata that holds the record, and of a message's extra fields."""
-_FORM: Final = Form(_NAME, "content", lambda part: part.get("part_kind") in ("user-prompt", "text"))
+_FORM: Final = FrameworkForm(_NAME, "content", lambda part: part.get("part_kind") in ("user-prompt", "text"))
 _RECORDS: Final = TypeAdapter(ConversationRecord)
 _PAGE: Final = 100
 _PLACES: Final = 10_000
@@ -59,7 +59,7 @@ class TenutoConversationStore(ConversationStore):
         self, where: Installation, scope: Scope | None = None, *, user: str | None = None, tenant: str = "local"
     ) -> None:
         self.scope = scope or Scope(tenant=tenant, user=user)
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
         self._as_tenant = scope is not None
         self._logs = SessionLogs(as_tenant=self._as_tenant)
         # In which conversations the histories of entries lie that this process has met.
@@ -74,22 +74,22 @@ class TenutoConversationStore(ConversationStore):
             except SessionNotFound:
                 return None
 
-        head = await self._home.read(read)
+        head = await self._bridge.read(read)
         return self._record(head) if head is not None else None
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records, those whose sessions were changed last first."""
 
         async def read(app: TenutoApi) -> list[ConversationRecord]:
-            found: list[ConversationRecord] = []
+            records: list[ConversationRecord] = []
             async for record in self._records(app):
-                if limit is not None and len(found) >= limit:
+                if limit is not None and len(records) >= limit:
                     break
                 if scope is None or record.scope == scope:
-                    found.append(record)
-            return sorted(found, key=lambda record: record.updated_at, reverse=True)
+                    records.append(record)
+            return sorted(records, key=lambda record: record.updated_at, reverse=True)
 
-        return await self._home.read(read)
+        return await self._bridge.read(read)
 
     async def write_record(
         self,
@@ -99,7 +99,7 @@ class TenutoConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Store record and entries in one step, or raise `ConversationConflict` and store nothing."""
-        await self._home.write(lambda app: self._write(app, record, new_entries, expected_revision))
+        await self._bridge.write(lambda app: self._write(app, record, new_entries, expected_revision))
         self._note(record)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
@@ -112,7 +112,7 @@ class TenutoConversationStore(ConversationStore):
                 self._check(turn.session, conversation_id, expected_revision)
                 await log.delete()
 
-        await self._home.write(delete)
+        await self._bridge.write(delete)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """One entry; `KeyError` if there is none."""
@@ -122,11 +122,11 @@ class TenutoConversationStore(ConversationStore):
         """The entries up to `head_id`, or the last of them; `KeyError` if one is missing."""
         if head_id is None or limit == 0:
             return []
-        return await self._home.read(lambda app: self._history(app, head_id, limit))
+        return await self._bridge.read(lambda app: self._history(app, head_id, limit))
 
     def close(self) -> None:
         """Release the store that this object named; it is closed with its last user."""
-        self._home.close()
+        self._bridge.close()
 
     def _log(self, app: TenutoApi, conversation_id: str) -> SessionLog:
         return self._logs.find(app, self.scope, conversation_id)
@@ -138,26 +138,26 @@ class TenutoConversationStore(ConversationStore):
             raise ConversationConflict(conversation_id) from None
 
     async def _write(
-        self, app: TenutoApi, record: ConversationRecord, entries: Sequence[ConversationEntry], expected: str | None
+        self, app: TenutoApi, record: ConversationRecord, entries: Sequence[ConversationEntry], if_head: str | None
     ) -> None:
         log, name = self._log(app, record.conversation_id), record.conversation_id
-        if expected is None:
+        if if_head is None:
             await log.create()
         turn = await self._begin(log, name)
         async with abandon_on_error(log, turn):
-            self._check(turn.session, name, expected)
+            self._check(turn.session, name, if_head)
             try:
-                shared = await self._entries_to_copy(app, log, turn.session, record, entries)
+                copied_entries = await self._entries_to_copy(app, log, turn.session, record, entries)
             except KeyError:
                 raise ConversationConflict(name) from None
-            reply = tuple(map(_draft, (*shared, *entries)))
-            stored = _RECORDS.dump_python(record, mode="json")
-            changes = titled(turn.session, reply, Changes(metadata={_NAME: stored}))
+            reply = tuple(map(_draft, (*copied_entries, *entries)))
+            fields = _RECORDS.dump_python(record, mode="json")
+            changes = with_title(turn.session, reply, Changes(metadata={_NAME: fields}))
             await log.sessions.finish(turn, FinishTurn(reply=reply, changes=changes))
 
-    def _check(self, head: Session, conversation_id: str, expected: str | None) -> None:
+    def _check(self, head: Session, conversation_id: str, if_head: str | None) -> None:
         record = self._record(head)
-        if (record.revision if record is not None else None) != expected:
+        if (record.revision if record is not None else None) != if_head:
             raise ConversationConflict(conversation_id)
 
     async def _entries_to_copy(
@@ -169,9 +169,9 @@ class TenutoConversationStore(ConversationStore):
         entries: Sequence[ConversationEntry],
     ) -> list[ConversationEntry]:
         """The history that a new record shares with another conversation."""
-        known = self._record(head)
+        current = self._record(head)
         first = entries[0].parent_id if entries else record.head_id
-        if first is None or (known is not None and first in (known.head_id, *known.branches)):
+        if first is None or (current is not None and first in (current.head_id, *current.branches)):
             return []
         page = await log.page(_PAGE)
         while page is not None:
@@ -183,13 +183,13 @@ class TenutoConversationStore(ConversationStore):
     async def _history(self, app: TenutoApi, head_id: str, limit: int | None) -> list[ConversationEntry]:
         place = self._places.get(head_id)
         if place is not None:
-            found = await self._walk(self._log(app, place), head_id, limit)
-            if found:
-                return found
+            messages = await self._walk(self._log(app, place), head_id, limit)
+            if messages:
+                return messages
         async for record in self._records(app):
-            found = await self._walk(self._log(app, record.conversation_id), head_id, limit)
-            if found:
-                return found
+            messages = await self._walk(self._log(app, record.conversation_id), head_id, limit)
+            if messages:
+                return messages
         raise KeyError(head_id)
 
     async def _walk(self, log: SessionLog, head_id: str, limit: int | None) -> list[ConversationEntry]:
@@ -197,14 +197,14 @@ class TenutoConversationStore(ConversationStore):
 
         Where the session keeps its newest messages only, the oldest of them is where the history begins.
         """
-        held: dict[str, Message] = {}
+        by_id: dict[str, Message] = {}
         line: list[Message] = []
         size, oldest = max(limit or 0, _PAGE), 1
         page = await log.page(size)
         while page is not None and page.messages:
-            held |= {message.id: message for message in page.messages}
-            line, whole = _line(held, head_id, limit)
-            if whole:
+            by_id |= {message.id: message for message in page.messages}
+            line, is_complete = _line(by_id, head_id, limit)
+            if is_complete:
                 return _entries(line)
             oldest = page.messages[0].seq
             page = await log.page(size, page)
@@ -217,18 +217,18 @@ class TenutoConversationStore(ConversationStore):
         while True:
             page = await app.sessions.list(self.scope, query)
             for head in page.sessions:
-                found = has_access(self.scope, head, as_tenant=self._as_tenant)
-                if found and (record := self._record(head)) is not None:
+                has_rights = has_access(self.scope, head, as_tenant=self._as_tenant)
+                if has_rights and (record := self._record(head)) is not None:
                     yield record
             if page.cursor is None:
                 return
             query = SessionQuery(limit=_PAGE, cursor=page.cursor)
 
     def _record(self, head: Session) -> ConversationRecord | None:
-        stored = head.metadata.get(_NAME)
-        if stored is None:
+        fields = head.metadata.get(_NAME)
+        if fields is None:
             return None
-        record = _RECORDS.validate_json(msgspec.json.encode(stored))
+        record = _RECORDS.validate_json(msgspec.json.encode(fields))
         self._note(record)
         return record
 
@@ -237,12 +237,12 @@ class TenutoConversationStore(ConversationStore):
             self._places.put(entry, record.conversation_id)
 
 
-def _line(held: dict[str, Message], head_id: str, limit: int | None) -> tuple[list[Message], bool]:
+def _line(by_id: dict[str, Message], head_id: str, limit: int | None) -> tuple[list[Message], bool]:
     """The messages from an entry back to the first or as many as asked for, oldest first, and whether that is all."""
     line: list[Message] = []
     entry: str | None = head_id
     while entry is not None and (limit is None or len(line) < limit):
-        message = held.get(entry)
+        message = by_id.get(entry)
         if message is None:
             return line[::-1], False
         line.append(message)

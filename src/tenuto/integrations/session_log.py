@@ -36,9 +36,9 @@ from tenuto.sessions import AppendRequest, Sessions, TurnRequest
 from tenuto.sessions.ids import session_id_for_key
 from tenuto.sessions.titles import with_fallback_title
 
-_Asked = ParamSpec("_Asked")
+_Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-_MET: Final = 10_000
+_MOST_LOGS: Final = 10_000
 _TITLE: Final = SessionPolicy().fallback_title_characters
 
 
@@ -70,7 +70,7 @@ class SessionLog:
             return await self.on_session(self.sessions.append, request)
         except SessionNotFound:
             session, new = await self._make()
-            changes = titled(session, drafts, Changes())
+            changes = with_title(session, drafts, Changes())
             if new and changes.fields:
                 await self.sessions.patch(self._scope, session.id, changes)
             return await self.sessions.append(self._scope, session.id, request)
@@ -96,8 +96,8 @@ class SessionLog:
             return await self.sessions.create(self._scope, new, session_id, self._name)
         # What a framework reads may not begin with a result whose call is gone, nor with a reply to an absent message.
         policy = self.sessions.policy
-        whole = replace(policy, retention=replace(policy.retention, max_messages=None, max_turns=None))
-        return await self.sessions.create(self._scope, new, session_id, self._name, policy=whole)
+        unbounded = replace(policy, retention=replace(policy.retention, max_messages=None, max_turns=None))
+        return await self.sessions.create(self._scope, new, session_id, self._name, policy=unbounded)
 
     def _check_access(self, session: Session) -> None:
         if not has_access(self._scope, session, as_tenant=self._as_tenant):
@@ -105,9 +105,9 @@ class SessionLog:
 
     async def on_session(
         self,
-        act: Callable[Concatenate[Scope, str, _Asked], Awaitable[_Result]],
-        *args: _Asked.args,
-        **kwargs: _Asked.kwargs,
+        act: Callable[Concatenate[Scope, str, _Parameters], Awaitable[_Result]],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
     ) -> _Result:
         """Act on the session by its id.
 
@@ -117,16 +117,16 @@ class SessionLog:
         try:
             return await self._on_id(self._ids[0], act, *args, **kwargs)
         except SessionNotFound:
-            found = await self._on_id(self._ids[1], act, *args, **kwargs)
+            result = await self._on_id(self._ids[1], act, *args, **kwargs)
         self._ids = self._ids[::-1]
-        return found
+        return result
 
     async def _on_id(
         self,
         session_id: str,
-        act: Callable[Concatenate[Scope, str, _Asked], Awaitable[_Result]],
-        *args: _Asked.args,
-        **kwargs: _Asked.kwargs,
+        act: Callable[Concatenate[Scope, str, _Parameters], Awaitable[_Result]],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
     ) -> _Result:
         if not (self._scope.owner or self._as_tenant):  # The store does not refuse it anything.
             self._check_access(await self.sessions.get(self._scope, session_id))
@@ -175,15 +175,17 @@ class SessionLog:
 
         async def attempt() -> Sequence[Message]:
             head, log = await self.messages(newest, in_window=in_window)
-            chosen = choose(head, [message for message in log if not is_summary(message)]) if head is not None else ()
-            if head is None or not chosen:
+            selection = (
+                choose(head, [message for message in log if not is_summary(message)]) if head is not None else ()
+            )
+            if head is None or not selection:
                 return ()
-            gone = {message.seq for message in chosen}
-            after = min(gone) - 1
-            stay = tuple(one.seq for one in log if one.seq > after and one.seq not in gone and not _covers(one, after))
+            seqs = {message.seq for message in selection}
+            after = min(seqs) - 1
+            stay = tuple(one.seq for one in log if one.seq > after and one.seq not in seqs and not _covers(one, after))
             truncation = Truncation(after=after, if_version=head.version, keep_seqs=stay)
             await self.on_session(self.sessions.truncate, truncation)
-            return chosen
+            return selection
 
         return await retry_on_conflict(attempt)
 
@@ -219,14 +221,14 @@ class SessionLogs:
 
     def __init__(self, *, as_tenant: bool = False) -> None:
         self._as_tenant = as_tenant
-        self._met = LruCache[tuple[Scope, str], SessionLog](_MET)
+        self._logs = LruCache[tuple[Scope, str], SessionLog](_MOST_LOGS)
 
     def find(self, app: TenutoApi, scope: Scope, name: str, metadata: JsonObject | None = None) -> SessionLog:
         """The session of that name; the metadata is for a new one."""
         key = (scope, name)
-        log = self._met.get(key)
+        log = self._logs.get(key)
         if log is None:
-            self._met.put(key, log := SessionLog(app, scope, name, metadata, as_tenant=self._as_tenant))
+            self._logs.put(key, log := SessionLog(app, scope, name, metadata, as_tenant=self._as_tenant))
         return log
 
 
@@ -235,13 +237,13 @@ def has_access(scope: Scope, session: Session, *, as_tenant: bool) -> bool:
     return as_tenant or bool(scope.owner) or not session.scope.owner
 
 
-def titled(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:
+def with_title(session: Session, drafts: Sequence[Draft], changes: Changes) -> Changes:
     """The changes, with the first message of a user as the session's title for now if it has none."""
-    said = next((draft.text for draft in drafts if draft.role is Role.USER and draft.text), "")
-    if session.title or not said:
+    first_text = next((draft.text for draft in drafts if draft.role is Role.USER and draft.text), "")
+    if session.title or not first_text:
         return changes
-    named = with_fallback_title(NewSession(), said, Language.ENGLISH, _TITLE)
-    return replace(changes, title=named.title, metadata={**named.metadata, **changes.metadata})
+    draft_session = with_fallback_title(NewSession(), first_text, Language.ENGLISH, _TITLE)
+    return replace(changes, title=draft_session.title, metadata={**draft_session.metadata, **changes.metadata})
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """The domain model: frozen values without I/O, clock or randomness."""
 
+from tenuto.model.attachment import Attachment, Content, attachment_part
 from tenuto.model.message import Draft, Message, Role, text_part, tool_call, tool_result
 from tenuto.model.scope import Scope
 from tenuto.model.session import (
@@ -40,9 +41,11 @@ from tenuto.model.turn import (
 __all__ = [
     "AppendBatch",
     "AppendResult",
+    "Attachment",
     "BeginTurn",
     "Changes",
     "CompactionResult",
+    "Content",
     "Draft",
     "EraseResult",
     "FinishTurn",
@@ -72,6 +75,7 @@ __all__ = [
     "Truncation",
     "TurnState",
     "Usage",
+    "attachment_part",
     "text_part",
     "tool_call",
     "tool_result",

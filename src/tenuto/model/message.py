@@ -10,6 +10,7 @@ from sys import getsizeof
 import msgspec
 
 from tenuto.errors import Invalid
+from tenuto.model.attachment import Content, shown_in
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_instant, check_json, check_text, check_type
 
 
@@ -38,6 +39,9 @@ class Draft(Value, frozen=True, kw_only=True):
 
     `parts` are JSON objects with a `type`: `text`, `tool_call` and `tool_result` are ours; others are stored unchanged,
     as is `extra`, the sender's own fields. `parent` is the message that this one follows, if not the one before it.
+
+    `contents` are the bytes of attachments that the parts name by id, where the session may not have them yet. They are
+    stored beside the messages: a stored message has none.
     """
 
     id: str
@@ -50,6 +54,7 @@ class Draft(Value, frozen=True, kw_only=True):
     tokens: int = 0
     metadata: JsonObject = {}
     extra: JsonObject = {}
+    contents: tuple[Content, ...] = ()
 
     @property
     def text(self) -> str:
@@ -185,10 +190,22 @@ def check_drafts(drafts: Sequence[Draft]) -> None:
         check_instant(draft.sent_at, "a message's sent_at")
         for part in draft.parts:
             check_part(part)
+        if draft.contents:
+            _check_contents(draft)
         if draft.metadata:
             check_json(draft.metadata, "a message's metadata")
         if draft.extra:
             check_json(draft.extra, "a message's extra fields")
+
+
+def _check_contents(draft: Draft) -> None:
+    if type(draft.contents) is not tuple:
+        raise Invalid(f"a message's contents must be a tuple, not {type(draft.contents).__name__}")
+    shown = shown_in(draft.parts)
+    for content in draft.contents:
+        check_type(content, Content, "a message's content")
+        if content.id not in shown:
+            raise Invalid("a message's contents are shown by none of its parts")
 
 
 def check_part(part: Json) -> JsonObject:

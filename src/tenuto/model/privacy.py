@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, TypeGuard
+from typing import Final, Protocol, TypeGuard
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, VECTORS
@@ -158,8 +158,21 @@ def state_sink(scope: Scope, namespace: str) -> Sink | None:
     return Sink.BOARD if is_task_namespace(namespace) else Sink.MEMORY
 
 
+class Replaceable(Protocol):
+    """A private value in a text: a match of a policy, or a span of the built-in rules."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def placeholder(self) -> str: ...
+
+
 def replace_matches(
-    text: str, matches: Iterable[PiiMatch], at: int = 0, placeholders: Mapping[tuple[str, str], str] = _NO_MARKS
+    text: str, matches: Iterable[Replaceable], at: int = 0, placeholders: Mapping[tuple[str, str], str] = _NO_MARKS
 ) -> str:
     """`text` from `at` on, with the matches replaced, which are in order and do not overlap.
 

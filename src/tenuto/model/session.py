@@ -305,6 +305,7 @@ class EraseResult(Value, frozen=True, kw_only=True):
     removed_sessions: tuple[RemovedSession, ...] = ()
     messages: int = 0
     traces: int = 0
+    attachments: int = 0
     states: int = 0
     quarantined: int = 0
     vault_values: int = 0
@@ -320,12 +321,14 @@ class CompactionResult(Value, frozen=True, kw_only=True):
 
 
 class SessionStats(Value, frozen=True, kw_only=True):
-    """Totals of a tenant's site."""
+    """Totals of a tenant's site, or of one owner there. `attachment_bytes` counts each attachment once a session."""
 
     sessions: int = 0
     messages: int = 0
     tokens: int = 0
     cost_nanos: int = 0
+    attachments: int = 0
+    attachment_bytes: int = 0
 
 
 class StateEntry(Value, frozen=True, kw_only=True):

@@ -6,10 +6,12 @@ looks into the bytes, so that a new field of a session is no matter of any backe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import astuple
 
 from tenuto.model.scope import Scope
 from tenuto.model.session import Status
@@ -19,15 +21,16 @@ from tenuto.model.values import Value
 class Part(StrEnum):
     """A numbered list of entries beside a record's head.
 
-    The last three are part of the format and not written yet: attachments (the profile maps their keyed digests to
-    numbers), older heads that a kept turn needs (by the turn's number), and further words to search (by page).
+    Attachments are numbered by the profile, which maps their keyed digests to numbers. The last two are part of the
+    format and not written yet: older heads that a kept turn needs (by the turn's number), and further words to search
+    (by page).
     """
 
     MESSAGES = "m"
     TRACES = "t"
     KEYS = "k"
     PRODUCERS = "p"
-    BLOBS = "b"
+    ATTACHMENTS = "b"
     VERSIONS = "v"
     WORDS = "w"
 
@@ -103,12 +106,24 @@ class IndexColumns(Value, frozen=True, kw_only=True):
 
 
 class Totals(Value, frozen=True, kw_only=True):
-    """What a record adds to the sums of its owner and site."""
+    """What a record adds to the sums of its owner and site. Backends keep the numbers in the order of the fields."""
 
     sessions: int = 0
     messages: int = 0
     tokens: int = 0
     cost_nanos: int = 0
+    attachments: int = 0
+    attachment_bytes: int = 0
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Self:
+        """Totals from their numbers."""
+        return cls(**dict(zip(cls.__struct_fields__, numbers, strict=True)))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers in order."""
+        return astuple(self)
 
 
 class StoredRecord(Value, frozen=True, kw_only=True):
@@ -135,12 +150,16 @@ class Action(StrEnum):
 
 
 class LogCopy(Value, frozen=True, kw_only=True):
-    """Copies the source's messages from one number to another, if the source is still at this revision."""
+    """Copies the source's messages from one number to another, if the source is still at this revision.
+
+    `attachments` are the numbers of the attachments to copy, too.
+    """
 
     source: bytes
     revision: int
     first: int
     through: int
+    attachments: tuple[int, ...] = ()
 
 
 class RecordChange(Value, frozen=True, kw_only=True):
@@ -224,6 +243,7 @@ class AsideRecords(Value, frozen=True, kw_only=True):
     records: int = 0
     messages: int = 0
     traces: int = 0
+    attachments: int = 0
 
 
 class FoundRecord(Value, frozen=True, kw_only=True):

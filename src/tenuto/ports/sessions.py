@@ -10,8 +10,10 @@ from tenuto.errors import TenutoError
 from tenuto.model import (
     AppendBatch,
     AppendResult,
+    Attachment,
     BeginTurn,
     Changes,
+    Content,
     FinishTurn,
     ForkRequest,
     MessagePage,
@@ -41,6 +43,10 @@ class SessionStore(Protocol):
 
     A record that cannot be decoded is quarantined, not deleted, and the call that met it raises `SessionCorrupt`, also
     if it might create a session; for the next call the id is free.
+
+    An attachment is stored once a session, in the step that stores the first message that shows it, and removed in the
+    step that removes the last one; a part that names one that is neither stored nor brought is `UnknownAttachment`.
+    Messages, windows and listings never hold its bytes.
 
     Safety never depends on clocks: a lease that another turn took over is refused by its id. Clocks decide only when a
     lease or a session expires, and a session's `updated_at` never goes backwards.
@@ -144,7 +150,27 @@ class SessionStore(Protocol):
         ...
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        """Remove the session with its messages and traces."""
+        """Remove the session with its messages, attachments and traces."""
+        ...
+
+    async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
+        """The session's attachments in the order in which they came; extends no deadline."""
+        ...
+
+    async def attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Content:
+        """One attachment with its bytes; extends no deadline.
+
+        Raises:
+            AttachmentNotFound: the session has none of this id.
+        """
+        ...
+
+    async def remove_attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Session:
+        """Remove an attachment from the session; the parts that showed it are marked as `removed`.
+
+        Raises:
+            AttachmentNotFound: the session has none of this id.
+        """
         ...
 
 

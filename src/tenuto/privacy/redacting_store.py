@@ -78,6 +78,8 @@ class _RedactingSessions:
         self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
         # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite
+        self.attachments, self.attachment = inner.attachments, inner.attachment
+        self.remove_attachment = inner.remove_attachment
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         entry = MessageRedaction(self._screen, scope)

@@ -296,7 +296,11 @@ class MemoryIndex:
     def _named_speakers(self, parsed: Dated) -> list[int]:
         """The speakers whom the question names: an answer about Ann is rather Ann's than the other's."""
         query_terms = set(parsed.terms)
-        return [number for speaker, number in self._speakers.items() if not query_terms.isdisjoint(terms(speaker))]
+        return [
+            number
+            for speaker, number in self._speakers.items()
+            if speaker and not query_terms.isdisjoint(terms(speaker))
+        ]
 
     def _cosines(self, unit: Floats | None, rows: NDArray[np.void]) -> Floats | None:
         if unit is None or self._vectors is None:

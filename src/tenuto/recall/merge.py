@@ -12,7 +12,7 @@ from tenuto.errors import Conflict, Invalid
 from tenuto.model import Scope
 from tenuto.model.memory import Memory, MemoryKind
 from tenuto.recall.embedding import Vector
-from tenuto.recall.owner import OwnerMemories
+from tenuto.recall.owner_cache import OwnerMemories
 from tenuto.recall.records import MemoryRecords
 
 MAX_PREFERENCES: Final = 200

@@ -33,8 +33,7 @@ from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, StateStore
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.merge import Merge
-from tenuto.recall.owner import OwnerMemories, is_expired
-from tenuto.recall.owner_cache import OwnerCache
+from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
 from tenuto.recall.records import MemoryRecords, StoredMemory
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]

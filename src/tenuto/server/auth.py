@@ -159,7 +159,7 @@ class AuthContext(Value, frozen=True, kw_only=True):
             # A user that is named but empty is the tenant itself, for an admin whose credential carries a user.
             user = self.caller.user
         return Scope(
-            tenant=check_tenant_id(DEFAULT_TENANT if named_tenant is None else named_tenant),
+            tenant=DEFAULT_TENANT if named_tenant is None else check_tenant_id(named_tenant),
             site=named_site or "",
             user=user,
             channel=self.channel or None,

@@ -83,7 +83,9 @@ async def chat(
         persona=body.persona,
         idempotency_key=idempotency_key,
         # Of everything but the way the answer travels.
-        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
+        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"])
+        if idempotency_key is not None
+        else None,
         language=body.language,
         regenerate=body.regenerate,
         edit=body.edit,

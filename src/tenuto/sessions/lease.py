@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from tenuto.errors import SessionBusy, SessionElsewhere, TenutoError
-from tenuto.holder import is_holder_gone
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope
 from tenuto.pauses import Backoff
 from tenuto.ports import SessionStore, release_lease
+from tenuto.process_identity import is_holder_gone
 
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)

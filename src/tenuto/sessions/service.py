@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import Invalid, SessionCorrupt, SessionForeign, SessionNotFound, Unavailable
-from tenuto.holder import with_holder
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -45,6 +44,7 @@ from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, c
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
+from tenuto.process_identity import with_holder
 from tenuto.sessions.assistant_cap import AssistantCap
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key

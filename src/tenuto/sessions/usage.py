@@ -29,6 +29,7 @@ from tenuto.model.analytics import USAGE_DAYS, UsageCounts, UsageRow, sum_counts
 from tenuto.model.scope import SYSTEM, site_key
 from tenuto.model.session import Budgets
 from tenuto.ports import Clock, StateStore
+from tenuto.sessions.lease import complete_despite_cancel
 
 FLUSH_EVERY: Final = timedelta(seconds=3)
 """What a killed process may lose."""
@@ -231,7 +232,8 @@ class Spending:
     def __init__(self, *, ledger: UsageLedger, budgets: Budgets) -> None:
         self.budgets = budgets
         # Without budgets a turn checks nothing.
-        self.active = budgets.per_session or budgets.per_tenant
+        self._limits_tenants = budgets.per_tenant
+        self.active = budgets.per_session or self._limits_tenants
         self._ledger = ledger
 
     async def check(self, scope: Scope, head: Callable[[], Awaitable[Session | None]]) -> None:
@@ -252,15 +254,16 @@ class Spending:
         Raises:
             BudgetExhausted: it has.
         """
-        if self.budgets.per_tenant:
+        if self._limits_tenants:
             spent = await self._ledger.spent_today(scope)
             self.budgets.check_tenant(Usage(tokens=spent.tokens, cost_nanos=spent.cost_nanos))
 
     async def add(self, scope: Scope, counts: UsageCounts, assistant: str = "") -> None:
-        """Add to the tenant's day, also if the store fails; without a tenant's budget this waits for nothing."""
+        """Add to the tenant's day, also if the store fails or the caller is cancelled; without a tenant's budget this
+        waits for nothing."""
         self._ledger.count(scope, counts, assistant)
-        if self.budgets.per_tenant:
-            await self._ledger.flush(scope.tenant)
+        if self._limits_tenants:
+            await complete_despite_cancel(self._ledger.flush(scope.tenant))
 
 
 def _row_key(day: date, scope: Scope) -> str:

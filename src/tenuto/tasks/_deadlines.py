@@ -24,7 +24,7 @@ _NAMESPACE: Final = "task-deadlines"
 _STEP: Final = timedelta(minutes=10) // timedelta(microseconds=1)
 
 
-class Due(NamedTuple):
+class TaskDeadline(NamedTuple):
     """A due entry."""
 
     key: str
@@ -42,44 +42,42 @@ class Deadlines:
         """Schedule a task for upkeep after an instant. To be called before storing what then expires."""
         await self._entries.put_record(_key(scope, task_id, at), owner_scope(scope))
 
-    async def keep(self, scope: Scope, task_id: str, at: datetime) -> None:
+    async def restore(self, scope: Scope, task_id: str, at: datetime) -> None:
         """Add an entry again if it was removed."""
-        await self._entries.update(
-            _key(scope, task_id, at), lambda filed: owner_scope(scope) if filed is None else None
-        )
+        await self._entries.update(_key(scope, task_id, at), lambda row: owner_scope(scope) if row is None else None)
 
-    async def due(self, now: datetime, limit: int) -> tuple[list[Due], bool]:
+    async def due(self, now: datetime, limit: int) -> tuple[list[TaskDeadline], bool]:
         """Those of the oldest `limit` entries that are due, and whether there may be more."""
         first_to_come = f"{_time_step(now) + 1:012d}"
         come = [key async for key in self._entries.keys(limit) if key < first_to_come]
-        found = [await self._read_entry(key) for key in come]
-        return [due for due in found if due is not None], len(come) == limit
+        entries = [await self._read_entry(key) for key in come]
+        return [due for due in entries if due is not None], len(come) == limit
 
-    async def drop(self, due: Due) -> None:
+    async def drop(self, due: TaskDeadline) -> None:
         """Remove an entry."""
         await self._entries.remove(due.key)
 
     async def drop_removed_tasks(self, scope: Scope, stands: Callable[[str], Awaitable[bool]]) -> int:
         """Remove an owner's entries whose tasks do not exist any more; returns their number."""
-        whose, gone = owner_key(scope).hex(), 0
+        whose, count = owner_key(scope).hex(), 0
         async for key in self._entries.keys():
             _, owner, task_id = _parts(key)
             if owner == whose and not await stands(task_id):
-                gone += await self._entries.remove(key)
-        return gone
+                count += await self._entries.remove(key)
+        return count
 
-    async def _read_entry(self, key: str) -> Due | None:
+    async def _read_entry(self, key: str) -> TaskDeadline | None:
         """Read an entry; a damaged one is removed."""
         task_id = _parts(key)[2]
         try:
-            filed = await self._entries.read_record(key)
+            row = await self._entries.read_record(key)
         except StateCorrupt:
-            filed = None
-        if filed is None or not task_id:
+            row = None
+        if row is None or not task_id:
             _log.error("dropped a task's deadline that cannot be read")
             await self._entries.remove(key)
             return None
-        return Due(key, filed.record, task_id)
+        return TaskDeadline(key, row.record, task_id)
 
 
 def _key(scope: Scope, task_id: str, at: datetime) -> str:

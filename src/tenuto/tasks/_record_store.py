@@ -84,33 +84,33 @@ class Drawer(Generic[_Record]):
         self,
         key: str,
         change: Callable[[VersionedRecord[_Record] | None], _Record | None],
-        room: Callable[[VersionedRecord[_Record] | None], Awaitable[None]] | None = None,
+        check_capacity: Callable[[VersionedRecord[_Record] | None], Awaitable[None]] | None = None,
         guess: VersionedRecord[_Record] | EllipsisType | None = ...,
     ) -> Update[VersionedRecord[_Record] | None]:
-        """Change a record, as `compare_and_set.update` does; `room` may refuse a new one."""
+        """Change a record, as `compare_and_set.update` does; `check_capacity` may refuse a new one."""
 
         async def write(before: VersionedRecord[_Record] | None, after: _Record) -> VersionedRecord[_Record] | None:
-            if room is not None:
-                await room(before)
+            if check_capacity is not None:
+                await check_capacity(before)
             return await self.put_record(key, after, 0 if before is None else before.version)
 
         return await update(lambda: self.read_record(key), change, write, guess)
 
-    async def revert(self, made: Update[VersionedRecord[_Record] | None], empty: _Record) -> None:
+    async def revert(self, result: Update[VersionedRecord[_Record] | None], empty: _Record) -> None:
         """Undo an update, unless the record has changed since; in place of a new record an empty one is stored."""
-        if made.changed and made.after is not None:
-            before = empty if made.before is None else made.before.record
-            await write_if_unchanged(self.put_record(made.after.key, before, made.after.version))
+        if result.changed and result.after is not None:
+            before = empty if result.before is None else result.before.record
+            await write_if_unchanged(self.put_record(result.after.key, before, result.after.version))
 
     async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[VersionedRecord[_Record]]:
         """All undamaged records after a key whose keys have a prefix, in order of their keys."""
         after = max(after, beginning)
         while keys := await self._read_page(after):
-            for key, filed in keys.items():
+            for key, row in keys.items():
                 if not key.startswith(beginning):
                     return
-                if filed is not None:
-                    yield filed
+                if row is not None:
+                    yield row
                 after = key
 
     async def keys(self, limit: int | None = None) -> AsyncIterator[str]:

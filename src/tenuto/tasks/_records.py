@@ -34,9 +34,9 @@ def micros(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
-def instant(stored: int) -> datetime:
+def instant(microseconds: int) -> datetime:
     """A stored instant."""
-    return _EPOCH + timedelta(microseconds=stored)
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class NameRef(Value, frozen=True, kw_only=True):
@@ -60,27 +60,27 @@ def name_ref(name: str) -> NameRef:
     return NameRef(name=name, mark=mark_of(name))
 
 
-def write_mark(once: IdempotencyKey | str) -> tuple[int, ...]:
+def write_mark(idempotency_key: IdempotencyKey | str) -> tuple[int, ...]:
     """A digest of the idempotency key of a write, and of its fingerprint if it has one; short since a record has
     several."""
-    if isinstance(once, str):
-        return mark_of(once)[:_KEY_BYTES]
-    return (*mark_of(once.key)[:_KEY_BYTES], *mark_of(once.fingerprint)[:_KEY_BYTES])
+    if isinstance(idempotency_key, str):
+        return mark_of(idempotency_key)[:_KEY_BYTES]
+    return (*mark_of(idempotency_key.key)[:_KEY_BYTES], *mark_of(idempotency_key.fingerprint)[:_KEY_BYTES])
 
 
-def is_applied(mark: tuple[int, ...], applied: tuple[tuple[int, ...], ...]) -> bool:
+def is_applied(mark: tuple[int, ...], marks: tuple[tuple[int, ...], ...]) -> bool:
     """Whether the write of a mark is one of those that were applied.
 
     Raises:
         IdempotencyKeyReused: its key is that of a write with another fingerprint.
     """
-    known = next((one for one in applied if one[:_KEY_BYTES] == mark[:_KEY_BYTES]), None)
-    if known is not None and len(known) == len(mark) and known != mark:
+    same_key = next((one for one in marks if one[:_KEY_BYTES] == mark[:_KEY_BYTES]), None)
+    if same_key is not None and len(same_key) == len(mark) and same_key != mark:
         raise IdempotencyKeyReused
-    return known is not None
+    return same_key is not None
 
 
-def record_key_for(owner: bytes, key: str) -> str:
+def place_for(owner: bytes, key: str) -> str:
     """The place of the tasks that an owner opens under a key."""
     return f"t-{blake2b(owner + key.encode(), digest_size=_PLACE_BYTES).hexdigest()}"
 
@@ -90,12 +90,12 @@ def wrap_value(key: str, value: Json) -> JsonObject:
     return {key: value}
 
 
-def unwrap_value(stored: JsonObject) -> Json:
+def unwrap_value(wrapped: JsonObject) -> Json:
     """The value, under any key."""
-    return next(iter(stored.values()), None)
+    return next(iter(wrapped.values()), None)
 
 
-class Head(Value, frozen=True, kw_only=True):
+class TaskHead(Value, frozen=True, kw_only=True):
     """A task. `owner` may write its protected keys; `asked` and `ended` are digests of the requests that opened and
     finished it, by which a repetition is recognized.
 
@@ -158,7 +158,7 @@ def parse_task_id(task_id: str) -> tuple[str, tuple[int, ...]]:
     return (under_key[1], tuple(bytes.fromhex(under_key[2]))) if under_key else (task_id, ())
 
 
-class Held(Value, frozen=True, kw_only=True):
+class LockRecord(Value, frozen=True, kw_only=True):
     """A lock on a key; an expired one stays until it is released or replaced."""
 
     by: NameRef
@@ -187,7 +187,7 @@ class BoardRecord(Value, frozen=True, kw_only=True):
     written_at: int = 0
     version: int = 0
     token: int = 0
-    lock: Held | None = None
+    lock: LockRecord | None = None
     applied: tuple[tuple[int, ...], ...] = ()
     writes: tuple[WriteRecord, ...] = ()
 

@@ -12,7 +12,7 @@ from tenuto.ports import StateStore
 from tenuto.task_errors import TaskFinished, TaskNotFound
 from tenuto.tasks._deadlines import Deadlines
 from tenuto.tasks._record_store import Drawer
-from tenuto.tasks._records import BoardRecord, Head, NoteRecord, PlanRecord, RunRecord, StepRecord
+from tenuto.tasks._records import BoardRecord, NoteRecord, PlanRecord, RunRecord, StepRecord, TaskHead
 from tenuto.tasks._task_table import TaskTable
 
 BOARD: Final = f"{TASK_PARTS}board:"
@@ -53,7 +53,7 @@ class TaskWorkspace:
         self.steps = Drawer(state, scope, f"{_STEPS}{task_id}", StepRecord)
         self.runs = Drawer(state, scope, f"{_RUNS}{task_id}", RunRecord)
 
-    async def task(self) -> Head:
+    async def task(self) -> TaskHead:
         """The task, ended or not.
 
         Raises:
@@ -61,7 +61,7 @@ class TaskWorkspace:
         """
         return (await self._heads.find(self._scope, self.task_id)).record
 
-    async def open(self) -> Head:
+    async def open(self) -> TaskHead:
         """The task, if it may be changed.
 
         Raises:

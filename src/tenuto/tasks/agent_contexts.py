@@ -42,16 +42,16 @@ class AgentContexts:
         """The newest messages of a task's session, and the profile of its user: the stored one, else the session's."""
         # Members of a chat share its session, so a profile there is of the member that began it.
         alone = scope.chat is None
-        known = await self._profile_of(scope) if alone else {}
+        profile = await self._profile_of(scope) if alone else {}
         if task.session_id is None:
-            return (), known
+            return (), profile
         newest = Page(limit=self._history_messages, touch=False)
         try:
             page = await self._sessions.messages(scope, task.session_id, newest)
         except SessionNotFound:
-            return (), known
-        told = page.session.context.get(PROFILE) if alone and not known else None
-        return page.messages, told if isinstance(told, dict) else known
+            return (), profile
+        session_profile = page.session.context.get(PROFILE) if alone and not profile else None
+        return page.messages, session_profile if isinstance(session_profile, dict) else profile
 
     async def snapshot(self, scope: Scope, task_id: str, agent: str, *, role: str | None = None) -> AgentSnapshot:
         """All that an agent sees of a task; the prompt is written for its role, by default its name.
@@ -67,7 +67,7 @@ class AgentContexts:
             self._tasks.notes(scope, task_id, agent).list(),
             self._tasks.runs(scope, task_id, agent=agent),
         )
-        shared = {entry.key: entry.value for entry in board.entries if entry.writer != agent}
+        values = {entry.key: entry.value for entry in board.entries if entry.writer != agent}
         return AgentSnapshot(
             task_id=task.id,
             agent=agent,
@@ -78,5 +78,5 @@ class AgentContexts:
             board=board,
             notes=notes,
             messages=messages_of(runs, agent),
-            prompt=self.write_prompt(role or agent, task.goal, shared, profile),
+            prompt=self.write_prompt(role or agent, task.goal, values, profile),
         )

@@ -41,8 +41,8 @@ async def run_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _Res
 class AgentThreads:
     """The thread that agents run in, and those that were left to agents which block them."""
 
-    def __init__(self, patience: float = _PATIENCE, end: float = _END) -> None:
-        self._patience = patience
+    def __init__(self, cancel_timeout: float = _PATIENCE, end: float = _END) -> None:
+        self._cancel_timeout = cancel_timeout
         self._end = end
         self._current: _AgentThread | None = None
         self._all: set[_AgentThread] = set()
@@ -65,19 +65,19 @@ class AgentThreads:
         """End the threads, after a few seconds even if agents ignore their cancellation."""
         calls = {call.ended: call for thread in self._all for call in thread.calls}
         late = (await asyncio.wait(calls, timeout=self._end))[1] if calls else ()
-        for ended in late:
-            _log.warning("agent %s ignores its cancellation; its thread was abandoned", calls[ended].agent)
+        for future in late:
+            _log.warning("agent %s ignores its cancellation; its thread was abandoned", calls[future].agent)
         for thread in self._all:
             thread.stop()
             thread.leave_behind()
 
-    async def _begin(self, function: AgentFunction, context: AgentContext) -> _Call:
+    async def _begin(self, function: AgentFunction, context: AgentContext) -> _AgentCall:
         """Begin a call, in another thread if the loop of this one is blocked."""
         while True:
             thread = self._thread()
-            call = _Call(thread, function, context)
+            call = _AgentCall(thread, function, context)
             try:
-                await asyncio.wait({call.begun}, timeout=self._patience)
+                await asyncio.wait({call.begun}, timeout=self._cancel_timeout)
                 if call.begun.done() or not call.withdraw():
                     return call
             except asyncio.CancelledError:
@@ -86,11 +86,11 @@ class AgentThreads:
                 raise
             self._replace(thread)
 
-    async def _cancel(self, call: _Call) -> None:
+    async def _cancel(self, call: _AgentCall) -> None:
         """Cancel an agent and wait for its end. If it blocks its thread, the other agents there are lost."""
         call.cancel()
-        done, _ = await asyncio.wait({call.ended}, timeout=self._patience)
-        if not done and not call.cancelled and call.thread.blocking_call() in (call, None):
+        finished, _ = await asyncio.wait({call.ended}, timeout=self._cancel_timeout)
+        if not finished and not call.cancelled and call.thread.blocking_call() in (call, None):
             self._replace(call.thread)
             for other in call.thread.calls - {call}:
                 other.lose()
@@ -103,13 +103,13 @@ class AgentThreads:
         self._all = {thread for thread in self._all if not thread.is_over} | {self._current}
         return self._current
 
-    def _replace(self, blocked: _AgentThread) -> None:
-        if self._current is blocked:
+    def _replace(self, thread: _AgentThread) -> None:
+        if self._current is thread:
             self._current = None
-            call = blocked.blocking_call()
+            call = thread.blocking_call()
             name = "an agent" if call is None else f"agent {call.agent}"
             _log.warning("%s blocks its event loop; other agents go on in another thread", name)
-        blocked.retire()
+        thread.retire()
 
 
 class _AgentThread:
@@ -117,7 +117,7 @@ class _AgentThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.calls: set[_Call] = set()
+        self.calls: set[_AgentCall] = set()
         self._retired = False
         self._stop = asyncio.Event()
         self._pool = ThreadPoolExecutor(thread_name_prefix="tenuto-agent-call")
@@ -130,7 +130,7 @@ class _AgentThread:
         """Whether the thread has ended: it was retired, or a task that an agent left behind has exited."""
         return not self._thread.is_alive()
 
-    def blocking_call(self) -> _Call | None:
+    def blocking_call(self) -> _AgentCall | None:
         """The call whose agent has the loop; `None` also for a task that an agent has made."""
         running = asyncio.current_task(self.loop)
         return next((call for call in self.calls if call.task is running), None)
@@ -148,11 +148,11 @@ class _AgentThread:
     def leave_behind(self) -> None:
         """Let the process end though functions run that agents have given to `asyncio.to_thread`."""
         # Threads of a daemon thread are daemons, but the interpreter joins those of pools nevertheless.
-        joined: Any = _threads_queues  # Typed as read-only.
+        at_exit_threads: Any = _threads_queues  # Typed as read-only.
         for worker in self._pool._threads:
-            joined.pop(worker, None)
+            at_exit_threads.pop(worker, None)
 
-    def forget(self, call: _Call) -> None:
+    def forget(self, call: _AgentCall) -> None:
         """Note the end of a call."""
         self.calls.discard(call)
         self._end_if_idle()
@@ -175,7 +175,7 @@ class _AgentThread:
         await self._stop.wait()
 
 
-class _Call:
+class _AgentCall:
     """One call of an agent: its futures belong to the caller's loop, its task to the thread's."""
 
     def __init__(self, thread: _AgentThread, function: AgentFunction, context: AgentContext) -> None:
@@ -208,10 +208,10 @@ class _Call:
         with contextlib.suppress(InvalidStateError):
             self._result.set_exception(StepLost(self._step))
 
-    def _forget(self, ended: asyncio.Future[Any]) -> None:
+    def _forget(self, future: asyncio.Future[Any]) -> None:
         self.thread.forget(self)
-        if not ended.cancelled():
-            ended.exception()  # Else an exception after a cancellation is logged with its text.
+        if not future.cancelled():
+            future.exception()  # Else an exception after a cancellation is logged with its text.
 
     def _begin(self, function: AgentFunction, context: AgentContext) -> None:
         self.task = asyncio.ensure_future(self._run(function, context))
@@ -234,9 +234,9 @@ class _Call:
             self.begun.set_result(None)
 
     def _end(self, task: asyncio.Future[Any]) -> None:
-        failed = asyncio.CancelledError() if task.cancelled() else task.exception()
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
         with contextlib.suppress(InvalidStateError):  # The call was withdrawn or lost.
-            if failed is not None:
-                self._result.set_exception(failed)
+            if error is not None:
+                self._result.set_exception(error)
             else:
                 self._result.set_result(task.result())

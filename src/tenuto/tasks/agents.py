@@ -86,20 +86,20 @@ class AgentBoard:
         self, key: str, value: Json, *, if_version: int | None = None, idempotency_key: str | None = None
     ) -> BoardEntry:
         """Set the value of a key, by the rules of `Board.write`."""
-        written = self._board.write(
+        result = self._board.write(
             key, value, agent=self._agent, if_version=if_version, idempotency_key=idempotency_key
         )
-        return await run_in(self._home, written)
+        return await run_in(self._home, result)
 
     async def append(self, key: str, item: Json, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add an item to the end of a key's list, by the rules of `Board.append`."""
-        appended = self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
-        return await run_in(self._home, appended)
+        result = self._board.append(key, item, agent=self._agent, idempotency_key=idempotency_key)
+        return await run_in(self._home, result)
 
     async def increment(self, key: str, by: float = 1, *, idempotency_key: str | None = None) -> BoardEntry:
         """Add to the number of a key, by the rules of `Board.increment`."""
-        added = self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
-        return await run_in(self._home, added)
+        result = self._board.increment(key, by, agent=self._agent, idempotency_key=idempotency_key)
+        return await run_in(self._home, result)
 
 
 class AgentMemory:
@@ -186,10 +186,10 @@ def agent(name: str) -> Callable[[_Agent], _Agent]:
     """
     check_id(name, "the agent's name")
 
-    def mark(named: _Agent) -> _Agent:
-        _check_agent(name, named)
-        setattr(named, _NAME, name)
-        return named
+    def mark(function: _Agent) -> _Agent:
+        _check_agent(name, function)
+        setattr(function, _NAME, name)
+        return function
 
     return mark
 
@@ -205,18 +205,18 @@ class Agents:
         self,
         agents: Mapping[str, Any] = _NONE,
         *,
-        loaded: Mapping[str, Any] = _NONE,
-        shipped: Mapping[str, AgentFunction] = _NONE,
+        from_files: Mapping[str, Any] = _NONE,
+        built_in: Mapping[str, AgentFunction] = _NONE,
         call: AgentCaller | None = None,
         is_assistant: AssistantFinder | None = None,
     ) -> None:
         self._agents: dict[str, Any] = {}
-        self._shipped = shipped
+        self._shipped = built_in
         self._call = call
         self._is_assistant = is_assistant
-        self._loaded = frozenset(loaded)
-        for name, given in (*agents.items(), *loaded.items()):
-            self.register(name, given)
+        self._loaded = frozenset(from_files)
+        for name, implementation in (*agents.items(), *from_files.items()):
+            self.register(name, implementation)
 
     @property
     def names(self) -> frozenset[str]:
@@ -253,15 +253,15 @@ class Agents:
             return True
         return await self._is_assistant(name.removeprefix(ASSISTANT))
 
-    def register(self, name: str, given: Any) -> None:
+    def register(self, name: str, implementation: Any) -> None:
         """Add a coroutine function with one argument, or an agent of Pydantic AI; it may replace a shipped agent.
 
         Raises:
             Invalid: another agent has the name, or it is neither.
         """
         check_id(name, "the agent's name")
-        _check_agent(name, given)
-        if self._agents.setdefault(name, given) is not given:
+        _check_agent(name, implementation)
+        if self._agents.setdefault(name, implementation) is not implementation:
             raise Invalid(f"there are two agents named {name}")
 
     def get(self, name: str) -> AgentFunction:
@@ -272,13 +272,13 @@ class Agents:
         """
         if name not in self:
             raise AgentNotFound(name)
-        given = self._agents.get(name) or self._shipped.get(name) or name.removeprefix(ASSISTANT)
-        if inspect.iscoroutinefunction(given):
-            function: AgentFunction = given
+        implementation = self._agents.get(name) or self._shipped.get(name) or name.removeprefix(ASSISTANT)
+        if inspect.iscoroutinefunction(implementation):
+            function: AgentFunction = implementation
             return function
         if self._call is None:
             raise AgentNotFound(name)
-        return partial(self._call, given)
+        return partial(self._call, implementation)
 
 
 def load_agents(folder: Path) -> dict[str, Any]:
@@ -289,14 +289,14 @@ def load_agents(folder: Path) -> dict[str, Any]:
     """
     if not folder.is_dir():
         raise InvalidSetting(_SETTING, f"there is no folder {folder}")
-    found: dict[str, Any] = {}
+    agents: dict[str, Any] = {}
     for path in sorted(folder.glob("*.py")):
         if path.name.startswith(("_", ".")):
             continue
-        for name, named in _agents_of(path):
-            if found.setdefault(name, named) is not named:
+        for name, implementation in _agents_of(path):
+            if agents.setdefault(name, implementation) is not implementation:
                 raise InvalidSetting(_SETTING, f"{path.name}: there are two agents named {name}")
-    return found
+    return agents
 
 
 def _agents_of(path: Path) -> Iterator[tuple[str, Any]]:
@@ -321,22 +321,22 @@ def _agents_of(path: Path) -> Iterator[tuple[str, Any]]:
             yield mark, value
 
 
-def _check_agent(name: str, given: object) -> None:
+def _check_agent(name: str, implementation: object) -> None:
     if name == HUMAN:
         raise Invalid(f"no agent may be named {HUMAN}: it is the writer of human input")
     if name.startswith(ASSISTANT):
         raise Invalid(f"no agent may have a name that begins with {ASSISTANT}: those are assistants")
-    if _is_pydantic_agent(given):
+    if _is_pydantic_agent(implementation):
         return
-    if not inspect.iscoroutinefunction(given):
+    if not inspect.iscoroutinefunction(implementation):
         raise Invalid(f"the agent {name} is neither an `async def` function nor a Pydantic AI agent")
     try:
-        inspect.signature(given).bind(None)
+        inspect.signature(implementation).bind(None)
     except TypeError:
         raise Invalid(f"the agent {name} must take one argument, its context") from None
 
 
-def _is_pydantic_agent(given: object) -> bool:
+def _is_pydantic_agent(implementation: object) -> bool:
     """Whether it is an agent of Pydantic AI, which the program that made one has imported."""
     library = sys.modules.get("pydantic_ai.agent")
-    return library is not None and isinstance(given, library.AbstractAgent)
+    return library is not None and isinstance(implementation, library.AbstractAgent)

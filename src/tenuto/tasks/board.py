@@ -25,7 +25,7 @@ from tenuto.task_errors import BoardFull, KeyLocked, KeyProtected, LockLost, Ste
 from tenuto.tasks._record_store import VersionedRecord, check_version
 from tenuto.tasks._records import (
     BoardRecord,
-    Held,
+    LockRecord,
     NameRef,
     WriteRecord,
     instant,
@@ -44,7 +44,7 @@ _EMPTY: Final = BoardRecord()
 _DEPTH: Final = MAX_DEPTH - 2
 _NAME_IN_LOG: Final = 64
 # The number of writes, and of idempotency keys, that a key remembers.
-_REMEMBERED: Final = 20
+_MOST_MARKS: Final = 20
 
 
 def check_value(value: Json, policy: TaskPolicy) -> Json:
@@ -67,37 +67,37 @@ class Board:
     `TaskFinished` if it has ended. Agents are distinguished by their names, which the caller must verify.
     """
 
-    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
-        self._room = room
+    def __init__(self, *, workspace: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
+        self._workspace = workspace
         self._policy = policy
         self._clock = clock
 
     async def read_entry(self, key: str) -> BoardEntry | None:
         """The entry of a key, `None` if there is none."""
         check_id(key, "the key")
-        await self._room.task()
-        filed = await self._room.board.read_record(key)
-        return filed.record.entry(key) if filed is not None else None
+        await self._workspace.task()
+        row = await self._workspace.board.read_record(key)
+        return row.record.entry(key) if row is not None else None
 
     async def view(self) -> BoardView:
         """All entries and locks."""
-        await self._room.task()
+        await self._workspace.task()
         now = micros(self._clock())
-        kept = [(filed.key, filed.record) async for filed in self._room.board.every()]
+        rows = [(row.key, row.record) async for row in self._workspace.board.every()]
         return BoardView(
-            entries=tuple(entry for key, one in kept if (entry := one.entry(key)) is not None),
-            locks=tuple(lock for key, one in kept if _is_locked(one, now) and (lock := one.to_lock(key)) is not None),
+            entries=tuple(entry for key, one in rows if (entry := one.entry(key)) is not None),
+            locks=tuple(lock for key, one in rows if _is_locked(one, now) and (lock := one.to_lock(key)) is not None),
         )
 
     async def history(self, key: str | None = None) -> tuple[BoardChange, ...]:
         """The last writes and deletions of a key, or of every key, oldest first; a key knows its last twenty."""
         if key is not None:
             check_id(key, "the key")
-        await self._room.task()
+        await self._workspace.task()
         if key is not None:
-            filed = await self._room.board.read_record(key)
-            return () if filed is None else filed.record.history(key)
-        changes = [change async for each in self._room.board.every() for change in each.record.history(each.key)]
+            row = await self._workspace.board.read_record(key)
+            return () if row is None else row.record.history(key)
+        changes = [change async for each in self._workspace.board.every() for change in each.record.history(each.key)]
         return tuple(sorted(changes, key=lambda change: change.at))
 
     async def write(
@@ -194,36 +194,36 @@ class Board:
             check_id(idempotency_key, "the idempotency key")
         mark = None if idempotency_key is None else write_mark(idempotency_key)
 
-        def write_record(kept: BoardRecord) -> BoardRecord | None:
-            if mark is not None and kept.value and is_applied(mark, kept.applied):
+        def write_record(record: BoardRecord) -> BoardRecord | None:
+            if mark is not None and record.value and is_applied(mark, record.applied):
                 return None
-            self._check_writable(kept, key, writer, if_version, token)
+            self._check_writable(record, key, writer, if_version, token)
             # An agent that overwrites its own value keeps the name of the previous agent.
-            own = kept.by is not None and kept.by.same(writer)
+            own = record.by is not None and record.by.same(writer)
             return replace(
-                self._count_write(kept, writer, token),
-                value=wrap_value(key, change_value(unwrap_value(kept.value))),
+                self._count_write(record, writer, token),
+                value=wrap_value(key, change_value(unwrap_value(record.value))),
                 by=writer,
-                before=kept.before if own else kept.by,
-                applied=kept.applied if mark is None else (*kept.applied, mark)[-_REMEMBERED:],
+                before=record.before if own else record.by,
+                applied=record.applied if mark is None else (*record.applied, mark)[-_MOST_MARKS:],
             )
 
-        made = await self._change(key, write_record, repeatable=mark is not None)
-        entry = made.after.entry(key)
+        result = await self._change(key, write_record, repeatable=mark is not None)
+        entry = result.after.entry(key)
         assert entry is not None
-        if made.changed:
-            self._log_overwriting(key, made.before, writer, entry.writer, "overwritten")
+        if result.changed:
+            self._log_overwriting(key, result.before, writer, entry.writer, "overwritten")
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
         """Delete the value of a key, under the rules of `write`; returns whether there was one."""
         writer = await self._authorize(key, agent)
 
-        def empty_record(kept: BoardRecord) -> BoardRecord | None:
-            self._check_writable(kept, key, writer, if_version, token)
-            if kept.value:
-                return replace(self._count_write(kept, writer, token, deleted=True), value={})
-            return replace(kept, lock=None) if token is None and kept.lock is not None else None
+        def empty_record(record: BoardRecord) -> BoardRecord | None:
+            self._check_writable(record, key, writer, if_version, token)
+            if record.value:
+                return replace(self._count_write(record, writer, token, deleted=True), value={})
+            return replace(record, lock=None) if token is None and record.lock is not None else None
 
         before = (await self._change(key, empty_record)).before
         if before.value:
@@ -249,12 +249,12 @@ class Board:
             raise Invalid("a lock is held for a timedelta greater than zero and no longer than a task lives")
         holder = await self._authorize(key, agent)
 
-        def lock_record(kept: BoardRecord) -> BoardRecord:
-            if token is not None or kept.lock is None or not kept.lock.by.same(holder):
-                self._check_lock(kept, key, holder, token)
-            number = kept.token + 1 if token is None else token
-            held = Held(by=holder, token=number, until_at=micros(self._clock() + lease))
-            return replace(kept, token=max(kept.token, number), lock=held)
+        def lock_record(record: BoardRecord) -> BoardRecord:
+            if token is not None or record.lock is None or not record.lock.by.same(holder):
+                self._check_lock(record, key, holder, token)
+            number = record.token + 1 if token is None else token
+            new_lock = LockRecord(by=holder, token=number, until_at=micros(self._clock() + lease))
+            return replace(record, token=max(record.token, number), lock=new_lock)
 
         lock = (await self._change(key, lock_record)).after.to_lock(key)
         assert lock is not None
@@ -268,37 +268,37 @@ class Board:
         """
         holder = await self._authorize(key, agent)
 
-        def unlock_record(kept: BoardRecord) -> BoardRecord:
-            self._check_lock(kept, key, holder, token)
-            return replace(kept, lock=None)
+        def unlock_record(record: BoardRecord) -> BoardRecord:
+            self._check_lock(record, key, holder, token)
+            return replace(record, lock=None)
 
         await self._change(key, unlock_record)
 
     def _count_write(
-        self, kept: BoardRecord, writer: NameRef, token: int | None, *, deleted: bool = False
+        self, record: BoardRecord, writer: NameRef, token: int | None, *, deleted: bool = False
     ) -> BoardRecord:
         """The record after one more write; without its token, an expired lock is gone."""
         now = micros(self._clock())
         write = WriteRecord(writer=writer.name, written_at=now, deleted=deleted)
         return replace(
-            kept,
-            written_at=kept.written_at if deleted else now,
-            version=kept.version + 1,
-            lock=kept.lock if token is not None else None,
-            writes=(*kept.writes, write)[-_REMEMBERED:],
+            record,
+            written_at=record.written_at if deleted else now,
+            version=record.version + 1,
+            lock=record.lock if token is not None else None,
+            writes=(*record.writes, write)[-_MOST_MARKS:],
         )
 
-    def _log_overwriting(self, key: str, before: BoardRecord, writer: NameRef, shown: str, how: str) -> None:
+    def _log_overwriting(self, key: str, before: BoardRecord, writer: NameRef, label: str, how: str) -> None:
         if before.by is not None and not before.by.same(writer):
-            key, other, by = (_printable_name(name) for name in (key, before.by.name, shown))
+            key, other, by = (_printable_name(name) for name in (key, before.by.name, label))
             message = "task %s: the value of %s by agent %s was %s by agent %s"
-            _log.warning(message, self._room.task_id, key, other, how, by)
+            _log.warning(message, self._workspace.task_id, key, other, how, by)
 
     async def _authorize(self, key: str, agent: str) -> NameRef:
         """The agent, if it may change this key at all."""
         check_id(key, "the key")
         check_id(agent, "the agent's name")
-        writer, task = name_ref(agent), await self._room.open()
+        writer, task = name_ref(agent), await self._workspace.open()
         if self._policy.protects(key) and writer.mark != task.owner:
             raise KeyProtected(key)
         return writer
@@ -310,44 +310,47 @@ class Board:
 
         A `repeatable` change stays: another worker may have made it again, found it there, and gone on from it.
         """
-        made = await self._room.board.update(key, lambda filed: change(_record_or_empty(filed)), self._check_capacity)
-        if made.changed:
+        result = await self._workspace.board.update(
+            key, lambda row: change(_record_or_empty(row)), self._check_capacity
+        )
+        if result.changed:
             try:
-                await self._room.recheck_open()
+                await self._workspace.recheck_open()
             except (TaskFinished, StepLost):
                 if not repeatable:
-                    await self._room.board.revert(made, _EMPTY)  # A later writer sees the end of the task as well.
+                    # A later writer sees the end of the task as well.
+                    await self._workspace.board.revert(result, _EMPTY)
                 raise
-        return Update(_record_or_empty(made.before), _record_or_empty(made.after), made.changed)
+        return Update(_record_or_empty(result.before), _record_or_empty(result.after), result.changed)
 
     async def _check_capacity(self, before: VersionedRecord[BoardRecord] | None) -> None:
         """Refuse a new key on a full board. Concurrent calls do not see each other's keys."""
         limit = self._policy.max_board_keys
-        if before is None and len([key async for key in self._room.board.keys(limit)]) >= limit:
+        if before is None and len([key async for key in self._workspace.board.keys(limit)]) >= limit:
             raise BoardFull(limit)
 
     def _check_writable(
-        self, kept: BoardRecord, key: str, agent: NameRef, if_version: int | None, token: int | None
+        self, record: BoardRecord, key: str, agent: NameRef, if_version: int | None, token: int | None
     ) -> None:
-        self._check_lock(kept, key, agent, token)
-        check_version(if_version, kept.version if kept.value else 0)
+        self._check_lock(record, key, agent, token)
+        check_version(if_version, record.version if record.value else 0)
 
-    def _check_lock(self, kept: BoardRecord, key: str, agent: NameRef, token: int | None) -> None:
+    def _check_lock(self, record: BoardRecord, key: str, agent: NameRef, token: int | None) -> None:
         if token is not None:
             check_int(token, 1, 2**53, "the token")
-            if kept.lock is None or kept.lock.token != token or not kept.lock.by.same(agent):
+            if record.lock is None or record.lock.token != token or not record.lock.by.same(agent):
                 raise LockLost(key, token)
-        elif _is_locked(kept, micros(self._clock())):
-            assert kept.lock is not None
-            raise KeyLocked(key, instant(kept.lock.until_at) - self._clock())
+        elif _is_locked(record, micros(self._clock())):
+            assert record.lock is not None
+            raise KeyLocked(key, instant(record.lock.until_at) - self._clock())
 
 
-def _record_or_empty(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord:
-    return _EMPTY if filed is None else filed.record
+def _record_or_empty(row: VersionedRecord[BoardRecord] | None) -> BoardRecord:
+    return _EMPTY if row is None else row.record
 
 
-def _is_valid_lease(given: object, longest: timedelta) -> bool:
-    return isinstance(given, timedelta) and timedelta(0) < given <= longest
+def _is_valid_lease(lease: object, longest: timedelta) -> bool:
+    return isinstance(lease, timedelta) and timedelta(0) < lease <= longest
 
 
 def _printable_name(name: str) -> str:
@@ -355,5 +358,5 @@ def _printable_name(name: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_IN_LOG])
 
 
-def _is_locked(kept: BoardRecord, now: int) -> bool:
-    return kept.lock is not None and kept.lock.until_at > now
+def _is_locked(record: BoardRecord, now: int) -> bool:
+    return record.lock is not None and record.lock.until_at > now

@@ -25,10 +25,10 @@ _NOTHING: Final = NoteRecord()
 async def drop_expired_notes(notes: Drawer[NoteRecord], now: datetime) -> None:
     """Empty the expired notes of a running task."""
 
-    def empty_if_expired(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord | None:
-        return _empty_note(filed.record) if filed is not None and filed.record.expires_at <= micros(now) else None
+    def empty_if_expired(row: VersionedRecord[NoteRecord] | None) -> NoteRecord | None:
+        return _empty_note(row.record) if row is not None and row.record.expires_at <= micros(now) else None
 
-    over = [filed.key async for filed in notes.every() if filed.record.value and empty_if_expired(filed)]
+    over = [row.key async for row in notes.every() if row.record.value and empty_if_expired(row)]
     for key in over:
         await notes.update(key, empty_if_expired)
 
@@ -39,9 +39,9 @@ class Notes:
     Every method raises `TaskNotFound` if the scope has no such task.
     """
 
-    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock, agent: str) -> None:
+    def __init__(self, *, workspace: TaskWorkspace, policy: TaskPolicy, clock: Clock, agent: str) -> None:
         check_id(agent, "the agent's name")
-        self._room = room
+        self._workspace = workspace
         self._policy = policy
         self._clock = clock
         # Of fixed length, so that no name can be read as another name and the beginning of a key.
@@ -50,18 +50,18 @@ class Notes:
     async def read_entry(self, key: str) -> Note | None:
         """One note, `None` if there is none or it expired."""
         check_id(key, "the key")
-        if (await self._room.task()).completed_at is not None:
+        if (await self._workspace.task()).completed_at is not None:
             return None
-        noted = _record_or_empty(await self._room.notes.read_record(self._whose + key))
-        return noted.note(key) if self._is_live(noted) else None
+        record = _record_or_empty(await self._workspace.notes.read_record(self._whose + key))
+        return record.note(key) if self._is_live(record) else None
 
     async def list(self) -> tuple[Note, ...]:
         """All notes of this agent, in order of their keys."""
-        if (await self._room.task()).completed_at is not None:
+        if (await self._workspace.task()).completed_at is not None:
             return ()
-        kept = [filed async for filed in self._room.notes.every(beginning=self._whose)]
-        lasting = [filed for filed in kept if self._is_live(filed.record)]
-        return tuple(filed.record.note(filed.key.removeprefix(self._whose)) for filed in lasting)
+        rows = [row async for row in self._workspace.notes.every(beginning=self._whose)]
+        lasting = [row for row in rows if self._is_live(row.record)]
+        return tuple(row.record.note(row.key.removeprefix(self._whose)) for row in lasting)
 
     async def write(self, key: str, value: Json, *, if_version: int | None = None) -> Note:
         """Set a note and renew its expiry.
@@ -76,16 +76,16 @@ class Notes:
         await self._check_open(key)
         expires = self._clock() + self._policy.agent_retention
 
-        def write_record(noted: NoteRecord) -> NoteRecord:
-            check_version(if_version, noted.version if self._is_live(noted) else 0)
+        def write_record(record: NoteRecord) -> NoteRecord:
+            check_version(if_version, record.version if self._is_live(record) else 0)
             return NoteRecord(
                 value=wrap_value(key, value),
                 written_at=micros(self._clock()),
                 expires_at=micros(expires),
-                version=noted.version + 1,
+                version=record.version + 1,
             )
 
-        await self._room.schedule_sweep(expires)
+        await self._workspace.schedule_sweep(expires)
         return (await self._change(key, write_record)).note(key)
 
     async def delete(self, key: str, *, if_version: int | None = None) -> bool:
@@ -98,48 +98,48 @@ class Notes:
         await self._check_open(key)
         there = False
 
-        def empty_record(noted: NoteRecord) -> NoteRecord | None:
+        def empty_record(record: NoteRecord) -> NoteRecord | None:
             nonlocal there
-            there = self._is_live(noted)
-            check_version(if_version, noted.version if there else 0)
-            return _empty_note(noted) if there else None
+            there = self._is_live(record)
+            check_version(if_version, record.version if there else 0)
+            return _empty_note(record) if there else None
 
         await self._change(key, empty_record)
         return there
 
     async def _check_open(self, key: str) -> None:
         check_id(self._whose + key if key else key, "the key")
-        await self._room.open()
+        await self._workspace.open()
 
     async def _change(self, key: str, change: Callable[[NoteRecord], NoteRecord | None]) -> NoteRecord:
-        made = await self._room.notes.update(
-            self._whose + key, lambda filed: change(_record_or_empty(filed)), self._check_capacity
+        result = await self._workspace.notes.update(
+            self._whose + key, lambda row: change(_record_or_empty(row)), self._check_capacity
         )
         try:
-            await self._room.recheck_open()
+            await self._workspace.recheck_open()
         except TaskFinished:
-            await self._room.notes.clear()
+            await self._workspace.notes.clear()
             raise
         except StepLost:
-            await self._room.notes.revert(made, _NOTHING)
+            await self._workspace.notes.revert(result, _NOTHING)
             raise
-        return _record_or_empty(made.after)
+        return _record_or_empty(result.after)
 
     async def _check_capacity(self, before: VersionedRecord[NoteRecord] | None) -> None:
         """Refuse a new note above the limit. Concurrent calls do not see each other's notes."""
         if before is not None and self._is_live(before.record):
             return
-        kept = [filed async for filed in self._room.notes.every(beginning=self._whose) if self._is_live(filed.record)]
-        if len(kept) >= self._policy.max_board_keys:
+        rows = [row async for row in self._workspace.notes.every(beginning=self._whose) if self._is_live(row.record)]
+        if len(rows) >= self._policy.max_board_keys:
             raise BoardFull(self._policy.max_board_keys)
 
-    def _is_live(self, noted: NoteRecord) -> bool:
-        return bool(noted.value) and noted.expires_at > micros(self._clock())
+    def _is_live(self, record: NoteRecord) -> bool:
+        return bool(record.value) and record.expires_at > micros(self._clock())
 
 
-def _empty_note(noted: NoteRecord) -> NoteRecord:
-    return replace(noted, value={}, version=noted.version + 1)
+def _empty_note(record: NoteRecord) -> NoteRecord:
+    return replace(record, value={}, version=record.version + 1)
 
 
-def _record_or_empty(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord:
-    return _NOTHING if filed is None else filed.record
+def _record_or_empty(row: VersionedRecord[NoteRecord] | None) -> NoteRecord:
+    return _NOTHING if row is None else row.record

@@ -16,7 +16,7 @@ from tenuto.tasks.step_runner import Ownership, StepResult, StepRunner
 
 # How often a question is looked at while agents work beside it, in seconds; otherwise its answer wakes the engine.
 _LOOK: Final = 0.5
-_GONE: Final = StepResult(None)
+_NOTHING_TO_DO: Final = StepResult(None)
 
 
 class PlanRunner:
@@ -35,7 +35,7 @@ class PlanRunner:
             while True:
                 plan, states = await self._steps.plan(scope, task_id), await self._steps.start(scope, task_id, run)
                 if plan is None or states is None:
-                    return _GONE
+                    return _NOTHING_TO_DO
                 result = await _Walk(self._steps, scope, task_id, plan, states, owns).run()
                 if result.status is not StepStatus.COMPLETED:
                     return result
@@ -73,7 +73,7 @@ class _Walk:
                     waits = min(self._waiting.values(), default=None)
                     return StepResult(StepStatus.COMPLETED) if waits is None else StepResult(StepStatus.WAITING, waits)
                 if not await self._first_ended():
-                    return _GONE
+                    return _NOTHING_TO_DO
         finally:
             for work in self._running:
                 work.cancel()
@@ -83,13 +83,13 @@ class _Walk:
 
         A completed one may lack its output on the board, unless a step after it has begun.
         """
-        followed = {before for step in self._plan.steps if step.id in self._states for before in step.after}
-        begun = (StepStatus.RUNNING, StepStatus.WAITING)
+        with_successors = {before for step in self._plan.steps if step.id in self._states for before in step.after}
+        active_states = (StepStatus.RUNNING, StepStatus.WAITING)
         return [
             step
             for step in self._plan.steps
-            if (status := self._states.get(step.id)) in begun
-            or (status is StepStatus.COMPLETED and step.id not in followed)
+            if (status := self._states.get(step.id)) in active_states
+            or (status is StepStatus.COMPLETED and step.id not in with_successors)
         ]
 
     def _begin(self, step: Step) -> None:
@@ -100,15 +100,15 @@ class _Walk:
     async def _first_ended(self) -> bool:
         """Wait for a step to end, or for the time to look at questions; returns whether the task is still ours."""
         limit = _LOOK if self._waiting else None
-        done, _ = await asyncio.wait(self._running, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        results = {self._running.pop(work): work.result() for work in done}
+        finished, _ = await asyncio.wait(self._running, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        results = {self._running.pop(work): work.result() for work in finished}
         for step, result in results.items():
             if result.status is None:
                 return False
             self._states[step.id] = result.status
             if result.status is StepStatus.WAITING:
                 self._waiting[step.id] = result.seconds
-        if not done:
+        if not finished:
             for step in [step for step in self._plan.steps if self._waiting.pop(step.id, None) is not None]:
                 self._begin(step)
         return True

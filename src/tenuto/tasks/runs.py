@@ -75,48 +75,48 @@ class RunRecorder:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was reported."""
-        counted = self.requests or self.input_tokens or self.output_tokens or self.cost_nanos
-        return self.kind is AgentKind.FUNCTION and not (counted or self.tool_calls or self.messages)
+        counters = self.requests or self.input_tokens or self.output_tokens or self.cost_nanos
+        return self.kind is AgentKind.FUNCTION and not (counters or self.tool_calls or self.messages)
 
 
-class Runs:
+class AgentRuns:
     """The runs of the agents of one task."""
 
-    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
-        self._room = room
+    def __init__(self, *, workspace: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
+        self._workspace = workspace
         self._policy = policy
         self._clock = clock
 
     async def list(self, progress: TaskProgress, agent: str | None = None) -> tuple[AgentRun, ...]:
         """The runs that have begun, in the order of the plan, with the private parts of this agent's own."""
-        begun = [run for run in progress.steps if run.agent is not None and run.attempts]
-        kept = {filed.key: filed.record async for filed in self._room.runs.every()} if begun else {}
-        return tuple([await self._to_run(progress, run, kept.get(run.step, _NEW), agent) for run in begun])
+        started_runs = [run for run in progress.steps if run.agent is not None and run.attempts]
+        records = {row.key: row.record async for row in self._workspace.runs.every()} if started_runs else {}
+        return tuple([await self._to_run(progress, run, records.get(run.step, _NEW), agent) for run in started_runs])
 
-    async def add(self, step: str, made: RunRecorder) -> None:
+    async def add(self, step: str, recorder: RunRecorder) -> None:
         """Add what an agent reported to the record of its step.
 
         Raises:
             TaskNotFound: there is no such task.
             TaskFinished: it has ended.
         """
-        await self._room.open()
-        await self._room.runs.update(step, lambda filed: _add(_NEW if filed is None else filed.record, made))
-        if made.tool_calls or made.messages:
+        await self._workspace.open()
+        await self._workspace.runs.update(step, lambda row: _add(_NEW if row is None else row.record, recorder))
+        if recorder.tool_calls or recorder.messages:
             expires = self._clock() + self._policy.agent_retention
-            await self._room.schedule_sweep(expires)
-            await self._room.notes.update(
-                _PRIVATE + step, lambda filed: self._add_private(filed, made, micros(expires))
+            await self._workspace.schedule_sweep(expires)
+            await self._workspace.notes.update(
+                _PRIVATE + step, lambda row: self._add_private(row, recorder, micros(expires))
             )
         try:
-            await self._room.recheck_open()
+            await self._workspace.recheck_open()
         except TaskFinished:
-            await self._room.notes.clear()
+            await self._workspace.notes.clear()
             raise
 
-    def _add_private(self, filed: VersionedRecord[NoteRecord] | None, made: RunRecorder, expires: int) -> NoteRecord:
-        before, kept = NoteRecord() if filed is None else filed.record, self._read_private(filed)
-        both = _Private([*kept.calls, *made.tool_calls][-_MOST_CALLS:], [*kept.messages, *made.messages])
+    def _add_private(self, row: VersionedRecord[NoteRecord] | None, recorder: RunRecorder, expires: int) -> NoteRecord:
+        before, private = NoteRecord() if row is None else row.record, self._read_private(row)
+        both = _Private([*private.calls, *recorder.tool_calls][-_MOST_CALLS:], [*private.messages, *recorder.messages])
         self._fit(both)
         value = wrap_value("run", msgspec.to_builtins(both))
         return replace(
@@ -129,11 +129,11 @@ class Runs:
             oldest = both.messages or both.calls
             del oldest[: max(len(oldest) // 4, 1)]
 
-    def _read_private(self, filed: VersionedRecord[NoteRecord] | None) -> _Private:
-        if filed is None or not filed.record.value or filed.record.expires_at <= micros(self._clock()):
+    def _read_private(self, row: VersionedRecord[NoteRecord] | None) -> _Private:
+        if row is None or not row.record.value or row.record.expires_at <= micros(self._clock()):
             return _Private()
         try:
-            return msgspec.convert(unwrap_value(filed.record.value), _Private)
+            return msgspec.convert(unwrap_value(row.record.value), _Private)
         except msgspec.ValidationError:
             return _Private()  # The privacy policy has replaced a whole value.
 
@@ -141,7 +141,7 @@ class Runs:
         assert run.agent is not None
         own, calls = _Private(), [_to_call(call) for call in record.calls]
         if run.agent == agent and not progress.task.is_finished:
-            own = self._read_private(await self._room.notes.read_record(_PRIVATE + run.step))
+            own = self._read_private(await self._workspace.notes.read_record(_PRIVATE + run.step))
             calls[max(len(calls) - len(own.calls), 0) :] = own.calls
         return AgentRun(
             id=str(uuid5(_IDS, f"{progress.task.id}:{run.step}")),
@@ -169,18 +169,18 @@ def messages_of(runs: Sequence[AgentRun], agent: str) -> tuple[RunMessage, ...]:
     return tuple(message for run in runs if run.agent == agent for message in run.messages)
 
 
-def _add(kept: RunRecord, made: RunRecorder) -> RunRecord:
-    calls = [(call.name, call.ok, round(call.seconds * 1000)) for call in made.tool_calls]
+def _add(record: RunRecord, recorder: RunRecorder) -> RunRecord:
+    calls = [(call.name, call.ok, round(call.seconds * 1000)) for call in recorder.tool_calls]
     return RunRecord(
-        kind=made.kind,
-        requests=kept.requests + made.requests,
-        input_tokens=kept.input_tokens + made.input_tokens,
-        output_tokens=kept.output_tokens + made.output_tokens,
-        cost=RunRecord.split_cost(kept.cost_nanos + made.cost_nanos),
-        calls=(*kept.calls, *calls)[-_MOST_CALLS:],
+        kind=recorder.kind,
+        requests=record.requests + recorder.requests,
+        input_tokens=record.input_tokens + recorder.input_tokens,
+        output_tokens=record.output_tokens + recorder.output_tokens,
+        cost=RunRecord.split_cost(record.cost_nanos + recorder.cost_nanos),
+        calls=(*record.calls, *calls)[-_MOST_CALLS:],
     )
 
 
-def _to_call(stored: tuple[str, bool, int]) -> RunToolCall:
-    name, ok, milliseconds = stored
+def _to_call(fields: tuple[str, bool, int]) -> RunToolCall:
+    name, ok, milliseconds = fields
     return RunToolCall(name=name, ok=ok, seconds=milliseconds / 1000)

@@ -23,14 +23,14 @@ from tenuto.model.task import NewTask, Task, TaskError, TaskEvent, TaskPage, Tas
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_json
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.task_errors import PlanInvalid, TaskFinished, TaskNotFound, TaskRunning
-from tenuto.tasks._deadlines import Deadlines, Due
+from tenuto.tasks._deadlines import Deadlines, TaskDeadline
 from tenuto.tasks._record_store import VersionedRecord
-from tenuto.tasks._records import Head, PlanRecord, instant, mark_of, micros, name_ref, new_incarnation, record_key_for
+from tenuto.tasks._records import PlanRecord, TaskHead, instant, mark_of, micros, name_ref, new_incarnation, place_for
 from tenuto.tasks._task_table import TaskTable
 from tenuto.tasks._workspace import Fence, TaskWorkspace
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired_notes
-from tenuto.tasks.runs import RunRecorder, Runs
+from tenuto.tasks.runs import AgentRuns, RunRecorder
 from tenuto.tasks.steps import Steps
 from tenuto.tasks.timeline import derive_events, events_after, watch_events
 
@@ -78,28 +78,28 @@ class Tasks:
         place = (
             self._new_id()
             if idempotency_key is None
-            else record_key_for(owner_key(scope), check_id(idempotency_key, "the idempotency key"))
+            else place_for(owner_key(scope), check_id(idempotency_key, "the idempotency key"))
         )
 
-        def open_unless_there(before: VersionedRecord[Head] | None) -> Head | None:
+        def open_unless_there(before: VersionedRecord[TaskHead] | None) -> TaskHead | None:
             if before is not None and self._heads.lasts(before.record):
                 return None
             return self._new_record(new, () if idempotency_key is None else new_incarnation(self._new_id()))
 
-        made = await update(
+        result = await update(
             lambda: self._heads.at(scope, place),
             open_unless_there,
             lambda before, head: self._add(scope, place, head, before),
             None if idempotency_key is None else ...,
         )
-        assert made.after is not None
-        if not made.changed and made.after.record.asked != _request_digest(new):
+        assert result.after is not None
+        if not result.changed and result.after.record.asked != _request_digest(new):
             raise IdempotencyKeyReused
-        return made.after.record.task(made.after.key, made.after.version)
+        return result.after.record.task(result.after.key, result.after.version)
 
-    def _new_record(self, new: NewTask, life: tuple[int, ...]) -> Head:
+    def _new_record(self, new: NewTask, life: tuple[int, ...]) -> TaskHead:
         now = self._clock()
-        return Head(
+        return TaskHead(
             type=new.type,
             life=life,
             owner=mark_of(self._policy.owner_of(new.type)),
@@ -114,16 +114,16 @@ class Tasks:
         )
 
     async def _add(
-        self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None
-    ) -> VersionedRecord[Head]:
+        self, scope: Scope, place: str, head: TaskHead, over: VersionedRecord[TaskHead] | None
+    ) -> VersionedRecord[TaskHead]:
         task_id, expires = head.task_id(place), instant(head.expires_at)
         await self._deadlines.add(scope, task_id, expires)
-        filed = await self._heads.add(scope, place, head, over)
+        row = await self._heads.add(scope, place, head, over)
         # A concurrent erasure of this owner finds no task and removes its deadline.
-        await self._deadlines.keep(scope, task_id, expires)
+        await self._deadlines.restore(scope, task_id, expires)
         if over is not None:
             await self._workspace(scope, over.record.task_id(place)).clear()
-        return filed
+        return row
 
     async def get(self, scope: Scope, task_id: str) -> Task:
         """One task, without its board.
@@ -146,26 +146,26 @@ class Tasks:
             return await self._newest(scope, query)
         if query.cursor is not None and _ID.fullmatch(query.cursor) is None:
             raise InvalidCursor
-        found: list[Task] = []
+        tasks: list[Task] = []
         looks, last = 0, ""
-        async for filed in self._heads.every(scope, query.cursor or ""):
-            if len(found) == query.limit or looks == _LOOKS:
-                return TaskPage(tasks=tuple(found), cursor=last)
-            if self._heads.lasts(filed.record) and _matches(filed.record, query):
-                found.append(filed.record.task(filed.key, filed.version))
-            looks, last = looks + 1, filed.record.task_id(filed.key)
-        return TaskPage(tasks=tuple(found))
+        async for row in self._heads.every(scope, query.cursor or ""):
+            if len(tasks) == query.limit or looks == _LOOKS:
+                return TaskPage(tasks=tuple(tasks), cursor=last)
+            if self._heads.lasts(row.record) and _matches(row.record, query):
+                tasks.append(row.record.task(row.key, row.version))
+            looks, last = looks + 1, row.record.task_id(row.key)
+        return TaskPage(tasks=tuple(tasks))
 
     async def _newest(self, scope: Scope, query: TaskQuery) -> TaskPage:
         """Only a page is kept in memory; a task lives for a day, so an owner has few of them."""
         before = _place_of(query.cursor) if query.cursor is not None else None
         newest: list[tuple[tuple[int, str], Task]] = []
-        async for filed in self._heads.every(scope, ""):
-            head = filed.record
-            place = head.created_at, head.task_id(filed.key)
+        async for row in self._heads.every(scope, ""):
+            head = row.record
+            place = head.created_at, head.task_id(row.key)
             if (before is None or place < before) and self._heads.lasts(head) and _matches(head, query):
                 # No two tasks have one id, so tasks are never compared.
-                heapq.heappush(newest, (place, head.task(filed.key, filed.version)))
+                heapq.heappush(newest, (place, head.task(row.key, row.version)))
             if len(newest) > query.limit + 1:
                 heapq.heappop(newest)
         page = sorted(newest, reverse=True)[: query.limit]
@@ -175,12 +175,12 @@ class Tasks:
     async def active(self, scope: Scope, session_id: str, limit: int = 20) -> tuple[Task, ...]:
         """The unfinished tasks of a session, newest first; it reads every task of the scope's owner."""
         query = TaskQuery(session_id=session_id, limit=limit)
-        found = [
-            filed.record.task(filed.key, filed.version)
-            async for filed in self._heads.every(scope, "")
-            if filed.record.completed_at is None and self._heads.lasts(filed.record) and _matches(filed.record, query)
+        tasks = [
+            row.record.task(row.key, row.version)
+            async for row in self._heads.every(scope, "")
+            if row.record.completed_at is None and self._heads.lasts(row.record) and _matches(row.record, query)
         ]
-        return tuple(sorted(found, key=lambda task: (task.created_at, task.id), reverse=True)[:limit])
+        return tuple(sorted(tasks, key=lambda task: (task.created_at, task.id), reverse=True)[:limit])
 
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
         """Mark the task as running, and renew its expiry; a repeated call does the same.
@@ -190,7 +190,7 @@ class Tasks:
             VersionConflict: `if_version` is not the stored version.
         """
 
-        def begin_task(head: Head) -> Head:
+        def begin_task(head: TaskHead) -> TaskHead:
             since = micros(self._clock()) if head.started_at is None else head.started_at
             return replace(head, status=TaskStatus.RUNNING, started_at=since)
 
@@ -206,21 +206,21 @@ class Tasks:
         """
         fields = plan_fields(plan)
         self._check_size(fields, "plan")
-        room = self._workspace(scope, task_id)
-        await room.open()
-        made = await room.plan.update(_PLAN, lambda kept: PlanRecord(plan=fields) if kept is None else None)
-        await room.recheck_open()
-        assert made.after is not None
-        stored = parse_plan(made.after.record.plan)
-        if made.changed and stored != plan:
-            await room.plan.remove(_PLAN)
+        workspace = self._workspace(scope, task_id)
+        await workspace.open()
+        result = await workspace.plan.update(_PLAN, lambda row: PlanRecord(plan=fields) if row is None else None)
+        await workspace.recheck_open()
+        assert result.after is not None
+        stored_plan = parse_plan(result.after.record.plan)
+        if result.changed and stored_plan != plan:
+            await workspace.plan.remove(_PLAN)
             raise PlanInvalid(None, "holds what the privacy policy replaces; put that into the goal or on the board")
-        return stored
+        return stored_plan
 
     async def plan(self, scope: Scope, task_id: str) -> Plan | None:
         """The plan of a task that exists, `None` if it has none."""
-        filed = await self._workspace(scope, task_id).plan.read_record(_PLAN)
-        return None if filed is None else parse_plan(filed.record.plan)
+        row = await self._workspace(scope, task_id).plan.read_record(_PLAN)
+        return None if row is None else parse_plan(row.record.plan)
 
     async def progress(self, scope: Scope, task_id: str) -> TaskProgress:
         """A task, its plan and what became of its steps; no engine is asked.
@@ -262,7 +262,7 @@ class Tasks:
         now = self._clock()
         deadline = None if timeout is None else micros(now + timeout)
 
-        def begin_run(head: Head) -> Head:
+        def begin_run(head: TaskHead) -> TaskHead:
             if head.runs == run and head.completed_at is None:
                 return head
             if head.completed_at is None and head.runs > 0 and not (reopen and run == head.runs + 1):
@@ -304,8 +304,8 @@ class Tasks:
         """
         self._check_size(check_json(result, "the result", MAX_DEPTH - 1), "result")
         status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
-        told = [status, result] if error is None else [status, result, error.code, error.step]
-        way = mark_of(msgspec.json.encode(told, order="deterministic").decode())
+        finish_facts = [status, result] if error is None else [status, result, error.code, error.step]
+        way = mark_of(msgspec.json.encode(finish_facts, order="deterministic").decode())
 
         end = {"status": status, "result": result, "error": error, "completed_at": micros(now), "ended": way}
         try:
@@ -350,15 +350,17 @@ class Tasks:
 
     def board(self, scope: Scope, task_id: str, *, fence: Fence | None = None) -> Board:
         """The board of a task; its methods check that the task exists, and its writers pass the fence."""
-        return Board(room=self._workspace(scope, task_id, fence), policy=self._policy, clock=self._clock)
+        return Board(workspace=self._workspace(scope, task_id, fence), policy=self._policy, clock=self._clock)
 
     def notes(self, scope: Scope, task_id: str, agent: str, *, fence: Fence | None = None) -> Notes:
         """The notes of one agent on a task; its methods check that the task exists, and its writers pass the fence."""
-        return Notes(room=self._workspace(scope, task_id, fence), policy=self._policy, clock=self._clock, agent=agent)
+        return Notes(
+            workspace=self._workspace(scope, task_id, fence), policy=self._policy, clock=self._clock, agent=agent
+        )
 
     def steps(self, scope: Scope, task_id: str) -> Steps:
         """The steps of a task's plan; its methods check that the task exists."""
-        return Steps(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+        return Steps(workspace=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
 
     async def runs(self, scope: Scope, task_id: str, *, agent: str | None = None) -> tuple[AgentRun, ...]:
         """The runs of a task's agents, in the order of its plan; with `agent`, its own with their private parts.
@@ -368,17 +370,17 @@ class Tasks:
         """
         return await self._runs(scope, task_id).list(await self.progress(scope, task_id), agent)
 
-    async def record_run(self, scope: Scope, task_id: str, step: str, made: RunRecorder) -> None:
+    async def record_run(self, scope: Scope, task_id: str, step: str, recorder: RunRecorder) -> None:
         """Store what an agent reported of its work on a step.
 
         Raises:
             TaskNotFound: as in `get`.
             TaskFinished: the task has ended.
         """
-        await self._runs(scope, task_id).add(step, made)
+        await self._runs(scope, task_id).add(step, recorder)
 
-    def _runs(self, scope: Scope, task_id: str) -> Runs:
-        return Runs(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+    def _runs(self, scope: Scope, task_id: str) -> AgentRuns:
+        return AgentRuns(workspace=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
 
     async def note_runs(self) -> None:
         """Note in the store that plans are run here."""
@@ -399,15 +401,15 @@ class Tasks:
     async def sweep(self, limit: int = 1000) -> TaskSweep:
         """Remove up to `limit` expired tasks of all tenants, or their expired notes."""
         come, more = await self._deadlines.due(self._clock(), limit)
-        swept = 0
+        count = 0
         for due in come:
             try:
-                swept += await self._sweep_due(due)
+                count += await self._sweep_due(due)
             except DecryptionFailed as error:
                 _log.warning("task %s was not swept: %s", due.task_id, error)
                 await self._deadlines.add(due.scope, due.task_id, self._clock() + _PUT_OFF)
             await self._deadlines.drop(due)
-        return TaskSweep(tasks=swept, more=more)
+        return TaskSweep(tasks=count, more=more)
 
     async def drop_user_deadlines(self, person: Scope) -> int:
         """Remove the deadlines of an erased user's tasks, which were erased with the user's state.
@@ -416,16 +418,16 @@ class Tasks:
         """
         return await self._deadlines.drop_removed_tasks(person, lambda task_id: self._heads.stands(person, task_id))
 
-    async def _sweep_due(self, due: Due) -> bool:
+    async def _sweep_due(self, due: TaskDeadline) -> bool:
         """Remove a task or its expired notes; returns whether the task was removed."""
         if await self._heads.retire_expired(due.scope, due.task_id):
             return await self._remove(due.scope, due.task_id)
-        room = self._workspace(due.scope, due.task_id)
+        workspace = self._workspace(due.scope, due.task_id)
         try:
-            ended = (await room.task()).completed_at is not None
+            is_finished = (await workspace.task()).completed_at is not None
         except TaskNotFound:
             return False  # It expired or was removed meanwhile, and has a deadline of its own.
-        await (room.notes.clear() if ended else drop_expired_notes(room.notes, self._clock()))
+        await (workspace.notes.clear() if is_finished else drop_expired_notes(workspace.notes, self._clock()))
         return False
 
     async def _remove(self, scope: Scope, task_id: str) -> bool:
@@ -443,7 +445,7 @@ class Tasks:
         scope: Scope,
         task_id: str,
         if_version: int | None,
-        change: Callable[[Head], Head],
+        change: Callable[[TaskHead], TaskHead],
         look_at: tuple[datetime, ...] = (),
         reopen: bool = False,
     ) -> Task:
@@ -453,7 +455,7 @@ class Tasks:
         for at in (*look_at, expires):
             await self._deadlines.add(scope, task_id, at)
 
-        def apply_change(head: Head) -> Head:
+        def apply_change(head: TaskHead) -> TaskHead:
             if head.completed_at is not None and not reopen:
                 raise TaskFinished(task_id)
             return replace(change(head), updated_at=micros(now), expires_at=micros(expires))
@@ -478,13 +480,13 @@ def _end_with(task: Task, run: StepRun) -> StepRun:
 
 def _place_of(cursor: str) -> tuple[int, str]:
     """Where a listing with the newest first ended."""
-    opened, _, task_id = cursor.partition(".")
-    if re.fullmatch("[0-9]{1,17}", opened) is None or _ID.fullmatch(task_id) is None:
+    opened_at, _, task_id = cursor.partition(".")
+    if re.fullmatch("[0-9]{1,17}", opened_at) is None or _ID.fullmatch(task_id) is None:
         raise InvalidCursor
-    return int(opened), task_id
+    return int(opened_at), task_id
 
 
-def _matches(head: Head, query: TaskQuery) -> bool:
+def _matches(head: TaskHead, query: TaskQuery) -> bool:
     if query.status is not None and head.status is not query.status:
         return False
     return query.session_id is None or (head.session is not None and head.session.same(name_ref(query.session_id)))

@@ -66,7 +66,7 @@ class StepResult(NamedTuple):
     seconds: float = 0.0
 
 
-_GONE: Final = StepResult(None)
+_NOTHING_TO_DO: Final = StepResult(None)
 
 
 class StepRunner:
@@ -118,7 +118,7 @@ class StepRunner:
                     return await _patiently(partial(self._run_step, scope, task_id, step, take_over))
                 except StepLost:
                     if not await _patiently(owns):
-                        return _GONE
+                        return _NOTHING_TO_DO
                     take_over = True
 
     async def publish(
@@ -150,11 +150,11 @@ class StepRunner:
         with bind_log_context(tenant=scope.tenant, task=task_id):
             return await _patiently(lambda: self._finish(scope, task_id))
 
-    async def give_up(self, scope: Scope, task_id: str, failed: Exception) -> None:
+    async def give_up(self, scope: Scope, task_id: str, exc: Exception) -> None:
         """End a task as failed for a reason that its plan knows nothing of."""
-        code = failed.code if isinstance(failed, TenutoError) else "internal"
+        code = exc.code if isinstance(exc, TenutoError) else "internal"
         with bind_log_context(tenant=scope.tenant, task=task_id):
-            _log.error("the task cannot go on: %s", describe_exception(failed))
+            _log.error("the task cannot go on: %s", describe_exception(exc))
             error = TaskError(code=code, message="its worker met an unexpected error")
             with contextlib.suppress(TenutoError):
                 await _patiently(partial(self._tasks.finish, scope, task_id, failed=True, error=error))
@@ -191,20 +191,20 @@ class StepRunner:
         try:
             task = await self._tasks.get(scope, task_id)
             if task.is_finished:
-                return _GONE
+                return _NOTHING_TO_DO
             with bind_log_context(session=task.session_id):
                 return await self._work_on(scope, task, steps, step, take_over)
         except TaskFinished:
-            return _GONE
+            return _NOTHING_TO_DO
         except TaskNotFound:
             await steps.clear_removed()
-            return _GONE
+            return _NOTHING_TO_DO
 
     async def _work_on(self, scope: Scope, task: Task, steps: Steps, step: Step, take_over: bool) -> StepResult:
         if step.when and not await self._conditions_hold(scope, task.id, step):
-            skipped = await steps.skip(step)
-            if skipped.status is StepStatus.SKIPPED:
-                return StepResult(skipped.status)
+            result = await steps.skip(step)
+            if result.status is StepStatus.SKIPPED:
+                return StepResult(result.status)
             # They held when the step began.
         # The board is written before the step counts as done, and checks the task; a question is written nowhere.
         asks = step.waits
@@ -223,12 +223,12 @@ class StepRunner:
         return StepResult(run.status)
 
     async def _conditions_hold(self, scope: Scope, task_id: str, step: Step) -> bool:
-        board, found = self._tasks.board(scope, task_id), dict[str, Json]()
+        board, values = self._tasks.board(scope, task_id), dict[str, Json]()
         for key in {condition.key for condition in step.when}:
             entry = await board.read_entry(key)
             if entry is not None:
-                found[key] = entry.value
-        return all(condition.holds(found) for condition in step.when)
+                values[key] = entry.value
+        return all(condition.holds(values) for condition in step.when)
 
     async def _attempt(self, scope: Scope, task: Task, steps: Steps, step: Step, run: StepRun, token: int) -> StepRun:
         """Call the agent until it succeeds or its attempts are used up; those that died with a worker do not count.
@@ -236,8 +236,8 @@ class StepRunner:
         An attempt that fails since the store does not answer is made again, as all that the engine does.
         """
         if run.takeovers > self._policy.takeovers:
-            lost = TaskError(code="worker_lost", message="its workers died repeatedly", step=step.id)
-            return await steps.fail(step, token, lost)
+            worker_lost = TaskError(code="worker_lost", message="its workers died repeatedly", step=step.id)
+            return await steps.fail(step, token, worker_lost)
         while True:
             try:
                 output = await _patiently(partial(self._call, scope, task, step, run, token), StoreUnavailable)
@@ -252,9 +252,9 @@ class StepRunner:
             run = await steps.repeat(step, token, error)
             await asyncio.sleep(self._limit(step.pause_before(run.attempts - run.takeovers), task))
 
-    async def _explain(self, scope: Scope, failed: Exception, step: Step) -> TaskError:
+    async def _explain(self, scope: Scope, exc: Exception, step: Step) -> TaskError:
         """A failure with what the agent raised, as far as the privacy policy of traces lets it pass."""
-        error = _error_of(failed, step)
+        error = _error_of(exc, step)
         if error.code != AGENT_FAILED:
             return error
         message = error.message if self._redact is None else await self._redact(scope, error.message)
@@ -371,12 +371,12 @@ class StepRunner:
             progress = await self._tasks.progress(scope, task_id)
             assert progress.plan is not None
             states = {each.step: each.status for each in progress.steps}
-            status, failed = outcome(progress.plan, states), failed_step(progress.plan, states)
+            status, failure = outcome(progress.plan, states), failed_step(progress.plan, states)
             if progress.task.is_finished:
                 return None
             if status is TaskStatus.RUNNING:
                 return status
-            error = _run_of(progress, failed).error if failed is not None else _time_error(progress)
+            error = _run_of(progress, failure).error if failure is not None else _time_error(progress)
             if error is not None:
                 await self._tasks.finish(scope, task_id, failed=True, error=error)
                 return TaskStatus.FAILED
@@ -448,14 +448,14 @@ async def _patiently(call: Callable[[], Awaitable[_Result]], kind: type[Unavaila
         await backoff.wait()
 
 
-def _error_of(failed: Exception, step: Step) -> TaskError:
+def _error_of(error: Exception, step: Step) -> TaskError:
     """A failure as the task notes it; what an agent raised may quote user text."""
-    if isinstance(failed, _OutOfTime):
-        return TaskError(code=failed.why, message=str(failed), step=step.id)
-    if isinstance(failed, TenutoError) and not isinstance(failed, AssistantFailed):
-        return TaskError(code=failed.code, message=str(failed), step=step.id, reason=failure_reason(failed))
-    raised = failed.__cause__ if isinstance(failed, AssistantFailed) else failed
-    return TaskError(code=AGENT_FAILED, message=explain_exception(raised), step=step.id)
+    if isinstance(error, _OutOfTime):
+        return TaskError(code=error.why, message=str(error), step=step.id)
+    if isinstance(error, TenutoError) and not isinstance(error, AssistantFailed):
+        return TaskError(code=error.code, message=str(error), step=step.id, reason=failure_reason(error))
+    cause = error.__cause__ if isinstance(error, AssistantFailed) else error
+    return TaskError(code=AGENT_FAILED, message=explain_exception(cause), step=step.id)
 
 
 def _run_of(progress: TaskProgress, step: Step) -> StepRun:
@@ -471,8 +471,8 @@ def _time_error(progress: TaskProgress) -> TaskError | None:
 def _result(progress: TaskProgress) -> JsonObject:
     """The outputs of the steps that no other step comes after, by their keys."""
     assert progress.plan is not None
-    followed = {before for step in progress.plan.steps for before in step.after}
-    last: Mapping[str, Step] = {step.id: step for step in progress.plan.steps if step.id not in followed}
+    with_successors = {before for step in progress.plan.steps for before in step.after}
+    last: Mapping[str, Step] = {step.id: step for step in progress.plan.steps if step.id not in with_successors}
     return {
         last[run.step].key: run.output
         for run in progress.steps

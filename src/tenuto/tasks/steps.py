@@ -35,17 +35,17 @@ class Steps:
     `TaskFinished` if it has ended.
     """
 
-    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
-        self._room = room
+    def __init__(self, *, workspace: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
+        self._workspace = workspace
         self._policy = policy
         self._clock = clock
-        self._begun: dict[str, VersionedRecord[StepRecord]] = {}
+        self._own_rows: dict[str, VersionedRecord[StepRecord]] = {}
 
     async def list(self, plan: Plan) -> tuple[StepRun, ...]:
         """All steps, in the order of the plan."""
-        await self._room.task()
-        kept = {filed.key: filed.record async for filed in self._room.steps.every()}
-        return tuple(kept.get(step.id, _NEW).run(step) for step in plan.steps)
+        await self._workspace.task()
+        records = {row.key: row.record async for row in self._workspace.steps.every()}
+        return tuple(records.get(step.id, _NEW).run(step) for step in plan.steps)
 
     async def begin(
         self, step: Step, *, waiting: bool = False, take_over: bool = False, check: bool = True
@@ -59,24 +59,24 @@ class Steps:
             StepLost: another worker has begun it, and it is not to be taken over.
         """
         if check:
-            await self._room.open()
+            await self._workspace.open()
 
-        def begin_record(kept: StepRecord) -> StepRecord | None:
-            if kept.status in ENDED or (waiting and kept.status is StepStatus.WAITING):
+        def begin_record(record: StepRecord) -> StepRecord | None:
+            if record.status in ENDED or (waiting and record.status is StepStatus.WAITING):
                 return None
-            if kept.status is StepStatus.RUNNING and not take_over:
+            if record.status is StepStatus.RUNNING and not take_over:
                 raise StepLost(step.id)
             return replace(
-                kept,
+                record,
                 status=StepStatus.WAITING if waiting else StepStatus.RUNNING,
-                token=kept.token + 1,
-                attempts=kept.attempts + 1,
-                takeovers=kept.takeovers + (kept.status is StepStatus.RUNNING),
-                started_at=micros(self._clock()) if kept.started_at is None else kept.started_at,
+                token=record.token + 1,
+                attempts=record.attempts + 1,
+                takeovers=record.takeovers + (record.status is StepStatus.RUNNING),
+                started_at=micros(self._clock()) if record.started_at is None else record.started_at,
             )
 
-        record = await self._change(step.id, begin_record, check=check, guess=... if waiting else None)
-        return record.run(step), record.token
+        after = await self._change(step.id, begin_record, check=check, guess=... if waiting else None)
+        return after.run(step), after.token
 
     async def repeat(self, step: Step, token: int, error: TaskError) -> StepRun:
         """Count another attempt of the same worker after an error.
@@ -85,9 +85,9 @@ class Steps:
             StepLost: another worker has begun the step.
         """
 
-        def repeat_record(kept: StepRecord) -> StepRecord:
-            self._check_token(step, kept, token)
-            return replace(kept, attempts=kept.attempts + 1, error=error)
+        def repeat_record(record: StepRecord) -> StepRecord:
+            self._check_token(step, record, token)
+            return replace(record, attempts=record.attempts + 1, error=error)
 
         return (await self._change(step.id, repeat_record)).run(step)
 
@@ -99,9 +99,9 @@ class Steps:
             TooLarge: the output is above the limit.
         """
         check_value(output, self._policy)
-        stored = wrap_value(step.key, output)
+        wrapped = wrap_value(step.key, output)
         return await self._end(
-            step, token, lambda kept: replace(kept, output=stored, error=None), StepStatus.COMPLETED, check
+            step, token, lambda record: replace(record, output=wrapped, error=None), StepStatus.COMPLETED, check
         )
 
     async def fail(self, step: Step, token: int, error: TaskError) -> StepRun:
@@ -110,24 +110,26 @@ class Steps:
         Raises:
             StepLost: another worker has begun the step.
         """
-        return await self._end(step, token, lambda kept: replace(kept, error=error), StepStatus.FAILED)
+        return await self._end(step, token, lambda record: replace(record, error=error), StepStatus.FAILED)
 
     async def withdraw(self, step: Step, token: int, error: TaskError) -> StepRun:
         """Fail a completed step whose output cannot be stored on the board."""
 
-        def withdraw_record(kept: StepRecord) -> StepRecord:
-            if kept.token != token:
+        def withdraw_record(record: StepRecord) -> StepRecord:
+            if record.token != token:
                 raise StepLost(step.id)
-            return replace(kept, status=StepStatus.FAILED, output={}, error=error)
+            return replace(record, status=StepStatus.FAILED, output={}, error=error)
 
         return (await self._change(step.id, withdraw_record)).run(step)
 
     async def skip(self, step: Step) -> StepRun:
         """End a step that has not begun, since its conditions do not hold."""
-        await self._room.open()
+        await self._workspace.open()
 
-        def skip_record(kept: StepRecord) -> StepRecord | None:
-            return replace(kept, status=StepStatus.SKIPPED, ended_at=micros(self._clock())) if _is_new(kept) else None
+        def skip_record(record: StepRecord) -> StepRecord | None:
+            return (
+                replace(record, status=StepStatus.SKIPPED, ended_at=micros(self._clock())) if _is_new(record) else None
+            )
 
         return (await self._change(step.id, skip_record)).run(step)
 
@@ -142,22 +144,22 @@ class Steps:
         """
         check_value(value, self._policy)
         mark = mark_of(msgspec.json.encode(value, order="deterministic").decode())
-        kept = await self._read(step)
-        if kept.status is StepStatus.COMPLETED and kept.answer == mark:
-            await self._room.task()
-            return kept.run(step), kept.token
-        await self._room.open()
+        record = await self._read(step)
+        if record.status is StepStatus.COMPLETED and record.answer == mark:
+            await self._workspace.task()
+            return record.run(step), record.token
+        await self._workspace.open()
 
-        def answer_record(kept: StepRecord) -> StepRecord | None:
-            if kept.status is StepStatus.COMPLETED and kept.answer == mark:
+        def answer_record(record: StepRecord) -> StepRecord | None:
+            if record.status is StepStatus.COMPLETED and record.answer == mark:
                 return None
-            if kept.status is not StepStatus.WAITING or not step.waits:
+            if record.status is not StepStatus.WAITING or not step.waits:
                 raise StepNotWaiting(step.id)
-            output, ended = wrap_value(step.key, value), micros(self._clock())
-            return replace(kept, status=StepStatus.COMPLETED, output=output, answer=mark, error=None, ended_at=ended)
+            output, now = wrap_value(step.key, value), micros(self._clock())
+            return replace(record, status=StepStatus.COMPLETED, output=output, answer=mark, error=None, ended_at=now)
 
-        record = await self._change(step.id, answer_record)
-        return record.run(step), record.token
+        after = await self._change(step.id, answer_record)
+        return after.run(step), after.token
 
     async def fail_waiting(self, step: Step, error: TaskError, attempt: int | None = None) -> StepRun:
         """Count a failure of a step that waits, which ends it if it has no retries left.
@@ -168,24 +170,24 @@ class Steps:
             StepNotWaiting: it is not waiting, or for an earlier attempt.
         """
 
-        def is_counted(kept: StepRecord) -> bool:
-            last = kept.status is StepStatus.FAILED and kept.attempts == attempt and kept.error == error
-            return last or (attempt is not None and attempt < kept.attempts)
+        def is_counted(record: StepRecord) -> bool:
+            last = record.status is StepStatus.FAILED and record.attempts == attempt and record.error == error
+            return last or (attempt is not None and attempt < record.attempts)
 
-        kept = await self._read(step)
-        if is_counted(kept):
-            await self._room.task()
-            return kept.run(step)
-        await self._room.open()
+        record = await self._read(step)
+        if is_counted(record):
+            await self._workspace.task()
+            return record.run(step)
+        await self._workspace.open()
 
-        def fail_record(kept: StepRecord) -> StepRecord | None:
-            if is_counted(kept):
+        def fail_record(record: StepRecord) -> StepRecord | None:
+            if is_counted(record):
                 return None
-            if kept.status is not StepStatus.WAITING or attempt not in (None, kept.attempts):
+            if record.status is not StepStatus.WAITING or attempt not in (None, record.attempts):
                 raise StepNotWaiting(step.id)
-            if kept.attempts <= step.retries:
-                return replace(kept, attempts=kept.attempts + 1, error=error)
-            return replace(kept, status=StepStatus.FAILED, error=error, ended_at=micros(self._clock()))
+            if record.attempts <= step.retries:
+                return replace(record, attempts=record.attempts + 1, error=error)
+            return replace(record, status=StepStatus.FAILED, error=error, ended_at=micros(self._clock()))
 
         return (await self._change(step.id, fail_record)).run(step)
 
@@ -194,8 +196,8 @@ class Steps:
 
         The task may have ended: it is begun again after this.
         """
-        for step, seen in steps:
-            await self._change(step.id, partial(_reset_record, step, seen), check=False)
+        for step, run in steps:
+            await self._change(step.id, partial(_reset_record, step, run), check=False)
 
     async def check_owner(self, step: Step, token: int) -> None:
         """Check that no other worker has begun the step.
@@ -206,25 +208,25 @@ class Steps:
         self._check_token(step, await self._read(step), token)
 
     async def _read(self, step: Step) -> StepRecord:
-        filed = await self._room.steps.read_record(step.id)
-        return _NEW if filed is None else filed.record
+        row = await self._workspace.steps.read_record(step.id)
+        return _NEW if row is None else row.record
 
     async def clear_removed(self) -> None:
         """Remove what was written of steps after their task was removed."""
         with suppress(TaskNotFound, TaskFinished):
-            await self._room.recheck_open()
+            await self._workspace.recheck_open()
 
     async def _end(
         self, step: Step, token: int, change: Callable[[StepRecord], StepRecord], status: StepStatus, check: bool = True
     ) -> StepRun:
-        def end_record(kept: StepRecord) -> StepRecord | None:
-            if kept.token == token and kept.status is status:
+        def end_record(record: StepRecord) -> StepRecord | None:
+            if record.token == token and record.status is status:
                 return None  # A former try was stored, but its answer was lost.
-            self._check_token(step, kept, token)
-            return replace(change(kept), status=status, ended_at=micros(self._clock()))
+            self._check_token(step, record, token)
+            return replace(change(record), status=status, ended_at=micros(self._clock()))
 
-        begun = self._begun.get(step.id)
-        guess = begun if begun is not None and begun.record.token == token else ...
+        row = self._own_rows.get(step.id)
+        guess = row if row is not None and row.record.token == token else ...
         return (await self._change(step.id, end_record, check=check, guess=guess)).run(step)
 
     async def _change(
@@ -235,22 +237,22 @@ class Steps:
         check: bool = True,
         guess: VersionedRecord[StepRecord] | EllipsisType | None = ...,
     ) -> StepRecord:
-        def apply_change(filed: VersionedRecord[StepRecord] | None) -> StepRecord | None:
-            return change(_NEW if filed is None else filed.record)
+        def apply_change(row: VersionedRecord[StepRecord] | None) -> StepRecord | None:
+            return change(_NEW if row is None else row.record)
 
-        after = (await self._room.steps.update(step_id, apply_change, guess=guess)).after
+        after = (await self._workspace.steps.update(step_id, apply_change, guess=guess)).after
         if check:
-            await self._room.recheck_open()
+            await self._workspace.recheck_open()
         if after is None:
             return _NEW
         if after.record.status is StepStatus.RUNNING:
-            self._begun[step_id] = after
+            self._own_rows[step_id] = after
         else:
-            self._begun.pop(step_id, None)
+            self._own_rows.pop(step_id, None)
         return after.record
 
-    def _check_token(self, step: Step, kept: StepRecord, token: int) -> None:
-        if kept.token != token or kept.status not in (StepStatus.RUNNING, StepStatus.WAITING):
+    def _check_token(self, step: Step, record: StepRecord, token: int) -> None:
+        if record.token != token or record.status not in (StepStatus.RUNNING, StepStatus.WAITING):
             raise StepLost(step.id)
 
 
@@ -266,9 +268,9 @@ def find_step(plan: Plan | None, step_id: str) -> Step:
     return step
 
 
-def _reset_record(step: Step, seen: StepRun, kept: StepRecord) -> StepRecord | None:
-    return StepRecord(token=kept.token + 1) if kept.run(step) == seen else None
+def _reset_record(step: Step, run: StepRun, record: StepRecord) -> StepRecord | None:
+    return StepRecord(token=record.token + 1) if record.run(step) == run else None
 
 
-def _is_new(kept: StepRecord) -> bool:
-    return kept.status is StepStatus.PENDING
+def _is_new(record: StepRecord) -> bool:
+    return record.status is StepStatus.PENDING

@@ -61,9 +61,9 @@ async def watch_events(
             return
         await asyncio.sleep(POLL)
         # By id, not by time: what was stored meanwhile may have an earlier time.
-        known = {event.id for event in events}
+        event_ids = {event.id for event in events}
         events = await read()
-        fresh = tuple(event for event in events if event.id not in known)
+        fresh = tuple(event for event in events if event.id not in event_ids)
 
 
 def _is_end(event: TaskEvent) -> bool:
@@ -77,19 +77,19 @@ def _task_events(task: Task) -> Iterator[TaskEvent]:
         yield _event(TaskEventType.TASK_STARTED, task.started_at, str(run), run=run)
     if task.completed_at is not None:
         code = task.error.code if task.error is not None else None
-        ended = {"status": str(task.status), "run": run, "error_code": code}
-        yield _event(TaskEventType.TASK_FINISHED, task.completed_at, str(run), **ended)
+        end_fields = {"status": str(task.status), "run": run, "error_code": code}
+        yield _event(TaskEventType.TASK_FINISHED, task.completed_at, str(run), **end_fields)
 
 
 def _step_events(step: Step, run: StepRun) -> Iterator[TaskEvent]:
     about = {"step": step.id, "agent": step.agent}
     if run.started_at is not None:
-        begun = TaskEventType.STEP_STARTED if step.human_input is None else TaskEventType.STEP_WAITING
-        yield _event(begun, run.started_at, step.id, **about)
+        start_type = TaskEventType.STEP_STARTED if step.human_input is None else TaskEventType.STEP_WAITING
+        yield _event(start_type, run.started_at, step.id, **about)
     if run.ended_at is not None and run.status in ENDED:
         code = run.error.code if run.error is not None else None
-        ended = {"status": str(run.status), "attempts": run.attempts, "error_code": code}
-        yield _event(TaskEventType.STEP_FINISHED, run.ended_at, f"{step.id}.{run.status}", **about, **ended)
+        end_fields = {"status": str(run.status), "attempts": run.attempts, "error_code": code}
+        yield _event(TaskEventType.STEP_FINISHED, run.ended_at, f"{step.id}.{run.status}", **about, **end_fields)
 
 
 def _board_event(change: BoardChange) -> TaskEvent:

@@ -95,10 +95,10 @@ class StepView(View, frozen=True, kw_only=True):
     def of_run(cls, step: Step, run: StepRun) -> Self:
         """A step and what became of it."""
         error = None if run.error is None else TaskErrorView.of(run.error)
-        planned = {name: getattr(step, name) for name in ("id", "human_input", "required", "remote", "retries")}
+        plan_fields = {name: getattr(step, name) for name in ("id", "human_input", "required", "remote", "retries")}
         return cls.derive(
             run,
-            **planned,
+            **plan_fields,
             output_key=step.key,
             after=list(step.after),
             when=list(map(ConditionView.of, step.when)),
@@ -119,8 +119,8 @@ class TaskDetail(TaskView, frozen=True, kw_only=True):
     def of(cls, value: TaskProgress) -> Self:
         """A task and what became of its steps."""
         error = None if value.task.error is None else TaskErrorView.of(value.task.error)
-        planned = () if value.plan is None else value.plan.steps
-        steps = [StepView.of_run(step, run) for step, run in zip(planned, value.steps, strict=True)]
+        plan_steps = () if value.plan is None else value.plan.steps
+        steps = [StepView.of_run(step, run) for step, run in zip(plan_steps, value.steps, strict=True)]
         timeout = None if value.plan is None else _seconds(value.plan.timeout)
         return cls.derive(value.task, error=error, timeout=timeout, steps=steps)
 

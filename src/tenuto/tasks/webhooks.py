@@ -82,7 +82,7 @@ class EventDelivery:
         self._tasks = tasks
         self._webhook = webhook
 
-    async def send_new(self, scope: Scope, task_id: str, run: int, sent: Collection[str]) -> list[str]:
+    async def send_new(self, scope: Scope, task_id: str, run: int, event_ids: Collection[str]) -> list[str]:
         """Wait for events of a run that were not sent, send them, and return their ids; none when all are sent."""
         backoff = Backoff(POLL, _LONGEST_LOOK)
         with bind_log_context(task=task_id):
@@ -95,7 +95,7 @@ class EventDelivery:
                 except Unavailable:
                     await asyncio.sleep(_FIRST_PAUSE)
                     continue
-                new = [event for event in events if event.id not in sent]
+                new = [event for event in events if event.id not in event_ids]
                 if not new and (task.is_finished or task.runs > run):
                     return []
                 for event in new:
@@ -105,8 +105,8 @@ class EventDelivery:
                 await backoff.wait()
 
     async def _send(self, scope: Scope, task: Task, event: TaskEvent) -> None:
-        waited, backoff = 0.0, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        while waited < _GIVE_UP_SECONDS:
+        waited_seconds, backoff = 0.0, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while waited_seconds < _GIVE_UP_SECONDS:
             try:
                 await self._webhook.send(scope, task, event)
             except Unavailable as error:
@@ -115,7 +115,7 @@ class EventDelivery:
             else:
                 return
             await asyncio.sleep(pause)
-            waited += pause
+            waited_seconds += pause
         _log.warning("the task webhook did not accept %s for a day", event.type)
 
 
@@ -123,17 +123,17 @@ def _of_run(task: Task, events: tuple[TaskEvent, ...], run: int) -> list[TaskEve
     """The events of a run: of the first one all, of a later one those since it began."""
     if run == 1 or task.runs != run:
         return [*events] if run == 1 else []
-    begun = next((event.id for event in events if event.type is TaskEventType.TASK_STARTED), "")
-    return [event for event in events if event.id >= begun]
+    first_start = next((event.id for event in events if event.type is TaskEventType.TASK_STARTED), "")
+    return [event for event in events if event.id >= first_start]
 
 
 def _payload(scope: Scope, task: Task, event: TaskEvent) -> dict[str, object]:
-    told = {name: value for name, value in msgspec.structs.asdict(event).items() if value is not None}
-    del told["type"], told["at"]
+    fields = {name: value for name, value in msgspec.structs.asdict(event).items() if value is not None}
+    del fields["type"], fields["at"]
     owner = {"tenant_id": scope.tenant, "site_id": scope.site or None, "user_id": scope.user}
     about = {"task_id": task.id, "task_type": task.type, "session_id": task.session_id}
-    known = {name: value for name, value in {**about, **owner}.items() if value is not None}
-    return {"type": event.type, "timestamp": _instant(event.at), "data": {**known, "event": told}}
+    owner_fields = {name: value for name, value in {**about, **owner}.items() if value is not None}
+    return {"type": event.type, "timestamp": _instant(event.at), "data": {**owner_fields, "event": fields}}
 
 
 def _instant(at: datetime) -> str:

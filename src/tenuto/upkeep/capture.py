@@ -27,7 +27,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.scope import session_key, speaker_tag
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.recall.lexical import split_sentences, terms
-from tenuto.recall.owner import normal_text
+from tenuto.recall.owner_cache import normal_text
 from tenuto.recall.service import Memories, captured_id
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
@@ -213,7 +213,7 @@ class Capturer:
         notes = await self._ask_model(turn, message) if self._model is not None else None
         source = MemorySource.MODEL if notes is not None else MemorySource.QUOTE
         if notes is None:
-            notes = [Note(kind="fact", text=sentence) for sentence in quotable_sentences(message.text)]
+            notes = [CapturedNote(kind="fact", text=sentence) for sentence in quotable_sentences(message.text)]
         scope = turn.scope
         texts = [part for note in notes for part in (note.text, note.subject)]
         clean = await self._redact(turn, message.text[:_READ], texts)
@@ -245,7 +245,7 @@ class Capturer:
         """Notes as the policy and the types of the session and its assistant allow them."""
         return await self._redaction.for_memory(turn.session, turn.policies.privacy_also, message, notes)
 
-    async def _ask_model(self, turn: TurnEnded, message: Message) -> list[Note] | None:
+    async def _ask_model(self, turn: TurnEnded, message: Message) -> list[CapturedNote] | None:
         """What the model notes; `None` if it fails or its answer cannot be used."""
         assert self._model is not None
         text = await self._redaction.to_model(turn.scope, message.text[:_READ])
@@ -258,7 +258,7 @@ class Capturer:
         return parse_notes(answer, text)
 
 
-class Note(msgspec.Struct, frozen=True):
+class CapturedNote(msgspec.Struct, frozen=True):
     """A note that was checked against the user's words."""
 
     kind: Literal["fact", "preference"]
@@ -290,7 +290,7 @@ class _Claims(msgspec.Struct, frozen=True):
     memories: list[msgspec.Raw]
 
 
-def parse_notes(answer: str, source: str) -> list[Note] | None:
+def parse_notes(answer: str, source: str) -> list[CapturedNote] | None:
     """The notes in a model's answer that the source supports; `None` if there are none, or it is no JSON."""
     match = _OBJECT.search(_FENCE.sub("", answer.strip()))
     if match is None:
@@ -314,7 +314,7 @@ def _read_claim(raw: msgspec.Raw) -> _Claim | None:
         return None
 
 
-def _check_claim(claim: _Claim, source: str) -> Note | None:
+def _check_claim(claim: _Claim, source: str) -> CapturedNote | None:
     """The note of a claim; the user's own sentence where the note leaves out a part of what supports it.
 
     So a note cannot lose whose fact it is, which no rule could tell from the words in every language. A preference is
@@ -336,8 +336,8 @@ def _check_claim(claim: _Claim, source: str) -> Note | None:
         # Her employer is not the user's: a subject belongs to its person.
         whose = claim.whose if claim.about == "person" else ""
         subject = " ".join(f"{whose} {claim.subject}".casefold().split())[:80] if claim.subject.strip() else ""
-        return Note("preference" if prefers else "fact", claim.text, subject, claim.replaces)
-    return Note("fact", sentence) if len(sentence) <= _LONGEST else None
+        return CapturedNote("preference" if prefers else "fact", claim.text, subject, claim.replaces)
+    return CapturedNote("fact", sentence) if len(sentence) <= _LONGEST else None
 
 
 def _has_words(text: str, phrase: str) -> bool:

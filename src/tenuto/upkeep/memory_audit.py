@@ -12,7 +12,7 @@ import msgspec
 
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.recall.lexical import terms
-from tenuto.recall.owner import is_expired, normal_text
+from tenuto.recall.owner_cache import is_expired, normal_text
 from tenuto.recall.records import StoredMemory
 from tenuto.upkeep.capture import junk_reason
 

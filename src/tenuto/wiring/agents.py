@@ -49,8 +49,8 @@ def load_known_agents(settings: Settings, open_chat: _OpenChat) -> Agents:
         InvalidSetting: a file of the folder cannot be loaded.
     """
     return Agents(
-        loaded=load_agents(Path(settings.agents)) if settings.agents is not None else {},
-        shipped=_legal_agents(open_chat, settings.policies().tasks.owner_of(TASK_TYPE)),
+        from_files=load_agents(Path(settings.agents)) if settings.agents is not None else {},
+        built_in=_legal_agents(open_chat, settings.policies().tasks.owner_of(TASK_TYPE)),
         call=agent_caller(open_chat),
         is_assistant=_assistant_finder(open_chat),
     )

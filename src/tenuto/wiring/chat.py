@@ -17,11 +17,11 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry, Missing
+from tenuto.assistants.assistant import general_assistant
 from tenuto.assistants.custom import load_folder, missing_of
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
 from tenuto.assistants.npc import npc_assistant
-from tenuto.assistants.registry import general_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting, PackageMissing
@@ -92,14 +92,17 @@ async def open_chat(
         upkeep.equip(model=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
-        screened = {name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()}
+        screened: dict[str | None, ChatModel] = {
+            name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()
+        }
+        screened[None] = screened[""] = screened[settings.model]
         span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
             ChatDeps(
                 sessions=sessions,
                 traces=store.traces,
                 assistants=known,
-                models=lambda name: screened[name or settings.model],
+                models=screened.__getitem__,
                 redaction=TurnRedaction(redactor),
                 embedder=memories.embedder,
                 memories=memories,

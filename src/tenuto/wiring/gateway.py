@@ -16,7 +16,6 @@ from tenuto.gateway.commands import Commands
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.service import Gateway
-from tenuto.holder import with_holder
 from tenuto.lazy_imports import lazy_module
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery
@@ -25,6 +24,7 @@ from tenuto.model.privacy import Sink
 from tenuto.ports import Channel, Clock, StateStore
 from tenuto.privacy.json_texts import Slot
 from tenuto.privacy.redactor import WITHHELD, Redactor
+from tenuto.process_identity import with_holder
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
 from tenuto.wiring.channels import open_channel

@@ -15,11 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from tenuto.model import Changes, ForkRequest, NewSession, Producer, Retention, Scope
+from msgspec.structs import replace
+
+from tenuto.model import Changes, Content, ForkRequest, NewSession, Producer, Retention, Scope, attachment_part
 from tenuto.ports import Store
 from tests.backends import sqlite_engine
 from tests.clock import FakeClock
-from tests.samples import ANN, batch, begin, once, trace_of
+from tests.samples import ANN, batch, begin, once, says, trace_of
 from tests.samples import closing as ending
 
 OWNERS: Final = (ANN, Scope(tenant="acme"))
@@ -27,12 +29,16 @@ _PRAGMAS: Final = ("application_id", "user_version")
 
 
 async def fill(store: Store) -> None:
-    """A session with a finished and an unfinished turn, a fork of it, keys, a producer, a trace, and state."""
+    """A session with a finished and an unfinished turn, an attachment, a fork of it, keys, a producer, a trace, and
+    state."""
     new = NewSession(retention=Retention(idle=None), title="Tea", context={"x": 1.0})
     await store.sessions.append(ANN, "s", batch("note", create=new))
     for number in range(20):
         await store.sessions.append(ANN, "s", batch(idempotency_key=once(f"k{number}")))
-    turn = await begin(store, ANN, "s", "question 茶", producer=Producer(id="p", seq=1))
+    picture = Content.of(ANN, b"\x89PNG picture", "image/png", "tea.png")
+    question = says("question 茶", contents=(picture,))
+    question = replace(question, parts=(*question.parts, attachment_part(picture)))
+    turn = await begin(store, ANN, "s", user_messages=(question,), producer=Producer(id="p", seq=1))
     changes = Changes(metadata={"m": {"b": [1, 2.5]}})
     await store.sessions.finish_turn(turn, ending("answer", tokens=7, changes=changes, trace=trace_of(turn)))
     await store.sessions.fork(ANN, "s", ForkRequest(new_id="fork", at=2))

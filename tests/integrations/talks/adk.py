@@ -11,7 +11,7 @@ from google.adk.events import Event, EventActions
 from google.genai import types
 
 from tenuto.integrations.adk import TenutoSessionService
-from tenuto.integrations.home import Installation
+from tenuto.integrations.event_loops import Installation
 from tenuto.model import Scope
 from tests.integrations.conversations import PIXEL
 

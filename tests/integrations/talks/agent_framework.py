@@ -9,7 +9,7 @@ from agent_framework import Content
 from agent_framework import Message as AgentMessage
 
 from tenuto.integrations.agent_framework import TenutoHistoryProvider
-from tenuto.integrations.home import Installation
+from tenuto.integrations.event_loops import Installation
 from tenuto.model import Scope
 from tests.integrations.conversations import PIXEL
 

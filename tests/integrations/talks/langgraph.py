@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
-from tenuto.integrations.home import Installation
+from tenuto.integrations.event_loops import Installation
 from tenuto.integrations.langgraph import TenutoSaver
 from tenuto.model import Scope
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
 
-from tenuto.integrations.home import Installation
+from tenuto.integrations.event_loops import Installation
 from tenuto.integrations.llama_index import TenutoChatStore
 from tenuto.model import Scope
 from tests.integrations.conversations import PIXEL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenuto.integrations.home import Installation
+from tenuto.integrations.event_loops import Installation
 from tenuto.integrations.llama_index import TenutoBaseChatStore
 from tenuto.model import Scope
 from tests.integrations.talks.llama_index import LlamaTalk

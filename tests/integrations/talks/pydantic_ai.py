@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from tenuto.integrations.home import Installation
+from tenuto.integrations.event_loops import Installation
 from tenuto.integrations.pydantic_ai import TenutoConversationStore
 from tenuto.model import Scope
 from tests.integrations.conversations import PIXEL

@@ -12,7 +12,8 @@ from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.privacy import MARK, RedactionStream, detect, redact
 from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH
-from tenuto.privacy.detection.finder import PiiFinder, merge_matches
+from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.detection.overlaps import merge_matches
 from tenuto.privacy.rules.chunking import LIMIT
 from tenuto.privacy.rules.folding import Work
 from tests.labelled_sentences import sentences

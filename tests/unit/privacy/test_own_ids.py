@@ -10,7 +10,7 @@ from tenuto.model.privacy import PrivacyPolicy
 from tenuto.model.turn import trace_id
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.sessions import derived_id, fresh_id
-from tenuto.tasks._records import record_key_for
+from tenuto.tasks._records import place_for
 
 FINDER = PiiFinder(PrivacyPolicy(also=("ORDER_ID",)))
 UUID = "01a1ef4e-c666-788e-9ccb-b7378ca9b8e6"
@@ -19,8 +19,8 @@ IDS = {
     "of digits": "01990355-1384-7123-8123-138123456789",
     "step": f"{fresh_id()}:route.labour-law_2",
     "output": f"{fresh_id()}:read:12",
-    "task under a key": f"{record_key_for(b'acme', 'k')}-0123456789abcdef",
-    "its step": f"{record_key_for(b'acme', 'k')}-0123456789abcdef:read",
+    "task under a key": f"{place_for(b'acme', 'k')}-0123456789abcdef",
+    "its step": f"{place_for(b'acme', 'k')}-0123456789abcdef:read",
     "session under a key": derived_id("s-", "acme", "k"),
     "chat": derived_id("lark-", "acme", "chat"),
     "conversation": derived_id("conv_", "acme", "k"),

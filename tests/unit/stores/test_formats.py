@@ -33,6 +33,9 @@ async def test_a_store_of_each_format_goes_on(statements: str, tmp_path: Path) -
         assert await texts(store, ANN, "s") == ["note", "question 茶", "answer", "next"]
         assert await texts(store, ANN, "fork") == ["note", "question 茶"]
         assert [trace.number for trace in await store.traces.traces(ANN, "s")] == [2]
+        for session_id in ("s", "fork"):
+            (picture,) = await store.sessions.attachments(ANN, session_id)
+            assert (await store.sessions.attachment(ANN, session_id, picture.id)).data == b"\x89PNG picture"
         for owner in OWNERS:
             assert (await store.state.write_state(owner, "prefs", "tone", {}, 1)).version == 2
 

@@ -117,7 +117,7 @@ async def test_an_agent_that_blocks_fails_alone_and_other_tasks_go_on(office: Of
     store = MemoryStore(clock=utc_now)
     tasks = tasks_over(store, utc_now)
     loaded = {"blocker": office.block, "dozer": office.doze, "reader": office.read}
-    known, contexts = Agents(loaded=loaded), make_agent_contexts(tasks, store)
+    known, contexts = Agents(from_files=loaded), make_agent_contexts(tasks, store)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=RunPolicy(), clock=utc_now)
     opens = {name: (await opened(tasks, ANN)).id for name in loaded}
 
@@ -152,7 +152,7 @@ async def _always() -> bool:
 async def test_a_blocked_thread_is_replaced_and_ended_when_the_time_of_its_agent_is_over(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    threads = AgentThreads(patience=0.1)
+    threads = AgentThreads(cancel_timeout=0.1)
     dozing = asyncio.create_task(threads.call(office.doze, context("dozer")))
     await wait_until(lambda: "doze" in office.calls)
     blocking = asyncio.create_task(threads.call(office.spin, context("blocker")))
@@ -177,7 +177,7 @@ async def test_a_blocked_thread_is_replaced_and_ended_when_the_time_of_its_agent
 async def test_the_end_does_not_wait_for_an_agent_that_ignores_its_cancellation(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    threads = AgentThreads(patience=0.1, end=0.1)
+    threads = AgentThreads(cancel_timeout=0.1, end=0.1)
     dozing = asyncio.create_task(threads.call(office.doze, context("dozer")))
     call = asyncio.create_task(threads.call(office.ignore, context("stubborn")))
     await wait_until(lambda: "ignore" in office.calls)

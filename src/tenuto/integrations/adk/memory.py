@@ -10,7 +10,7 @@ from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
+from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.model import Scope
 from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemoryQuery, MemorySource
 from tenuto.sessions import derived_id, fresh_id
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise missing_extra("adk") from error
 
-_FOUND: Final = 10
+_MOST_HITS: Final = 10
 
 
 class TenutoMemoryService(BaseMemoryService):
@@ -33,7 +33,7 @@ class TenutoMemoryService(BaseMemoryService):
 
     def __init__(self, where: Installation, *, tenant: str = "local") -> None:
         self._tenant = tenant
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
 
     async def add_session_to_memory(self, session: Session) -> None:
         """Remember the texts of a session's events; those that are remembered already stay as they are."""
@@ -68,32 +68,32 @@ class TenutoMemoryService(BaseMemoryService):
     ) -> None:
         """Remember these texts."""
         now = datetime.now(UTC).timestamp()
-        said = [
+        entries = [
             _memory(_text(one.content), one.author or "", _instant(one.timestamp, now), "", one.id or fresh_id())
             for one in memories
             if _text(one.content)
         ]
-        await self._remember(app_name, user_id, said)
+        await self._remember(app_name, user_id, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """The memories that fit best, best first."""
         scope = Scope(tenant=self._tenant, site=app_name, user=user_id)
 
         async def search(app: TenutoApi) -> list[Memory]:
-            found = await (await app.memories()).search(scope, MemoryQuery(text=query, limit=_FOUND))
-            return [hit.memory for hit in found.hits]
+            result = await (await app.memories()).search(scope, MemoryQuery(text=query, limit=_MOST_HITS))
+            return [hit.memory for hit in result.hits]
 
-        return SearchMemoryResponse(memories=[_entry(memory) for memory in await self._home.read(search)])
+        return SearchMemoryResponse(memories=[_entry(memory) for memory in await self._bridge.read(search)])
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Forget one memory; an unknown one is no error."""
         if memory_id:
-            scope, forgotten = Scope(tenant=self._tenant, site=app_name, user=user_id), [memory_id]
-            await self._home.write(lambda app: _forget(app, scope, forgotten))
+            scope, memory_ids = Scope(tenant=self._tenant, site=app_name, user=user_id), [memory_id]
+            await self._bridge.write(lambda app: _delete(app, scope, memory_ids))
 
     def close(self) -> None:
         """Release the store that this service named; it is closed with its last user."""
-        self._home.close()
+        self._bridge.close()
 
     async def _remember(self, app_name: str, user_id: str, memories: list[Memory]) -> None:
         scope = Scope(tenant=self._tenant, site=app_name, user=user_id)
@@ -103,10 +103,10 @@ class TenutoMemoryService(BaseMemoryService):
                 raise Invalid("a server remembers what is said to it: memories from here need tenuto.open")
             await (await app.memories()).remember(scope, memories)
 
-        await self._home.write(remember)
+        await self._bridge.write(remember)
 
 
-async def _forget(app: TenutoApi, scope: Scope, ids: Sequence[str]) -> int:
+async def _delete(app: TenutoApi, scope: Scope, ids: Sequence[str]) -> int:
     return await (await app.memories()).forget(scope, ids)
 
 
@@ -115,12 +115,12 @@ def _text(content: types.Content | None) -> str:
     return " ".join(part.text for part in parts or [] if part.text and not part.thought)
 
 
-def _memory(text: str, author: str, said: float, session_id: str, key: str) -> Memory:
+def _memory(text: str, author: str, timestamp: float, session_id: str, key: str) -> Memory:
     return Memory(
-        id=key or derived_id("m-", author, str(said), text),
+        id=key or derived_id("m-", author, str(timestamp), text),
         kind=MemoryKind.FACT,
         text=text[:MAX_MEMORY],
-        said_at=datetime.fromtimestamp(said, UTC),
+        said_at=datetime.fromtimestamp(timestamp, UTC),
         source=MemorySource.QUOTE,
         speaker=author,
         session_id=session_id,

@@ -14,9 +14,9 @@ from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import update_state
 from tenuto.errors import IdempotencyKeyReused, Invalid, SessionBusy, SessionNotFound, TurnLost
 from tenuto.integrations import missing_extra
-from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.parts import Form
-from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, titled
+from tenuto.integrations.event_loops import Installation, find_bridge
+from tenuto.integrations.parts import FrameworkForm
+from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, with_title
 from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, SessionQuery, StateEntry
 from tenuto.model import Session as Head
 from tenuto.model.message import is_summary
@@ -39,7 +39,7 @@ _NAME: Final = "adk"
 _STATE: Final = "adk:"
 """What keys of a session's state begin with in its metadata; each holds its value in a list, since null removes."""
 _STATE_KEY: Final = "state"
-_FORM: Final = Form(_NAME, "text", lambda part: not part.get("thought"))
+_FORM: Final = FrameworkForm(_NAME, "text", lambda part: not part.get("thought"))
 _PAGE: Final = 1000
 
 
@@ -52,7 +52,7 @@ class TenutoSessionService(BaseSessionService):
 
     def __init__(self, where: Installation, *, tenant: str = "local") -> None:
         self._tenant = tenant
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
         self._logs = SessionLogs()
 
     async def create_session(
@@ -61,11 +61,11 @@ class TenutoSessionService(BaseSessionService):
         """Make a session; `AlreadyExistsError` if there is one of that id."""
         scope = self._scope(app_name, user_id)
         name = (session_id or "").strip() or fresh_id()
-        own, shared = _split(state or {})
+        own, shared_state = _split(state or {})
 
         async def create(app: TenutoApi) -> Session:
-            _check_shared(app, shared)
-            metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_stored(own)}
+            _check_shared_state(app, shared_state)
+            metadata = {_NAME: {"id": name, "last": "", "updated": 0.0}, **_storable(own)}
             exists = AlreadyExistsError(f"Session with id {name} already exists.")
             try:
                 head, new = await SessionLog(app, scope, name, metadata).create()
@@ -73,10 +73,10 @@ class TenutoSessionService(BaseSessionService):
                 raise exists from None
             if not new:
                 raise exists
-            await _merge_shared(app, scope, shared)
-            return _session(app_name, head, await _read_shared(app, scope))
+            await _merge_shared_state(app, scope, shared_state)
+            return _session(app_name, head, await _read_shared_state(app, scope))
 
-        return await self._home.write(create)
+        return await self._bridge.write(create)
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
@@ -93,39 +93,41 @@ class TenutoSessionService(BaseSessionService):
             events = [_event(message) for message in log if not is_summary(message)]
             if recent is not None:
                 events = events[len(events) - recent :] if recent < len(events) else events
-            session = _session(app_name, head, await _read_shared(app, scope))
+            session = _session(app_name, head, await _read_shared_state(app, scope))
             session.events = [event for event in events if since is None or event.timestamp >= since]
             return session
 
-        return await self._home.read(read)
+        return await self._bridge.read(read)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of a user, or of all users of the app, without events, the latest change last."""
         scope = self._scope(app_name, user_id)
 
         async def read(app: TenutoApi) -> list[Session]:
-            shared: dict[str | None, JsonObject] = {}
+            shared_states: dict[str | None, JsonObject] = {}
             sessions: list[Session] = []
             async for head in _heads(app, scope):
                 user = head.scope.user
-                if user not in shared:
-                    shared[user] = await _read_shared(app, head.scope)
-                sessions.append(_session(app_name, head, shared[user]))
+                if user not in shared_states:
+                    shared_states[user] = await _read_shared_state(app, head.scope)
+                sessions.append(_session(app_name, head, shared_states[user]))
             return sorted(sessions, key=lambda one: (one.last_update_time, one.user_id, one.id))
 
-        return ListSessionsResponse(sessions=await self._home.read(read))
+        return ListSessionsResponse(sessions=await self._bridge.read(read))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Remove the session with its events; an absent one is no error."""
         scope = self._scope(app_name, user_id)
-        await self._home.write(lambda app: self._logs.find(app, scope, session_id.strip()).delete())
+        await self._bridge.write(lambda app: self._logs.find(app, scope, session_id.strip()).delete())
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The user's state in the app, without prefixes."""
-        shared = await self._home.read(lambda app: _read_shared(app, self._scope(app_name, user_id)))
+        shared_state = await self._bridge.read(lambda app: _read_shared_state(app, self._scope(app_name, user_id)))
         prefix = State.USER_PREFIX
         return {
-            name.removeprefix(prefix): deep_copy(value) for name, value in shared.items() if name.startswith(prefix)
+            name.removeprefix(prefix): deep_copy(value)
+            for name, value in shared_state.items()
+            if name.startswith(prefix)
         }
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -142,13 +144,13 @@ class TenutoSessionService(BaseSessionService):
         event = self._trim_temp_delta_state(event)
         event.id = event.id or Event.new_id()
         scope = self._scope(session.app_name, session.user_id)
-        await self._home.write(lambda app: _append(app, self._logs.find(app, scope, session.id), session, event))
+        await self._bridge.write(lambda app: _append(app, self._logs.find(app, scope, session.id), session, event))
         session.last_update_time, session._storage_update_marker = event.timestamp, event.id
         return self._commit_event_to_session(session, event)
 
     def close(self) -> None:
         """Release the store that this service named; it is closed with its last user."""
-        self._home.close()
+        self._bridge.close()
 
     def _scope(self, app_name: str, user_id: str | None) -> Scope:
         return Scope(tenant=self._tenant, site=app_name, user=user_id)
@@ -171,19 +173,19 @@ async def _append_in_turn(app: TenutoApi, log: SessionLog, session: Session, eve
         if last == event.id:  # Delivered again.
             await log.sessions.finish(turn, FinishTurn(abandoned=True))
             return
-        known = session._storage_update_marker
-        if last != (known if known is not None else session.events[-1].id if session.events else ""):
+        marker = session._storage_update_marker
+        if last != (marker if marker is not None else session.events[-1].id if session.events else ""):
             raise StaleSessionError("The session was changed by others since it was read.")
         await _finish(app, log, turn, event)
 
 
 async def _finish(app: TenutoApi, log: SessionLog, turn: OpenTurn, event: Event) -> None:
-    own, shared = _split(event.actions.state_delta if event.actions else {})
-    noted = {**turn.session.metadata.get(_NAME, {}), "last": event.id, "updated": event.timestamp}
+    own, shared_state = _split(event.actions.state_delta if event.actions else {})
+    adk_metadata = {**turn.session.metadata.get(_NAME, {}), "last": event.id, "updated": event.timestamp}
     draft = _draft(event)
-    changes = titled(turn.session, (draft,), Changes(metadata={_NAME: noted, **_stored(own)}))
+    changes = with_title(turn.session, (draft,), Changes(metadata={_NAME: adk_metadata, **_storable(own)}))
     # First what is shared: if the event is not stored, its sender tries again, with the same values.
-    await _merge_shared(app, turn.scope, shared)
+    await _merge_shared_state(app, turn.scope, shared_state)
     await log.sessions.finish(turn, FinishTurn(reply=(draft,), changes=changes))
 
 
@@ -219,17 +221,17 @@ def _event(message: Message) -> Event:
     return Event.model_validate_json(msgspec.json.encode(body))
 
 
-def _session(app_name: str, head: Head, shared: JsonObject) -> Session:
-    noted = head.metadata.get(_NAME, {})
+def _session(app_name: str, head: Head, shared_state: JsonObject) -> Session:
+    adk_metadata = head.metadata.get(_NAME, {})
     own = {name.removeprefix(_STATE): value[0] for name, value in head.metadata.items() if name.startswith(_STATE)}
     session = Session(
-        id=noted.get("id", head.id),
+        id=adk_metadata.get("id", head.id),
         app_name=app_name,
         user_id=head.scope.user or "",
-        state=deep_copy({**own, **shared}),  # Agents change it, and the head may be that of a cache.
-        last_update_time=noted.get("updated") or head.updated_at.timestamp(),
+        state=deep_copy({**own, **shared_state}),  # Agents change it, and the head may be that of a cache.
+        last_update_time=adk_metadata.get("updated") or head.updated_at.timestamp(),
     )
-    session._storage_update_marker = noted.get("last", "")
+    session._storage_update_marker = adk_metadata.get("last", "")
     return session
 
 
@@ -249,12 +251,14 @@ async def _heads(app: TenutoApi, scope: Scope) -> AsyncIterator[Head]:
 def _split(state: Mapping[str, Any]) -> tuple[JsonObject, JsonObject]:
     """The session's own state, and that of its app and user; without what is temporary."""
     values: JsonObject = to_jsonable_python(dict(state))
-    kept = {name: value for name, value in values.items() if not name.startswith(State.TEMP_PREFIX)}
-    shared = {name: value for name, value in kept.items() if name.startswith((State.APP_PREFIX, State.USER_PREFIX))}
-    return {name: value for name, value in kept.items() if name not in shared}, shared
+    persistent = {name: value for name, value in values.items() if not name.startswith(State.TEMP_PREFIX)}
+    shared_state = {
+        name: value for name, value in persistent.items() if name.startswith((State.APP_PREFIX, State.USER_PREFIX))
+    }
+    return {name: value for name, value in persistent.items() if name not in shared_state}, shared_state
 
 
-def _stored(own: JsonObject) -> JsonObject:
+def _storable(own: JsonObject) -> JsonObject:
     return {_STATE + name: [value] for name, value in own.items()}
 
 
@@ -262,23 +266,23 @@ def _shared_places(scope: Scope) -> tuple[tuple[str, Scope], ...]:
     return ((State.APP_PREFIX, Scope(tenant=scope.tenant, site=scope.site)), (State.USER_PREFIX, scope))
 
 
-async def _read_shared(app: TenutoApi, scope: Scope) -> JsonObject:
+async def _read_shared_state(app: TenutoApi, scope: Scope) -> JsonObject:
     """The state of the app and of the user, with its prefixes."""
-    shared: JsonObject = {}
+    shared_state: JsonObject = {}
     for prefix, owner in _shared_places(scope):
         entry = await app.store.state.read_state(owner, _NAME, _STATE_KEY) if isinstance(app, Tenuto) else None
-        shared |= {prefix + name: value for name, value in _shared_values(entry).items()}
-    return shared
+        shared_state |= {prefix + name: value for name, value in _shared_values(entry).items()}
+    return shared_state
 
 
-def _check_shared(app: TenutoApi, changes: JsonObject) -> None:
+def _check_shared_state(app: TenutoApi, changes: JsonObject) -> None:
     if changes and not isinstance(app, Tenuto):
         raise Invalid("a server has no state of apps and users for its clients: use tenuto.open, or state of sessions")
 
 
-async def _merge_shared(app: TenutoApi, scope: Scope, changes: JsonObject) -> None:
+async def _merge_shared_state(app: TenutoApi, scope: Scope, changes: JsonObject) -> None:
     """Change the state of the app and of the user, key by key."""
-    _check_shared(app, changes)
+    _check_shared_state(app, changes)
     for prefix, owner in _shared_places(scope):
         delta = {name.removeprefix(prefix): value for name, value in changes.items() if name.startswith(prefix)}
         if delta and isinstance(app, Tenuto):

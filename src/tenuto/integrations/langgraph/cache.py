@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tenuto.integrations.langgraph.fold import Fold
+from tenuto.integrations.langgraph.projection import Projection
 from tenuto.lru_cache import LruCache
 from tenuto.model import Session
 
@@ -14,20 +14,20 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class CachedFold:
+class CachedProjection:
     """A namespace of a thread, with the number of messages that its session had then."""
 
-    fold: Fold
+    projection: Projection
     messages: int
 
     def precedes(self, session: Session) -> bool:
         """Whether the session has only grown since."""
-        grown = session.last_seq - self.fold.last_seq
-        return session.incarnation == self.fold.incarnation and session.messages - self.messages == grown
+        growth = session.last_seq - self.projection.last_seq
+        return session.incarnation == self.projection.incarnation and session.messages - self.messages == growth
 
 
-class FoldCache(LruCache[tuple[str, ...], CachedFold]):
+class ProjectionCache(LruCache[tuple[str, ...], CachedProjection]):
     """The newest checkpoints of threads that were used lately. One that has grown is to be put again."""
 
     def __init__(self) -> None:
-        super().__init__(_MOST_FOLDS, most_weight=_MOST_BYTES, weigh=lambda cached: cached.fold.held_bytes())
+        super().__init__(_MOST_FOLDS, most_weight=_MOST_BYTES, weigh=lambda entry: entry.projection.memory_bytes())

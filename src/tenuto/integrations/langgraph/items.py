@@ -25,7 +25,7 @@ _KEY: Final = "\x1e"
 _ESCAPED: Final = {"\x1b": "\x1b0", _KEY: "\x1b1", _LABEL: "\x1b2"}
 
 
-class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
+class StoredItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An item as it is stored. Times are microseconds; `ttl` is in minutes."""
 
     value: JsonObject
@@ -52,9 +52,9 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
         return {"created_at": _instant(self.created_at), "updated_at": _instant(self.updated_at)}
 
 
-def is_expired(stored: JsonObject, now: int) -> bool:
+def is_expired(value: JsonObject, now: int) -> bool:
     """Whether the time to live of a stored item is over."""
-    expires_at = stored.get("expires_at")
+    expires_at = value.get("expires_at")
     return expires_at is not None and expires_at <= now
 
 
@@ -114,9 +114,9 @@ def best_scores(query: Sequence[float], items: Sequence[Mapping[str, str]]) -> l
     if not owners:
         return [None] * len(items)
     rows = np.stack([decode_vector(text) for vectors in items for text in vectors.values()])
-    asked = np.asarray(query, dtype=np.float32)
-    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked)
-    likeness = np.divide(rows @ asked, norms, out=np.zeros(len(rows), dtype=np.float32), where=norms != 0)
+    unit = np.asarray(query, dtype=np.float32)
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(unit)
+    likeness = np.divide(rows @ unit, norms, out=np.zeros(len(rows), dtype=np.float32), where=norms != 0)
     best: list[float | None] = [None] * len(items)
     for place, score in zip(owners, likeness.tolist(), strict=True):
         known = best[place]

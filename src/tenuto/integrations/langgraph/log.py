@@ -17,8 +17,8 @@ from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import write_if_unchanged
 from tenuto.errors import Invalid, SessionNotFound
-from tenuto.integrations.langgraph.cache import CachedFold, FoldCache
-from tenuto.integrations.langgraph.fold import Dump, Fold, Load, State
+from tenuto.integrations.langgraph.cache import CachedProjection, ProjectionCache
+from tenuto.integrations.langgraph.projection import Dump, Load, Projection, State
 from tenuto.integrations.langgraph.records import Put, Record, Snapshot, Writes, from_message, to_draft, to_part
 from tenuto.model import AppendBatch, Message, NewSession, Page, Rewrite, Scope, Session, SessionQuery, Truncation
 from tenuto.ports import utc_now
@@ -62,7 +62,7 @@ class History:
 class ThreadLogs:
     """The logs of the threads of one scope."""
 
-    def __init__(self, app: Tenuto, scope: Scope, cache: FoldCache) -> None:
+    def __init__(self, app: Tenuto, scope: Scope, cache: ProjectionCache) -> None:
         self._app = app
         self._scope = scope
         self._sessions = app.store.sessions
@@ -74,25 +74,25 @@ class ThreadLogs:
 
     def session_id(self, thread_id: str) -> str:
         """The session of a thread."""
-        known = self._ids.get(thread_id)
-        if known is None:
+        name = self._ids.get(thread_id)
+        if name is None:
             if len(self._ids) >= _MOST_IDS:
                 self._ids.clear()
                 self._created.clear()
-            known = self._ids[thread_id] = session_id_of(self._scope, thread_id)
-        return known
+            name = self._ids[thread_id] = session_id_of(self._scope, thread_id)
+        return name
 
     # Reading
 
-    async def newest(self, thread_id: str, ns: str, load: Load) -> Fold | None:
+    async def newest(self, thread_id: str, ns: str, load: Load) -> Projection | None:
         """A namespace of a thread as it is stored now; `None` without the thread."""
         session_id, key = self.session_id(thread_id), self._key(thread_id, ns)
         try:
             page = await self._sessions.messages(self._scope, session_id, Page(limit=_TAIL))
-            cached = self._cache.get(key)
-            if cached is None or not cached.precedes(page.session):
+            entry = self._cache.get(key)
+            if entry is None or not entry.precedes(page.session):
                 return await self._load(session_id, key, ns, load)
-            missing = page.session.last_seq - cached.fold.last_seq
+            missing = page.session.last_seq - entry.projection.last_seq
             if missing > len(page.messages):
                 if missing > _CHUNK:
                     return await self._load(session_id, key, ns, load)
@@ -101,32 +101,32 @@ class ThreadLogs:
             self._cache.pop(key)
             return None
         if missing > 0:
-            _apply(cached, page.session, page.messages, ns)
-            self._cache.put(key, cached)
-        return cached.fold
+            _apply(entry, page.session, page.messages, ns)
+            self._cache.put(key, entry)
+        return entry.projection
 
-    async def _load(self, session_id: str, key: tuple[str, ...], ns: str, load: Load) -> Fold:
+    async def _load(self, session_id: str, key: tuple[str, ...], ns: str, load: Load) -> Projection:
         """Read the log back to the newest snapshot, or to its beginning."""
-        found: list[Message] = []
+        messages: list[Message] = []
         session: Session | None = None
-        fold: Fold | None = None
+        projection: Projection | None = None
         before: int | None = None
-        while fold is None:
+        while projection is None:
             page = await self._sessions.messages(self._scope, session_id, Page(limit=_CHUNK, before=before))
             session = session or page.session
-            found[:0] = page.messages
-            fold = _base(found, ns, load, session.incarnation, whole=not page.more_before)
-            before = found[0].seq if found else None
+            messages[:0] = page.messages
+            projection = _base(messages, ns, load, session.incarnation, is_complete=not page.more_before)
+            before = messages[0].seq if messages else None
         assert session is not None
-        cached = CachedFold(fold, 0)
-        _apply(cached, session, found, ns)
-        self._cache.put(key, cached)
-        return fold
+        entry = CachedProjection(projection, 0)
+        _apply(entry, session, messages, ns)
+        self._cache.put(key, entry)
+        return projection
 
     async def history(self, thread_id: str, load: Load, only: tuple[str, str] | None = None) -> History | None:
         """The whole thread, or what one checkpoint of a namespace needs and its writes; `None` without the thread."""
         history: History | None = None
-        folds: dict[str, Fold] = {}
+        projections: dict[str, Projection] = {}
         try:
             async for session, message in self._all(self.session_id(thread_id)):
                 history = history or History(session)
@@ -136,7 +136,7 @@ class ThreadLogs:
                     history.entries.append((message, record))
                 elif record is not None and not _is_for(record, *only, history):
                     continue
-                _add_to_history(history, folds, message.seq, record, load)
+                _add_to_history(history, projections, message.seq, record, load)
         except SessionNotFound:
             return None
         return history
@@ -167,26 +167,30 @@ class ThreadLogs:
 
     def due_snapshot(self, thread_id: str, ns: str, dump: Dump) -> Snapshot | None:
         """What the next checkpoint should carry, so that reading the thread stays short."""
-        cached = self._cache.get(self._key(thread_id, ns))
-        return cached.fold.snapshot(dump) if cached is not None and cached.fold.wants_snapshot() else None
+        entry = self._cache.get(self._key(thread_id, ns))
+        return entry.projection.snapshot(dump) if entry is not None and entry.projection.wants_snapshot() else None
 
     async def append(
-        self, thread_id: str, record: Record, load: Load, decoded: Mapping[str, Sequence[Any]] | None = None
+        self, thread_id: str, record: Record, load: Load, lists: Mapping[str, Sequence[Any]] | None = None
     ) -> str:
         """Append a record in one atomic step, whatever other writers append meanwhile.
 
         Returns the incarnation of the session that has it.
         """
-        done = await self.append_all(thread_id, (record,))
-        key, seq = self._key(thread_id, record.ns), done.last_seq
-        cached = self._cache.get(key)
-        if cached is None and seq == 1:
-            cached = CachedFold(Fold(load, done.incarnation), 0)
-        if cached is not None and cached.fold.incarnation == done.incarnation and cached.fold.last_seq + 1 == seq:
-            cached.fold.apply(seq, record, decoded)
-            cached.messages = done.messages
-            self._cache.put(key, cached)
-        return done.incarnation
+        session = await self.append_all(thread_id, (record,))
+        key, seq = self._key(thread_id, record.ns), session.last_seq
+        entry = self._cache.get(key)
+        if entry is None and seq == 1:
+            entry = CachedProjection(Projection(load, session.incarnation), 0)
+        if (
+            entry is not None
+            and entry.projection.incarnation == session.incarnation
+            and entry.projection.last_seq + 1 == seq
+        ):
+            entry.projection.apply(seq, record, lists)
+            entry.messages = session.messages
+            self._cache.put(key, entry)
+        return session.incarnation
 
     async def append_all(self, thread_id: str, records: Sequence[Record]) -> Session:
         """Append records in one atomic step; the first ones of a thread create its session."""
@@ -198,29 +202,29 @@ class ThreadLogs:
                 return (await self._sessions.append(self._scope, session_id, batch)).session
         title = " ".join(thread_id.split())[:_TITLE_CHARACTERS]
         create = NewSession(retention=self._retention, title=title, metadata={THREAD: thread_id})
-        done = await self._sessions.append(self._scope, session_id, replace(batch, create=create))
+        result = await self._sessions.append(self._scope, session_id, replace(batch, create=create))
         self._created.add(session_id)
-        return done.session
+        return result.session
 
-    async def keep_only(self, history: History, kept: Mapping[int, Record | None]) -> bool:
+    async def keep_only(self, history: History, replacements: Mapping[int, Record | None]) -> bool:
         """Remove all entries but those at these sequence numbers; a record given there replaces the stored one.
 
         False if the thread has changed meanwhile: nothing was removed then.
         """
         session = history.session
-        changed = tuple(
+        replaced_messages = tuple(
             replace(message, parts=(to_part(new),))
             for message, _ in history.entries
-            if (new := kept.get(message.seq)) is not None
+            if (new := replacements.get(message.seq)) is not None
         )
-        if changed:
+        if replaced_messages:
             # They say the same as before, so a failure of the next step does no harm.
-            change = Rewrite(messages=changed, if_version=session.version)
+            change = Rewrite(messages=replaced_messages, if_version=session.version)
             rewritten = await write_if_unchanged(self._sessions.rewrite(self._scope, session.id, change))
             if rewritten is None:
                 return False
             session = rewritten
-        truncation = Truncation(after=0, keep_seqs=tuple(kept), if_version=session.version)
+        truncation = Truncation(after=0, keep_seqs=tuple(replacements), if_version=session.version)
         return await write_if_unchanged(self._sessions.truncate(self._scope, session.id, truncation)) is not None
 
     async def delete(self, thread_id: str) -> None:
@@ -234,41 +238,47 @@ class ThreadLogs:
         return (self._scope.tenant, self._scope.site, self.session_id(thread_id), ns)
 
 
-def _apply(cached: CachedFold, session: Session, messages: Sequence[Message], ns: str) -> None:
+def _apply(entry: CachedProjection, session: Session, messages: Sequence[Message], ns: str) -> None:
     """Add what follows to a cached namespace; without a wait, so that callers do not get into each other's way."""
     for message in messages:
-        if message.seq > cached.fold.last_seq:
+        if message.seq > entry.projection.last_seq:
             record = from_message(message)
             if record is not None and record.ns == ns:
-                cached.fold.apply(message.seq, record)
-    if cached.fold.last_seq <= session.last_seq:
-        cached.fold.last_seq, cached.messages = session.last_seq, session.messages
+                entry.projection.apply(message.seq, record)
+    if entry.projection.last_seq <= session.last_seq:
+        entry.projection.last_seq, entry.messages = session.last_seq, session.messages
 
 
-def _base(found: Sequence[Message], ns: str, load: Load, incarnation: str, *, whole: bool) -> Fold | None:
+def _base(
+    messages: Sequence[Message], ns: str, load: Load, incarnation: str, *, is_complete: bool
+) -> Projection | None:
     """The fold that the messages continue; `None` if they do not reach back to a snapshot."""
-    for message in reversed(found):
+    for message in reversed(messages):
         record = from_message(message)
         snapshot = record.snapshot if isinstance(record, Put) and record.ns == ns else None
         # A run that goes on after its thread was deleted may have brought one of the deleted session.
         if snapshot is not None and snapshot.incarnation == incarnation:
-            return Fold.from_snapshot(load, snapshot) if found[0].seq <= snapshot.seq + 1 or whole else None
-    return Fold(load, incarnation) if whole else None
+            return (
+                Projection.from_snapshot(load, snapshot) if messages[0].seq <= snapshot.seq + 1 or is_complete else None
+            )
+    return Projection(load, incarnation) if is_complete else None
 
 
-def _is_for(record: Record, ns: str, wanted: str, history: History) -> bool:
+def _is_for(record: Record, ns: str, checkpoint_id: str, history: History) -> bool:
     """Whether a record has to do with a checkpoint: it comes before, or belongs to it."""
-    before = isinstance(record, Put) and wanted not in history.states.get(ns, {})
-    return record.ns == ns and (before or record.id == wanted)
+    before = isinstance(record, Put) and checkpoint_id not in history.states.get(ns, {})
+    return record.ns == ns and (before or record.id == checkpoint_id)
 
 
-def _add_to_history(history: History, folds: dict[str, Fold], seq: int, record: Record | None, load: Load) -> None:
+def _add_to_history(
+    history: History, projections: dict[str, Projection], seq: int, record: Record | None, load: Load
+) -> None:
     if record is None:
         return
-    fold = folds.setdefault(record.ns, Fold(load, history.session.incarnation))
-    state = fold.apply(seq, record)
-    if fold.head is not None:
-        history.heads[record.ns] = fold.head
+    projection = projections.setdefault(record.ns, Projection(load, history.session.incarnation))
+    state = projection.apply(seq, record)
+    if projection.head is not None:
+        history.heads[record.ns] = projection.head
     if isinstance(record, Writes):
         history.writes.setdefault((record.ns, record.id), []).append(record)
     elif state is not None and state.put.id == record.id:

@@ -23,15 +23,15 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
-from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.langgraph.cache import FoldCache
-from tenuto.integrations.langgraph.fold import State, ordered_writes
+from tenuto.integrations.event_loops import Installation, find_bridge
+from tenuto.integrations.langgraph.cache import ProjectionCache
 from tenuto.integrations.langgraph.items import field_of
 from tenuto.integrations.langgraph.log import History, ThreadLogs, in_process, session_id_of
+from tenuto.integrations.langgraph.projection import State, ordered_writes
 from tenuto.integrations.langgraph.records import Blob, Put, Write, Writes
-from tenuto.integrations.langgraph.thinning import copy_records, delta_ancestors, delta_history, retain
+from tenuto.integrations.langgraph.retention import copy_records, delta_ancestors, delta_history, retain
 from tenuto.integrations.langgraph.values import copy_value
-from tenuto.integrations.langgraph.views import View, remember_view, view_of, with_values
+from tenuto.integrations.langgraph.views import RunView, remember_view, view_of, with_values
 from tenuto.model import Scope
 
 _OLDEST: Final = f"{0:032}.{0:016}"
@@ -57,18 +57,18 @@ class TenutoSaver(BaseCheckpointSaver[str]):
     ) -> None:
         super().__init__(serde=serde)
         self.scope = scope or Scope(tenant=tenant, user=user)
-        self._home = find_home(where)
-        self._cache = FoldCache()
-        self._made: ThreadLogs | None = None
+        self._bridge = find_bridge(where)
+        self._cache = ProjectionCache()
+        self._thread_logs: ThreadLogs | None = None
 
     def close(self) -> None:
         """Release a store that this checkpointer named, for its copies too; an open installation stays open."""
-        self._home.close()
+        self._bridge.close()
 
     def for_scope(self, scope: Scope) -> TenutoSaver:
         """The same checkpointer for another user: `graph.copy({"checkpointer": saver.for_scope(scope)})`."""
         other = copy(self)
-        other.scope, other._made = scope, None
+        other.scope, other._thread_logs = scope, None
         return other
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> TenutoSaver:
@@ -76,7 +76,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         other = super().with_allowlist(extra_allowlist)
         assert isinstance(other, TenutoSaver)
         if other is not self:
-            other._cache, other._made = FoldCache(), None
+            other._cache, other._thread_logs = ProjectionCache(), None
         return other
 
     def session_id(self, thread_id: str) -> str:
@@ -86,29 +86,31 @@ class TenutoSaver(BaseCheckpointSaver[str]):
     # Reading
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found, view = await self._home.read(lambda app: self._read(self._logs(app), config))
+        checkpoint, view = await self._bridge.read(lambda app: self._read(self._logs(app), config))
         self._remember(config, view)
-        return found
+        return checkpoint
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found, view = self._home.wait(lambda app: self._read(self._logs(app), config))
+        checkpoint, view = self._bridge.wait(lambda app: self._read(self._logs(app), config))
         self._remember(config, view)
-        return found
+        return checkpoint
 
-    async def _read(self, logs: ThreadLogs, config: RunnableConfig) -> tuple[CheckpointTuple | None, View | None]:
-        thread_id, ns, wanted = _place(config)
-        fold = await logs.newest(thread_id, ns, self._load)
-        if fold is None or fold.head is None:
-            return None, None if wanted else View()
-        state = fold.head
-        if not wanted or state.put.id == wanted:
-            found = self._tuple(thread_id, state, fold.pending_writes(state.put.id))
-            return found, None if wanted else View.of(state, found.checkpoint["channel_versions"], fold.incarnation)
-        history = await logs.history(thread_id, self._load, only=(ns, wanted))
-        older = history.states.get(ns, {}).get(wanted) if history is not None else None
+    async def _read(self, logs: ThreadLogs, config: RunnableConfig) -> tuple[CheckpointTuple | None, RunView | None]:
+        thread_id, ns, checkpoint_id = _place(config)
+        projection = await logs.newest(thread_id, ns, self._load)
+        if projection is None or projection.head is None:
+            return None, None if checkpoint_id else RunView()
+        state = projection.head
+        if not checkpoint_id or state.put.id == checkpoint_id:
+            checkpoint = self._tuple(thread_id, state, projection.pending_writes(state.put.id))
+            return checkpoint, None if checkpoint_id else RunView.of(
+                state, checkpoint.checkpoint["channel_versions"], projection.incarnation
+            )
+        history = await logs.history(thread_id, self._load, only=(ns, checkpoint_id))
+        older = history.states.get(ns, {}).get(checkpoint_id) if history is not None else None
         if history is None or older is None:
             return None, None
-        return self._tuple(thread_id, older, history.writes.get((ns, wanted), [])), None
+        return self._tuple(thread_id, older, history.writes.get((ns, checkpoint_id), [])), None
 
     async def alist(
         self,
@@ -119,19 +121,19 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         left = None if limit is None else max(limit, 0)
-        for thread_id in await self._home.read(lambda app: self._threads(self._logs(app), config)):
+        for thread_id in await self._bridge.read(lambda app: self._threads(self._logs(app), config)):
             if left == 0:
                 return
             history = await self._history(thread_id)
             if history is None:
                 continue
-            found = self._find(history, config, filter or {}, before)[:left]
-            for state in found:
+            matches = self._find(history, config, filter or {}, before)[:left]
+            for state in matches:
                 yield self._tuple(thread_id, state, history.writes.get((state.put.ns, state.put.id), []))
-            left = None if left is None else left - len(found)
+            left = None if left is None else left - len(matches)
 
     async def _history(self, thread_id: str) -> History | None:
-        return await self._home.read(lambda app: self._logs(app).history(thread_id, self._load))
+        return await self._bridge.read(lambda app: self._logs(app).history(thread_id, self._load))
 
     async def _threads(self, logs: ThreadLogs, config: RunnableConfig | None) -> list[str]:
         if config is not None and config.get("configurable", {}).get("thread_id") is not None:
@@ -139,14 +141,18 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         return [thread_id async for thread_id in logs.threads()]
 
     def _find(
-        self, history: History, config: RunnableConfig | None, wanted: dict[str, Any], before: RunnableConfig | None
+        self,
+        history: History,
+        config: RunnableConfig | None,
+        metadata_filter: dict[str, Any],
+        before: RunnableConfig | None,
     ) -> Sequence[State]:
-        found = _matching(history, config, before)
-        return [state for state in found if self._has(state, wanted)] if wanted else found
+        states = _matching(history, config, before)
+        return [state for state in states if self._has(state, metadata_filter)] if metadata_filter else states
 
-    def _has(self, state: State, wanted: dict[str, Any]) -> bool:
+    def _has(self, state: State, metadata_filter: dict[str, Any]) -> bool:
         metadata = self._load(state.put.metadata)
-        return all(field_of(metadata, name) == value for name, value in wanted.items())
+        return all(field_of(metadata, name) == value for name, value in metadata_filter.items())
 
     def list(
         self,
@@ -156,20 +162,20 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        found = self.alist(config, filter=filter, before=before, limit=limit)
-        return iter(self._home.wait(lambda _: _collect(found)))
+        checkpoints = self.alist(config, filter=filter, before=before, limit=limit)
+        return iter(self._bridge.wait(lambda _: _collect(checkpoints)))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        thread_id, ns, wanted = _place(config)
+        thread_id, ns, checkpoint_id = _place(config)
         history = await self._history(thread_id) if channels else None
-        return delta_history(history, ns, wanted, channels, self._load)
+        return delta_history(history, ns, checkpoint_id, channels, self._load)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return self._home.wait(lambda _: self.aget_delta_channel_history(config=config, channels=channels))
+        return self._bridge.wait(lambda _: self.aget_delta_channel_history(config=config, channels=channels))
 
     # Writing
 
@@ -181,7 +187,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         view = self._view(config)
-        return await self._home.write(
+        return await self._bridge.write(
             lambda app: self._put(self._logs(app), config, checkpoint, metadata, new_versions, view)
         )
 
@@ -193,7 +199,9 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         view = self._view(config)
-        return self._home.wait(lambda app: self._put(self._logs(app), config, checkpoint, metadata, new_versions, view))
+        return self._bridge.wait(
+            lambda app: self._put(self._logs(app), config, checkpoint, metadata, new_versions, view)
+        )
 
     async def _put(
         self,
@@ -202,7 +210,7 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-        view: View | None,
+        view: RunView | None,
     ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         record = Put(
@@ -216,25 +224,25 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         if view is None or view.last != parent:
             await logs.append(thread_id, with_values(record, checkpoint["channel_values"], self._dump), self._load)
         else:
-            record, decoded = view.difference(record, checkpoint, new_versions, self._dump, self._load)
-            incarnation = await logs.append(thread_id, record, self._load, decoded)
+            record, lists = view.difference(record, checkpoint, new_versions, self._dump, self._load)
+            incarnation = await logs.append(thread_id, record, self._load, lists)
             if view.incarnation not in (None, incarnation):
                 # The thread was deleted meanwhile, and with it what this is the difference to.
                 await logs.append(thread_id, with_values(record, checkpoint["channel_values"], self._dump), self._load)
-            view.advance(record, checkpoint, decoded, incarnation)
+            view.advance(record, checkpoint, lists, incarnation)
         return _config(thread_id, ns, checkpoint["id"])
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         thread_id, record = self._writes(config, writes, task_id, task_path)
-        await self._home.write(lambda app: self._logs(app).append(thread_id, record, self._load))
+        await self._bridge.write(lambda app: self._logs(app).append(thread_id, record, self._load))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         thread_id, record = self._writes(config, writes, task_id, task_path)
-        self._home.wait(lambda app: self._logs(app).append(thread_id, record, self._load))
+        self._bridge.wait(lambda app: self._logs(app).append(thread_id, record, self._load))
 
     def _writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, path: str
@@ -242,8 +250,10 @@ class TenutoSaver(BaseCheckpointSaver[str]):
         thread_id, ns, checkpoint_id = _place(config)
         if checkpoint_id is None:
             raise Invalid("writes belong to a checkpoint: the configuration names none")
-        kept = [Write(WRITES_IDX_MAP.get(name, at), name, self._dump(value)) for at, (name, value) in enumerate(writes)]
-        return thread_id, Writes(ns=ns, id=checkpoint_id, task_id=task_id, path=path, writes=kept)
+        records = [
+            Write(WRITES_IDX_MAP.get(name, at), name, self._dump(value)) for at, (name, value) in enumerate(writes)
+        ]
+        return thread_id, Writes(ns=ns, id=checkpoint_id, task_id=task_id, path=path, writes=records)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """A version above the current one, and different from that of another writer."""
@@ -253,18 +263,18 @@ class TenutoSaver(BaseCheckpointSaver[str]):
     # Removing and copying
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._home.write(lambda app: self._logs(app).delete(str(thread_id)))
+        await self._bridge.write(lambda app: self._logs(app).delete(str(thread_id)))
 
     def delete_thread(self, thread_id: str) -> None:
-        self._home.wait(lambda _: self.adelete_thread(thread_id))
+        self._bridge.wait(lambda _: self.adelete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         runs = frozenset(run_ids)
         if runs:
-            await self._home.write(lambda app: self._delete_for_runs(self._logs(app), runs))
+            await self._bridge.write(lambda app: self._delete_for_runs(self._logs(app), runs))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self._home.wait(lambda _: self.adelete_for_runs(run_ids))
+        self._bridge.wait(lambda _: self.adelete_for_runs(run_ids))
 
     async def _delete_for_runs(self, logs: ThreadLogs, runs: Collection[str]) -> None:
         def is_kept(state: State, _: History) -> bool:
@@ -283,10 +293,10 @@ class TenutoSaver(BaseCheckpointSaver[str]):
                 await self._prune(thread_id)
 
     async def _prune(self, thread_id: str) -> None:
-        await self._home.write(lambda app: self._retain(self._logs(app), thread_id, self._is_needed))
+        await self._bridge.write(lambda app: self._retain(self._logs(app), thread_id, self._is_needed))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        self._home.wait(lambda _: self.aprune(thread_ids, strategy=strategy))
+        self._bridge.wait(lambda _: self.aprune(thread_ids, strategy=strategy))
 
     def _is_needed(self, state: State, history: History) -> bool:
         """Whether it is its namespace's newest checkpoint, or delta channels of that one are rebuilt from it."""
@@ -300,20 +310,20 @@ class TenutoSaver(BaseCheckpointSaver[str]):
             if history is None:
                 return
             states = [state for by_id in history.states.values() for state in by_id.values()]
-            kept = {(state.put.ns, state.put.id) for state in states if is_kept(state, history)}
-            if len(kept) == len(states):
+            checkpoints = {(state.put.ns, state.put.id) for state in states if is_kept(state, history)}
+            if len(checkpoints) == len(states):
                 return
-            if not kept:
+            if not checkpoints:
                 await logs.delete(thread_id)
                 return
-            if await logs.keep_only(history, retain(history, kept, self._dump)):
+            if await logs.keep_only(history, retain(history, checkpoints, self._dump)):
                 return
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._home.write(lambda app: self._copy(self._logs(app), str(source_thread_id), str(target_thread_id)))
+        await self._bridge.write(lambda app: self._copy(self._logs(app), str(source_thread_id), str(target_thread_id)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._home.wait(lambda _: self.acopy_thread(source_thread_id, target_thread_id))
+        self._bridge.wait(lambda _: self.acopy_thread(source_thread_id, target_thread_id))
 
     async def _copy(self, logs: ThreadLogs, source: str, target: str) -> None:
         history = await logs.history(source, self._load)
@@ -323,9 +333,9 @@ class TenutoSaver(BaseCheckpointSaver[str]):
     # What the methods share
 
     def _logs(self, app: TenutoApi) -> ThreadLogs:
-        if self._made is None:
-            self._made = ThreadLogs(in_process(app), self.scope, self._cache)
-        return self._made
+        if self._thread_logs is None:
+            self._thread_logs = ThreadLogs(in_process(app), self.scope, self._cache)
+        return self._thread_logs
 
     def _dump(self, value: Any) -> Blob:
         kind, data = self.serde.dumps_typed(value)
@@ -349,10 +359,10 @@ class TenutoSaver(BaseCheckpointSaver[str]):
             pending_writes=[(task, one.channel, self._load(one.value)) for task, one in ordered_writes(writes)],
         )
 
-    def _view(self, config: RunnableConfig) -> View | None:
+    def _view(self, config: RunnableConfig) -> RunView | None:
         return view_of(self._view_key(config))
 
-    def _remember(self, config: RunnableConfig, view: View | None) -> None:
+    def _remember(self, config: RunnableConfig, view: RunView | None) -> None:
         remember_view(self._view_key(config), view)
 
     def _view_key(self, config: RunnableConfig) -> tuple[str, ...]:
@@ -381,14 +391,16 @@ def _with_versions_of(values: Mapping[str, Any], versions: ChannelVersions) -> C
 def _matching(history: History, config: RunnableConfig | None, before: RunnableConfig | None) -> list[State]:
     """The checkpoints that a listing asks for, newest first."""
     where = config["configurable"] if config is not None else {}
-    ns, wanted = where.get("checkpoint_ns"), where.get("checkpoint_id")
+    ns, checkpoint_id = where.get("checkpoint_ns"), where.get("checkpoint_id")
     limit = get_checkpoint_id(before) if before is not None else None
     states = [state for name, by_id in history.states.items() if ns in (None, name) for state in by_id.values()]
-    chosen = [
-        state for state in states if (not wanted or state.put.id == wanted) and (limit is None or state.put.id < limit)
+    matches = [
+        state
+        for state in states
+        if (not checkpoint_id or state.put.id == checkpoint_id) and (limit is None or state.put.id < limit)
     ]
-    return sorted(chosen, key=lambda state: state.put.id, reverse=True)
+    return sorted(matches, key=lambda state: state.put.id, reverse=True)
 
 
-async def _collect(found: AsyncIterator[CheckpointTuple]) -> list[CheckpointTuple]:
-    return [one async for one in found]
+async def _collect(checkpoints: AsyncIterator[CheckpointTuple]) -> list[CheckpointTuple]:
+    return [one async for one in checkpoints]

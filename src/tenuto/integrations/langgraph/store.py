@@ -25,11 +25,11 @@ from langgraph.store.base import (
 
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import update_states, write_if_unchanged
-from tenuto.integrations.home import Installation, find_home
-from tenuto.integrations.langgraph.gathering import OpGatherer
+from tenuto.integrations.event_loops import Installation, find_bridge
+from tenuto.integrations.langgraph.batching import OpGatherer
 from tenuto.integrations.langgraph.items import (
-    Entry,
     Namespace,
+    StoredItem,
     accepts,
     best_scores,
     check_namespace,
@@ -79,24 +79,24 @@ class TenutoStore(BaseStore):
         self.scope = scope or Scope(tenant=tenant, user=user)
         self.ttl_config = ttl
         self.index_config = index
-        self._home = find_home(where)
+        self._bridge = find_bridge(where)
         self._clock = clock
         self._gatherer = OpGatherer()
         self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         # Its SQLite and Postgres stores say `text_fields`.
-        named: Any = index or {}
-        self._fields: Sequence[str] = named.get("fields") or named.get("text_fields") or ["$"]
+        index_config: Any = index or {}
+        self._fields: Sequence[str] = index_config.get("fields") or index_config.get("text_fields") or ["$"]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations. Reads see what was there before the writes; of several writes of one item the last counts."""
-        listed = list(ops)
+        batch = list(ops)
         # Reads settle before a cancellation is passed on as well: callers share batches.
-        return await self._home.write(lambda app: self._batch(app, listed))
+        return await self._bridge.write(lambda app: self._batch(app, batch))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """As `abatch`, for threads other than that of the installation's event loop."""
-        listed = list(ops)
-        return self._home.wait(lambda app: self._batch(app, listed))
+        operations = list(ops)
+        return self._bridge.wait(lambda app: self._batch(app, operations))
 
     async def _batch(self, app: TenutoApi, ops: Sequence[Op]) -> list[Result]:
         for op in ops:
@@ -114,25 +114,25 @@ class TenutoStore(BaseStore):
 
     async def asweep_ttl(self) -> int:
         """Remove expired items; returns how many. They are not visible before, either."""
-        return await self._home.write(self._sweep)
+        return await self._bridge.write(self._sweep)
 
     def sweep_ttl(self) -> int:
         """As `asweep_ttl`, for threads other than that of the installation's event loop."""
-        return self._home.wait(self._sweep)
+        return self._bridge.wait(self._sweep)
 
     async def _sweep(self, app: TenutoApi) -> int:
         self._state = in_process(app).store.state
-        now, removed = micros(self._clock()), 0
-        async for found in self._scan(()):
-            if is_expired(found.value, now):
+        now, count = micros(self._clock()), 0
+        async for entry in self._scan(()):
+            if is_expired(entry.value, now):
                 # Unless it was put again since its page was read.
-                expired = self._state.delete_state(self.scope, ITEMS, found.key, found.version)
-                removed += await write_if_unchanged(expired) or 0
-        return removed
+                removal = self._state.delete_state(self.scope, ITEMS, entry.key, entry.version)
+                count += await write_if_unchanged(removal) or 0
+        return count
 
     def close(self) -> None:
         """Release a store that this object named; an open installation stays open."""
-        self._home.close()
+        self._bridge.close()
 
     # Reading
 
@@ -146,43 +146,43 @@ class TenutoStore(BaseStore):
             return []
         keys = [state_key(op.namespace, op.key) for op in ops]
         now = micros(self._clock())
-        found = await self._state.read_states(self.scope, ITEMS, keys)
-        alive = [None if one is None or is_expired(one.value, now) else one for one in found]
+        entries = await self._state.read_states(self.scope, ITEMS, keys)
+        alive = [None if one is None or is_expired(one.value, now) else one for one in entries]
         await self._refresh([one for op, one in zip(ops, alive, strict=True) if one is not None and op.refresh_ttl])
         return [
-            None if one is None else msgspec.convert(one.value, Entry).to_item(op.namespace, op.key)
+            None if one is None else msgspec.convert(one.value, StoredItem).to_item(op.namespace, op.key)
             for op, one in zip(ops, alive, strict=True)
         ]
 
     async def _search(self, op: SearchOp, query: Sequence[float] | None) -> list[SearchItem]:
         now, filters = micros(self._clock()), op.filter or {}
-        found = [
-            stored
-            async for stored in self._scan(op.namespace_prefix)
-            if not is_expired(stored.value, now)
-            and all(accepts(field_of(stored.value["value"], name), wanted) for name, wanted in filters.items())
+        items = [
+            entry
+            async for entry in self._scan(op.namespace_prefix)
+            if not is_expired(entry.value, now)
+            and all(accepts(field_of(entry.value["value"], name), condition) for name, condition in filters.items())
         ]
-        found.sort(key=_updated_at, reverse=True)
-        scores: list[float | None] = [None] * len(found)
+        items.sort(key=_updated_at, reverse=True)
+        scores: list[float | None] = [None] * len(items)
         if query is not None:
-            scores = best_scores(query, [stored.value.get("vectors", {}) for stored in found])
+            scores = best_scores(query, [entry.value.get("vectors", {}) for entry in items])
             # Items without a vector come last, if there is room.
-            order = sorted(range(len(found)), key=lambda at: (scores[at] is None, -(scores[at] or 0.0)))
-            found, scores = [found[at] for at in order], [scores[at] for at in order]
+            order = sorted(range(len(items)), key=lambda at: (scores[at] is None, -(scores[at] or 0.0)))
+            items, scores = [items[at] for at in order], [scores[at] for at in order]
         stretch = slice(op.offset, op.offset + op.limit)
         if op.refresh_ttl:
-            await self._refresh(found[stretch])
+            await self._refresh(items[stretch])
         return [
-            msgspec.convert(stored.value, Entry).to_search_item(*read_key(stored.key), score)
-            for stored, score in zip(found[stretch], scores[stretch], strict=True)
+            msgspec.convert(entry.value, StoredItem).to_search_item(*read_key(entry.key), score)
+            for entry, score in zip(items[stretch], scores[stretch], strict=True)
         ]
 
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         now = micros(self._clock())
-        found = {read_key(one.key)[0] async for one in self._scan(()) if not is_expired(one.value, now)}
-        chosen = [name for name in found if all(matches(one, name) for one in op.match_conditions or ())]
-        ordered = sorted({name[: op.max_depth] for name in chosen})
-        return ordered[op.offset : op.offset + op.limit]
+        namespaces = {read_key(one.key)[0] async for one in self._scan(()) if not is_expired(one.value, now)}
+        matching = [name for name in namespaces if all(matches(one, name) for one in op.match_conditions or ())]
+        prefixes = sorted({name[: op.max_depth] for name in matching})
+        return prefixes[op.offset : op.offset + op.limit]
 
     async def _scan(self, prefix: Namespace) -> AsyncIterator[StateEntry]:
         """The items of a namespace and of those inside it."""
@@ -199,14 +199,14 @@ class TenutoStore(BaseStore):
                 return
             after, size = page[-1].key, _CHUNK
 
-    async def _refresh(self, found: Sequence[StateEntry]) -> None:
+    async def _refresh(self, entries: Sequence[StateEntry]) -> None:
         """Let items live on, except those changed meanwhile, which does the same."""
-        for stored in found:
-            entry = msgspec.convert(stored.value, Entry)
+        for item in entries:
+            entry = msgspec.convert(item.value, StoredItem)
             if entry.ttl is not None:
                 entry.extend(self._clock())
                 value = msgspec.to_builtins(entry)
-                await write_if_unchanged(self._state.write_state(self.scope, ITEMS, stored.key, value, stored.version))
+                await write_if_unchanged(self._state.write_state(self.scope, ITEMS, item.key, value, item.version))
 
     # Writing
 
@@ -222,17 +222,17 @@ class TenutoStore(BaseStore):
             self.scope,
             ITEMS,
             keys,
-            lambda stored: [_change(*one) for one in zip(keys, entries, stored, strict=True)],
+            lambda current: [_change(*one) for one in zip(keys, entries, current, strict=True)],
             guess=[None] * len(keys),
         )
 
-    def _new_entry(self, op: PutOp, vectors: dict[str, str]) -> Entry | None:
+    def _new_entry(self, op: PutOp, vectors: dict[str, str]) -> StoredItem | None:
         """What an operation stores; `None` if it removes."""
         if op.value is None:
             return None
         now = self._clock()
         at = micros(now)
-        entry = Entry(value=dict(op.value), created_at=at, updated_at=at, ttl=op.ttl, vectors=vectors)
+        entry = StoredItem(value=dict(op.value), created_at=at, updated_at=at, ttl=op.ttl, vectors=vectors)
         entry.extend(now)
         return entry
 
@@ -249,29 +249,29 @@ class TenutoStore(BaseStore):
         texts = [(place, *one) for place, op in enumerate(puts) for one in self._texts(op)]
         if not texts:
             return {}
-        made = await self.embeddings.aembed_documents([text for _, _, text in texts])
+        embeddings = await self.embeddings.aembed_documents([text for _, _, text in texts])
         vectors: dict[int, dict[str, str]] = {}
-        for (place, path, _), vector in zip(texts, made, strict=True):
+        for (place, path, _), vector in zip(texts, embeddings, strict=True):
             vectors.setdefault(place, {})[path] = encode_vector(vector)
         return vectors
 
     def _texts(self, op: PutOp) -> list[tuple[str, str]]:
         if op.value is None or op.index is False:
             return []
-        found: list[tuple[str, str]] = []
+        texts: list[tuple[str, str]] = []
         for path in self._fields if op.index is None else op.index:
-            texts: list[Any] = get_text_at_path(op.value, path if path == "$" else tokenize_path(path))
-            found += [(path if len(texts) == 1 else f"{path}.{at}", text) for at, text in enumerate(texts)]
-        return found
+            values: list[Any] = get_text_at_path(op.value, path if path == "$" else tokenize_path(path))
+            texts += [(path if len(values) == 1 else f"{path}.{at}", text) for at, text in enumerate(values)]
+        return texts
 
 
-def _change(key: str, entry: Entry | None, stored: StateEntry | None) -> StateChange:
+def _change(key: str, entry: StoredItem | None, current: StateEntry | None) -> StateChange:
     """The change that puts an entry in the place of what is stored."""
     if entry is None:
         return StateChange(key=key, removes=True)
-    if stored is not None:
-        entry.created_at = stored.value["created_at"]
-    return StateChange(key=key, value=msgspec.to_builtins(entry), if_version=stored.version if stored else 0)
+    if current is not None:
+        entry.created_at = current.value["created_at"]
+    return StateChange(key=key, value=msgspec.to_builtins(entry), if_version=current.version if current else 0)
 
 
 def _check_op(op: Op) -> None:
@@ -282,6 +282,6 @@ def _check_op(op: Op) -> None:
         check_namespace(op.namespace_prefix if isinstance(op, SearchOp) else op.namespace)
 
 
-def _updated_at(found: StateEntry) -> int:
-    at: int = found.value["updated_at"]
+def _updated_at(entry: StateEntry) -> int:
+    at: int = entry.value["updated_at"]
     return at

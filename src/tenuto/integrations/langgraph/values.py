@@ -17,10 +17,10 @@ _messages: Final[dict[type, bool]] = {}
 
 def _is_message(kind: type) -> bool:
     # The type of messages is an abstract class, of which `isinstance` takes longer than the rest of a comparison.
-    known = _messages.get(kind)
-    if known is None:
-        known = _messages[kind] = issubclass(kind, BaseMessage)
-    return known
+    is_message_class = _messages.get(kind)
+    if is_message_class is None:
+        is_message_class = _messages[kind] = issubclass(kind, BaseMessage)
+    return is_message_class
 
 
 def copy_value(value: Any) -> Any:
@@ -39,23 +39,23 @@ def copy_value(value: Any) -> Any:
 
 
 def _copy_fields(fields: dict[Any, Any]) -> dict[Any, Any]:
-    copied = fields.copy()
+    copy = fields.copy()
     for name, item in fields.items():
         kind = type(item)
         if kind not in _ATOMS:
             # Most containers of a message are empty.
-            copied[name] = copy_value(item) if item or (kind is not dict and kind is not list) else kind()
-    return copied
+            copy[name] = copy_value(item) if item or (kind is not dict and kind is not list) else kind()
+    return copy
 
 
 def _copy_message(message: BaseMessage) -> BaseMessage:
-    copied = object.__new__(type(message))
+    copy = object.__new__(type(message))
     # Pydantic's models define `__setattr__`; these four are all that an instance consists of.
-    _set(copied, "__dict__", _copy_fields(message.__dict__))
-    _set(copied, "__pydantic_fields_set__", message.__pydantic_fields_set__.copy())
-    _set(copied, "__pydantic_extra__", copy_value(message.__pydantic_extra__))
-    _set(copied, "__pydantic_private__", copy_value(message.__pydantic_private__))
-    return copied
+    _set(copy, "__dict__", _copy_fields(message.__dict__))
+    _set(copy, "__pydantic_fields_set__", message.__pydantic_fields_set__.copy())
+    _set(copy, "__pydantic_extra__", copy_value(message.__pydantic_extra__))
+    _set(copy, "__pydantic_private__", copy_value(message.__pydantic_private__))
+    return copy
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -95,29 +95,29 @@ def extends(longer: Sequence[Any], base: Sequence[Any]) -> bool:
         return False
     for one, other in zip(base, longer, strict=False):
         # Messages first, without a call in between: each put of a run looks at all of them.
-        known = type(one) is type(other) and _messages.get(type(one))
-        if not (_is_same_message(one, other) if known else is_same(one, other)):
+        same_class = type(one) is type(other) and _messages.get(type(one))
+        if not (_is_same_message(one, other) if same_class else is_same(one, other)):
             return False
     return True
 
 
-def add_items(current: Sequence[Any], seen: int, items: Sequence[Any]) -> list[Any]:
-    """A list with the items that a writer added to its first `seen` items.
+def add_items(current: Sequence[Any], length: int, items: Sequence[Any]) -> list[Any]:
+    """A list with the items that a writer added to its first `length` items.
 
     If other writers have added items meanwhile, both stay; one with the id of an item that is there replaces it, as
     LangGraph's own reducer of messages does.
     """
-    merged = [*current]
-    if len(current) == seen:
-        return [*merged, *items]
-    places = {name: place for place, item in enumerate(merged) if (name := _id_of(item)) is not None}
+    result = [*current]
+    if len(current) == length:
+        return [*result, *items]
+    places = {name: place for place, item in enumerate(result) if (name := _id_of(item)) is not None}
     for item in items:
         place = places.get(_id_of(item) or "")
         if place is None:
-            merged.append(item)
+            result.append(item)
         else:
-            merged[place] = item
-    return merged
+            result[place] = item
+    return result
 
 
 def _id_of(item: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from msgspec.structs import replace
 
-from tenuto.integrations.langgraph.fold import Dump, Load, State
+from tenuto.integrations.langgraph.projection import Dump, Load, State
 from tenuto.integrations.langgraph.records import Blob, Put
 from tenuto.integrations.langgraph.values import extends
 
@@ -19,7 +19,7 @@ _MOST_VIEWS: Final = 32
 
 
 @dataclass(slots=True)
-class View:
+class RunView:
     """What a run has read of the newest checkpoint of a thread's namespace, or put since then; lists are private."""
 
     last: str | None = None
@@ -29,7 +29,7 @@ class View:
     incarnation: str | None = None
 
     @classmethod
-    def of(cls, state: State, versions: Mapping[str, Any], incarnation: str) -> View:
+    def of(cls, state: State, versions: Mapping[str, Any], incarnation: str) -> RunView:
         """What a run knows that has read this state in this incarnation of the thread's session."""
         return cls(state.put.id, state.lists, frozenset((*state.values, *state.lists)), versions, incarnation)
 
@@ -37,13 +37,15 @@ class View:
         self, record: Put, checkpoint: Checkpoint, new_versions: ChannelVersions, dump: Dump, load: Load
     ) -> tuple[Put, dict[str, Any]]:
         """The record of a checkpoint that continues this view, and its lists as private objects."""
-        values, known = checkpoint["channel_values"], self.versions or {}
+        values, known_versions = checkpoint["channel_values"], self.versions or {}
         plain: dict[str, Blob] = {}
         lists: dict[str, Blob] = {}
         added: dict[str, tuple[int, Blob]] = {}
         for name, value in values.items():
-            unchanged = name not in new_versions and checkpoint["channel_versions"].get(name) == known.get(name)
-            if name in self.names and unchanged:
+            same_version = name not in new_versions and checkpoint["channel_versions"].get(name) == known_versions.get(
+                name
+            )
+            if name in self.names and same_version:
                 continue
             base = (self.lists or {}).get(name) if name in self.names else ()
             if type(value) is not list:
@@ -52,16 +54,16 @@ class View:
                 lists[name] = dump(value)
             elif len(value) > len(base) or name not in self.names:
                 added[name] = (len(base), dump(value[len(base) :]))
-        decoded = {name: load(blob) for name, blob in lists.items()}
-        decoded.update({name: load(blob) for name, (_, blob) in added.items()})
-        dropped = sorted(self.names - values.keys())
-        return replace(record, values=plain, lists=lists, added=added, dropped=dropped), decoded
+        new_lists = {name: load(blob) for name, blob in lists.items()}
+        new_lists.update({name: load(blob) for name, (_, blob) in added.items()})
+        missing = sorted(self.names - values.keys())
+        return replace(record, values=plain, lists=lists, added=added, dropped=missing), new_lists
 
-    def advance(self, record: Put, checkpoint: Checkpoint, decoded: Mapping[str, Any], incarnation: str) -> None:
+    def advance(self, record: Put, checkpoint: Checkpoint, new_lists: Mapping[str, Any], incarnation: str) -> None:
         """Take a stored checkpoint for what the run knows now."""
-        values, known = checkpoint["channel_values"], self.lists or {}
-        lists = {name: items for name, items in known.items() if name in values and name not in record.values}
-        for name, items in decoded.items():
+        values, known_lists = checkpoint["channel_values"], self.lists or {}
+        lists = {name: items for name, items in known_lists.items() if name in values and name not in record.values}
+        for name, items in new_lists.items():
             lists[name] = [*lists[name], *items] if name in record.added and name in lists else items
         self.last, self.lists, self.names = record.id, lists, frozenset(values)
         self.versions, self.incarnation = checkpoint["channel_versions"], incarnation
@@ -69,16 +71,16 @@ class View:
 
 # By run: the tasks and threads that LangGraph starts for a run inherit its context. A run that read the newest
 # checkpoint continues from it, also when others store theirs first; one that names an older one goes back on purpose.
-_views: ContextVar[Mapping[_Place, View]] = ContextVar("tenuto_langgraph_views")
-_NO_VIEWS: Final[Mapping[_Place, View]] = {}
+_views: ContextVar[Mapping[_Place, RunView]] = ContextVar("tenuto_langgraph_views")
+_NO_VIEWS: Final[Mapping[_Place, RunView]] = {}
 
 
-def view_of(place: _Place) -> View | None:
+def view_of(place: _Place) -> RunView | None:
     """What the run of this context knows of a namespace."""
     return _views.get(_NO_VIEWS).get(place)
 
 
-def remember_view(place: _Place, view: View | None) -> None:
+def remember_view(place: _Place, view: RunView | None) -> None:
     """Let the run of this context continue from a view; in a new mapping, since other runs may have the same one."""
     views = {name: one for name, one in _views.get(_NO_VIEWS).items() if name != place}
     if view is not None:

@@ -198,6 +198,7 @@ def _result_counts(gone: EraseResult) -> dict[str, int]:
         "sessions": len(gone.removed_sessions),
         "messages": gone.messages,
         "traces": gone.traces,
+        "attachments": gone.attachments,
         "states": gone.states,
         "quarantined": gone.quarantined,
         "vault_values": gone.vault_values,

@@ -23,7 +23,8 @@ from tenuto.model.privacy import PiiMatch
 from tenuto.model.scope import Scope
 from tenuto.model.values import Value
 from tenuto.ports import Detector
-from tenuto.privacy.detection.finder import PiiFinder, merge_matches, shift_match
+from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.detection.overlaps import merge_matches, shift_match
 from tenuto.privacy.rules.span import MARK, PiiType
 
 _LIFE_SECONDS: Final = 180.0

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -14,13 +11,14 @@ from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import NOT_SEARCHED, CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
+from tenuto.privacy.detection.allowlist import Allowlist
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
+from tenuto.privacy.detection.overlaps import merge_matches, shift_match
+from tenuto.privacy.rules.chunked_search import ChunkedSearch, StreamedRedaction
 from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
-from tenuto.privacy.rules.detector import KNOWN_CHUNKS
 from tenuto.privacy.rules.detector import find as find_built_in
-from tenuto.privacy.rules.folding import INVISIBLE, Work, fold
+from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
-from tenuto.privacy.spellings import normalize_spelling
 
 _PORTION: Final = 4 * LIMIT
 MOST_JUDGED: Final = 80_000
@@ -79,27 +77,30 @@ class PiiFinder:
 
     def _search(self, text: str, work: Work | None) -> Sequence[PiiMatch]:
         if len(text) <= LIMIT:
-            return self._look(text, work)
-        return _collect_matches(_ChunkedFinder(self._look, self._pieces(), work).whole(text), len(text))
+            return self._find_short(text, work)
+        found = _BoundedSearch(self._find_short, self._new_chunker(), work).whole(text)
+        if found and found[-1].type == NOT_SEARCHED:
+            found[-1] = replace(found[-1], end=len(text))
+        return found
 
     def redact(self, text: str) -> str:
         """`text` with a placeholder such as `[REDACTED_EMAIL]` for every match. Redacting twice changes nothing."""
         found = self.find(text)
         return replace_matches(text, found) if found else text
 
-    def admits(self, text: str, find: PiiMatch) -> bool:
+    def admits(self, text: str, match: PiiMatch) -> bool:
         """Whether a match of another detector is private by this policy: neither allowed nor of an ignored type."""
-        return find.type not in self._never and not (self._allowed and self._allowed(text, find))
+        return match.type not in self._never and not (self._allowed and self._allowed(text, match))
 
     def stream(self) -> PolicyRedactionStream:
         """A stream that redacts a text in chunks, like `redact`."""
-        return PolicyRedactionStream(self._look, self._pieces)
+        return PolicyRedactionStream(lambda: _BoundedSearch(self._find_short, self._new_chunker(), Work()))
 
-    def _pieces(self) -> Chunker:
+    def _new_chunker(self) -> Chunker:
         asked, own = not ON_REQUEST.isdisjoint(self.types), self._own
         return Chunker(asked=asked, more=own.candidates, reach=own.reach) if own else Chunker(asked=asked)
 
-    def _look(self, text: str, work: Work | None) -> list[PiiMatch]:
+    def _find_short(self, text: str, work: Work | None) -> list[PiiMatch]:
         """The matches of a short text. The cost grows faster than the length."""
         found: list[PiiMatch] = []
         at = 0
@@ -117,104 +118,46 @@ class PiiFinder:
         own = self._own.find(part, behind=start > 0, before=end < len(text)) if self._own else None
         built_in = list(map(_to_match, find_built_in(part, self.types, work)))
         here = merge_matches(part, [*own, *built_in]) if own else built_in
-        kept = [find for find in here if not self._allowed(part, find)] if self._allowed else here
+        kept = [match for match in here if not self._allowed(part, match)] if self._allowed else here
         if not own and len(kept) == len(here):
             # `find_built_in` is stable already, and custom patterns match nothing new between matches.
-            return [shift_match(find, start) for find in kept]
+            return [shift_match(match, start) for match in kept]
         found: list[PiiMatch] = []
         at = start
-        for find in kept:
-            found += self._find_until_stable(text, at, start + find.start, work)
-            found.append(shift_match(find, start))
-            at = start + find.end
+        for match in kept:
+            found += self._find_until_stable(text, at, start + match.start, work)
+            found.append(shift_match(match, start))
+            at = start + match.end
         return found + self._find_until_stable(text, at, end, work) if kept else []
 
 
-Look: TypeAlias = Callable[[str, Work | None], list[PiiMatch]]
-Piecewise: TypeAlias = Iterator[tuple[str, list[PiiMatch]]]
-"""Parts of a text, each with the matches that begin in it, relative to its start."""
+_Find: TypeAlias = Callable[[str, Work | None], list[PiiMatch]]
 
 
-class PolicyRedactionStream:
+class _BoundedSearch(ChunkedSearch[PiiMatch]):
+    """The search of a long text that ends with a withheld rest when its work exceeds the bound."""
+
+    def __init__(self, find: _Find, chunker: Chunker, work: Work | None) -> None:
+        super().__init__(lambda text: find(text, work), chunker, shift_match)
+        self._work = work
+        self._withheld = False
+
+    def _search(self, piece: Piece) -> tuple[str, list[PiiMatch]]:
+        part = piece.text[piece.start : piece.end]
+        if self._work is None or self._work.judged <= MOST_JUDGED or self._overlap >= len(part):
+            return super()._search(piece)
+        # One placeholder is for all that follows.
+        found = [] if self._withheld else _withhold(part, self._overlap)
+        self._overlap, self._withheld = 0, True
+        return part if found else "", found
+
+
+class PolicyRedactionStream(StreamedRedaction[PiiMatch]):
     """Redacts a text that comes in chunks. What comes out, joined, is `redact` of what went in, joined.
 
     Without custom patterns it holds back as much as `RedactionStream`; with them, in prose, some 900 characters. What
     follows after `MOST_JUDGED` candidates is withheld.
     """
-
-    def __init__(self, look: Look, pieces: Callable[[], Chunker]) -> None:
-        self._look, self._pieces = look, pieces
-        self._looker = _ChunkedFinder(look, pieces(), Work())
-        self._over = 0
-        self.redacted: Counter[str] = Counter()
-        """Redacted matches so far, by name."""
-
-    def feed(self, chunk: str) -> str:
-        """Take a chunk; return the text that is decided by now, which may be empty."""
-        return "".join([self._redact_part(*part) for part in self._looker.add(chunk)])
-
-    def flush(self) -> str:
-        """Return the held text, at the end. The stream can then take another text."""
-        rest = "".join([self._redact_part(*part) for part in self._looker.rest()])
-        self._looker, self._over = _ChunkedFinder(self._look, self._pieces(), Work()), 0
-        return rest
-
-    def _redact_part(self, own: str, found: list[PiiMatch]) -> str:
-        text = replace_matches(own, found, self._over)
-        self.redacted.update(one.name for one in found)
-        self._over = max(0, (found[-1].end if found else self._over) - len(own))
-        return text
-
-
-class _ChunkedFinder:
-    """Finds matches in a text chunk by chunk."""
-
-    def __init__(self, look: Look, pieces: Chunker, work: Work | None) -> None:
-        self._look, self._pieces, self._work = lru_cache(KNOWN_CHUNKS)(lambda text: look(text, work)), pieces, work
-        self._over = 0
-        """How far the last match of a chunk reaches into the next one."""
-        self._withheld = False
-
-    def add(self, text: str) -> Piecewise:
-        """Take more text; yield the parts that are decided."""
-        return map(self._find_in_chunk, self._pieces.add(text))
-
-    def rest(self) -> Piecewise:
-        """Yield everything that is left."""
-        return map(self._find_in_chunk, self._pieces.rest())
-
-    def whole(self, text: str) -> Piecewise:
-        """All of a long text, a portion at a time."""
-        for start in range(0, len(text), _PORTION):
-            yield from self.add(text[start : start + _PORTION])
-        yield from self.rest()
-
-    def _find_in_chunk(self, piece: Piece) -> tuple[str, list[PiiMatch]]:
-        own = piece.text[piece.start : piece.end]
-        if self._work is not None and self._work.judged > MOST_JUDGED and self._over < len(own):
-            # One placeholder is for all that follows.
-            found = [] if self._withheld else _withhold(own, self._over)
-            self._over, self._withheld = 0, True
-            return own if found else "", found
-        found = [
-            shift_match(find, -piece.start)
-            for find in self._look(piece.text)
-            if piece.start + self._over <= find.start < piece.end
-        ]
-        self._over = max(0, (found[-1].end if found else self._over) - len(own))
-        return own, found
-
-
-def _collect_matches(parts: Piecewise, length: int) -> list[PiiMatch]:
-    found: list[PiiMatch] = []
-    place = 0
-    for own, here in parts:
-        found += [shift_match(find, place) for find in here]
-        if found and found[-1].type == NOT_SEARCHED:
-            found[-1] = replace(found[-1], end=length)
-            return found
-        place += len(own)
-    return found
 
 
 def _withhold(text: str, start: int) -> list[PiiMatch]:
@@ -244,123 +187,3 @@ def _placeholder_regex(own: Sequence[str]) -> re.Pattern[str]:
 
 def _to_match(span: Span) -> PiiMatch:
     return PiiMatch(start=span.start, end=span.end, type=span.type.value, rule=span.rule.value, name=span.name)
-
-
-def shift_match(find: PiiMatch, by: int) -> PiiMatch:
-    """The match `by` characters further on."""
-    return replace(find, start=find.start + by, end=find.end + by) if by else find
-
-
-SETTING: Final = "allow"
-_LONGEST: Final = 256
-_HOST: Final = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W_][\w-]{0,61}")
-_GAPS: Final = re.compile(r"[\s-]+")
-# Numbers compare by digits, whatever the separators; short ones compare as text, so that `1-1` does not allow 11.
-_NUMBER: Final = re.compile(r"\+?\(?[0-9](?:[\s()./-]{0,3}[0-9]){4,}")
-_BETWEEN: Final = re.compile(r"[\s()./-]+")
-# An allowed domain does not allow a key or a password next to it.
-_NEVER_BY_DOMAIN: Final = frozenset({PiiType.SECRET, PiiType.API_KEY})
-
-
-class Allowlist:
-    """The allow-list of a policy. A match is compared as a whole, never in part."""
-
-    def __init__(self, entries: Sequence[str]) -> None:
-        self._values: set[str] = set()
-        self._phones: set[str] = set()
-        self._mail_hosts: set[str] = set()
-        self._domains: set[str] = set()
-        for place, entry in enumerate(entries, 1):
-            self._add_entry(_normalize(entry).strip(), f"entry {place}")
-
-    def __call__(self, text: str, find: PiiMatch) -> bool:
-        """Whether the match is on the list."""
-        if find.end - find.start > 2 * _LONGEST:
-            return False
-        value = _normalize(text[find.start : find.end]).strip()
-        if _comparison_key(value) in self._values or (
-            find.type == PiiType.PHONE and normalize_spelling(PiiType.PHONE, value) in self._phones
-        ):
-            return True
-        if find.type in _NEVER_BY_DOMAIN:
-            return False
-        _, at, host = value.rpartition("@")
-        return (bool(at) and host in self._mail_hosts) or self._is_in_domain(host)
-
-    def _is_in_domain(self, host: str) -> bool:
-        if not self._domains or not _HOST.fullmatch(host):
-            return False
-        parts = host.split(".")
-        return any(".".join(parts[first:]) in self._domains for first in range(len(parts) - 1))
-
-    def _add_entry(self, entry: str, what: str) -> None:
-        if len(entry) > _LONGEST:
-            raise InvalidSetting(SETTING, f"{what} is longer than {_LONGEST} characters")
-        kind, hosts = entry[:1], self._mail_hosts
-        if entry.startswith("*."):
-            kind, hosts = "*.", self._domains
-        if kind in ("@", "*."):
-            host = entry.removeprefix(kind)
-            if not _HOST.fullmatch(host):
-                raise InvalidSetting(SETTING, f"{what} names no domain behind its {kind}")
-            hosts.add(host)
-            return
-        if "*" in entry or not any(map(str.isalnum, entry)):
-            raise InvalidSetting(SETTING, f"{what} is not a value; only *.example.com may represent several")
-        self._values.add(_comparison_key(entry))
-        if _NUMBER.fullmatch(entry):
-            self._phones.add(normalize_spelling(PiiType.PHONE, entry))
-
-
-def _normalize(text: str) -> str:
-    return fold(INVISIBLE.sub("", text)).casefold()
-
-
-def _comparison_key(plain: str) -> str:
-    """The same key for all spellings of a value: without spaces and dashes; of a number only the digits."""
-    if _NUMBER.fullmatch(plain):
-        return _BETWEEN.sub("", plain)
-    return _GAPS.sub("", plain)
-
-
-# The rest of a match that another one overlaps: punctuation and spaces alone do not count.
-_SOMETHING: Final = re.compile(r"\w(?:.*\w)?", re.DOTALL)
-
-
-def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
-    """All matches of all layers, in order and not overlapping.
-
-    Earlier layers have precedence over later ones, and inside a layer longer matches over shorter ones, earlier over
-    later ones. Of a match that overlaps one of higher precedence, the rest stays a match, so that no part of it is
-    shown.
-    """
-    starts: list[int] = []
-    taken: list[PiiMatch] = []
-    for layer in layers:
-        for find in sorted(layer, key=lambda one: one.start - one.end):
-            for start, end in list(_free_ranges(find, taken, starts)):
-                part = find
-                if (start, end) != (find.start, find.end):
-                    core = _SOMETHING.search(text, start, end)
-                    if core is None:
-                        continue
-                    part = replace(find, start=core.start(), end=core.end())
-                place = bisect_left(starts, part.start)
-                starts.insert(place, part.start)
-                taken.insert(place, part)
-    return taken
-
-
-def _free_ranges(find: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The ranges of a match that are not `taken`, which is sorted and without overlaps."""
-    at = find.start
-    place = bisect_left(starts, at)
-    if place and taken[place - 1].end > at:
-        place -= 1
-    while place < len(taken) and taken[place].start < find.end:
-        if at < taken[place].start:
-            yield at, taken[place].start
-        at = max(at, taken[place].end)
-        place += 1
-    if at < find.end:
-        yield at, find.end

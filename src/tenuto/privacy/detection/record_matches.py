@@ -10,7 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.model.privacy import PiiMatch
-from tenuto.privacy.detection.finder import PiiFinder, merge_matches
+from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.detection.overlaps import merge_matches
 from tenuto.privacy.json_texts import Slot
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.rules.span import PiiType

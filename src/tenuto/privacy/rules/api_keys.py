@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import load_table
 
 _ENDS: Final = lazy_pattern(r"[^A-Za-z0-9_./+=:~%?&$-]")
@@ -105,13 +105,13 @@ class KeyBlock(NamedTuple):
     complete: bool
 
 
-def find_private_keys(view: FoldedText) -> Iterator[tuple[int, int]]:
+def find_private_keys(view: FoldedText) -> Iterator[Find]:
     """Private-key blocks from BEGIN to END; without an END, as far as the lines look like a key."""
     at = view.ascii.find(BLOCK)
     while at >= 0:
         block = parse_key_block(view.ascii, at)
         if block is not None:
-            yield block.start, block.end
+            yield block.start, block.end, PiiRule.PRIVATE_KEY
         at = view.ascii.find(BLOCK, at + len(BLOCK) if block is None else block.end)
 
 
@@ -128,7 +128,7 @@ def parse_key_block(text: str, start: int) -> KeyBlock | None:
     return KeyBlock(start, begin.end() if lines is None else lines.end(), False)
 
 
-def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_api_keys(view: FoldedText) -> Iterator[Find]:
     """Keys, signed tokens and webhooks in the long words of the text."""
     long_words = view.words
     at = long_words.find(KEY_WORD)
@@ -142,7 +142,7 @@ def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
         at = long_words.find(KEY_WORD, end)
 
 
-def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
+def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[Find]:
     view.work.judged += 1
     word = view.ascii[start:end]
     if any(sign in word for sign in _WEBHOOK_SIGNS):
@@ -186,7 +186,7 @@ def looks_random(key: str) -> bool:
     return _RANDOM_PART.search(body) is not None
 
 
-def _labelled_keys(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
+def _labelled_keys(view: FoldedText, start: int, end: int) -> Iterator[Find]:
     """Long words of no known provider that are keys by their own form or by the words before them."""
     for match in _CHUNK.finditer(view.ascii, start, end):
         if _PLACEHOLDER.search(match[0]):

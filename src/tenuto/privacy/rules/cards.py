@@ -7,7 +7,7 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import DigitRun, evenly, loosely
 from tenuto.privacy.rules.labels import REACH, Label
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import load_table
 
 _CARDS: Final = load_table("number_plans")["cards"]
@@ -37,7 +37,7 @@ def passes_luhn(digits: str) -> bool:
     return (sum(codes[-1::-2]) + sum(codes[-2::-2].translate(_DOUBLED)) - len(codes) * ord("0")) % 10 == 0
 
 
-def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
+def find_cards(run: DigitRun) -> list[Find]:
     """Cards in `run` as (first group, last group, rule)."""
     found = []
     at = 0

@@ -9,6 +9,7 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.prechecks import ENCODED_AT
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _DOMAINS: Final = load_table("domains")
@@ -58,23 +59,23 @@ _ENCODED_SIGN: Final = lazy_pattern("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd
 _NOT_DOMAINS: Final = frozenset(_DOMAINS["file_endings"].split())
 
 
-def find_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
+def find_emails(view: FoldedText) -> Iterator[Find]:
     """Every address: a local part, an @, and a domain with a dot."""
     at = view.ascii.find("@")
     while at >= 0:
         end = _domain_end(view, at)
         beyond = None if end is not None or view.text is view.ascii else _non_latin_email(view.text, at)
         if beyond is not None:
-            yield beyond
+            yield *beyond, PiiRule.EMAIL
         if end is not None and view.text[at:end].rpartition(".")[2].lower() not in _NOT_DOMAINS:
             start = _local_start(view.text, at)
             if start is not None and not _is_repository(view.text, start, end):
-                yield start, end
+                yield start, end, PiiRule.EMAIL
         at = view.ascii.find("@", at + 1)
     yield from _percent_encoded_emails(view)
 
 
-def _percent_encoded_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
+def _percent_encoded_emails(view: FoldedText) -> Iterator[Find]:
     at = view.ascii.find(ENCODED_AT)
     while at >= 0:
         end, start = _domain_end(view, at + len(ENCODED_AT) - 1), _local_start(view.text, at)
@@ -82,7 +83,7 @@ def _percent_encoded_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
             for sign in _ENCODED_SIGN.finditer(view.ascii, start, at):
                 start = sign.end()
             if start < at:
-                yield start, end
+                yield start, end, PiiRule.EMAIL
         at = view.ascii.find(ENCODED_AT, at + 1)
 
 

@@ -12,6 +12,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.digit_runs import COUNTED, CURRENCY, DigitRun, evenly, loosely
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, labels_left, labels_right
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import load_table
 
 _PROVINCES: Final = frozenset(load_table("number_plans")["chinese_ids"]["provinces"].split())
@@ -212,7 +213,7 @@ _THEN_PASSPORT: Final = lazy_pattern(
 _NOT_PASSPORT: Final = frozenset({Label.PHONE, Label.OTHER, Label.SSN, Label.CARD, Label.VERSION})
 
 
-def find_passports(view: FoldedText) -> Iterator[tuple[int, int]]:
+def find_passports(view: FoldedText) -> Iterator[Find]:
     """Passport numbers near a word for passport."""
     if view.digits.find(b"0") < 0:
         return
@@ -221,7 +222,7 @@ def find_passports(view: FoldedText) -> Iterator[tuple[int, int]]:
         if not any(map(str.isdigit, match[0])):
             continue
         if _may_be_passport(view.text, match) and not _NO_PAPER.search(view.text, max(0, start - 12), start):
-            yield start, end
+            yield start, end, PiiRule.PASSPORT
 
 
 def _may_be_passport(text: str, match: re.Match[str]) -> bool:
@@ -260,7 +261,7 @@ _CAPITALS: Final = bytes(ord("A") if 0x41 <= byte <= 0x5A else byte for byte in 
 _IBAN: Final = lazy_pattern(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
 
 
-def find_ibans(view: FoldedText) -> Iterator[tuple[int, int]]:
+def find_ibans(view: FoldedText) -> Iterator[Find]:
     """Bank accounts whose country, length and check digits agree."""
     if view.digits.translate(_CAPITALS).find(b"AA00") < 0:
         return
@@ -273,7 +274,7 @@ def find_ibans(view: FoldedText) -> Iterator[tuple[int, int]]:
             cut = max(view.ascii.rfind(" ", start, end), view.ascii.rfind("-", start, end))
             end = cut if cut > start + 14 else start
         if end > start:
-            yield start, end
+            yield start, end, PiiRule.IBAN
 
 
 def _is_iban(value: str) -> bool:

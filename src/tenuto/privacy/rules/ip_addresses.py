@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, has_letters
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _VERSIONS: Final = load_table("versions")
@@ -95,7 +96,7 @@ class _Quad(NamedTuple):
         return self.value[: self.value.index(".", self.value.index(".") + 1)]
 
 
-def find_ipv4(view: FoldedText) -> Iterator[tuple[int, int]]:
+def find_ipv4(view: FoldedText) -> Iterator[Find]:
     """Dotted quads that are addresses. Loopback, netmasks and 0.0.0.0 are not private and are left."""
     places = [match.span() for match in _V4.finditer(view.digits)]
     quads = [_read_quad(view, start, end) for start, end in places if _can_start(view, start)]
@@ -111,7 +112,7 @@ def find_ipv4(view: FoldedText) -> Iterator[tuple[int, int]]:
         ):
             version = quad
         elif not _NOT_PERSONAL.match(quad.value):
-            yield quad.start, quad.end
+            yield quad.start, quad.end, PiiRule.IPV4
 
 
 def _can_start(view: FoldedText, start: int) -> bool:
@@ -224,7 +225,7 @@ def _follows_product(view: FoldedText, start: int, end: int) -> bool:
     return not (_UNLIKE_PRODUCTS if product["name"].islower() else _AT_HOME).match(text, start)
 
 
-def find_ipv6(view: FoldedText) -> Iterator[tuple[int, int]]:
+def find_ipv6(view: FoldedText) -> Iterator[Find]:
     """Addresses with colons."""
     for match in _V6.finditer(view.ascii):
         start, end = _address_start(view.ascii, match.start(), match.end()), match.end()
@@ -233,7 +234,7 @@ def find_ipv6(view: FoldedText) -> Iterator[tuple[int, int]]:
         if view.ascii[end - 1] == ":" and view.ascii[end - 2] != ":":
             end -= 1
         if _is_v6(view.ascii[start:end]) and not _is_slice(view.ascii, start):
-            yield start, end
+            yield start, end, PiiRule.IPV6
 
 
 def _address_start(text: str, start: int, end: int) -> int | None:

@@ -17,6 +17,7 @@ from tenuto.privacy.rules.secret_values import (
     is_varied,
     trim_end,
 )
+from tenuto.privacy.rules.span import Find, PiiRule
 
 Place = tuple[int, int]
 
@@ -96,7 +97,7 @@ _WORD_START: Final = lazy_pattern(r"[^\s\"'(<]+\Z")
 _HOST: Final = lazy_pattern(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))")
 
 
-def find_logins(view: FoldedText) -> Iterator[Place]:
+def find_logins(view: FoldedText) -> Iterator[Find]:
     """Every password before its name or next to a user name."""
     for start, end in _login_candidates(view):
         # In the ASCII view a Chinese comma is a question mark, which would count as part of the value.
@@ -106,7 +107,7 @@ def find_logins(view: FoldedText) -> Iterator[Place]:
         if beyond is not None and not _is_plausible(value):
             continue
         if len(value) >= 5 and is_varied(value) and not is_blank(value) and not is_other_data(value):
-            yield start, end
+            yield start, end, PiiRule.PASSWORD
 
 
 def _login_candidates(view: FoldedText) -> Iterator[Place]:

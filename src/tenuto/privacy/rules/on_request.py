@@ -13,7 +13,7 @@ from typing import Final
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.addresses import find_addresses
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import any_of, load_table, one_of
 
 _ORDERS: Final = load_table("orders")
@@ -48,7 +48,7 @@ _COMMON_ENDINGS: Final = frozenset(_CHINESE["common_endings"].split())
 _COMMON_BEGINNINGS: Final = frozenset(_CHINESE["common_beginnings"].split())
 
 
-def find_on_request(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_on_request(view: FoldedText) -> Iterator[Find]:
     """Order numbers, addresses and names."""
     text = view.text
     view.work.judged += len(text) // 100

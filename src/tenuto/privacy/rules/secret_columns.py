@@ -13,6 +13,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.secret_names import Name
 from tenuto.privacy.rules.secret_values import is_blank, is_keylike, is_other_data, is_varied
+from tenuto.privacy.rules.span import Find
 
 _CUTS: Final = ("|", "\t", ",")
 _ENDS_CELL: Final = lazy_pattern(r"""["'`*]{0,2}[ ]{0,16}(?P<cut>[|\t,\n])""")
@@ -24,8 +25,8 @@ _BELOW: Final = 136
 _CELL: Final = lazy_pattern(r"""[ "'`]*(?P<value>[^\s"'`]{4,64})[ "'`]*""")
 
 
-def cells_below(view: FoldedText, name: Name) -> list[tuple[int, int]] | None:
-    """The values below a name that heads a column, or None if it does not."""
+def secrets_in_column(view: FoldedText, name: Name) -> list[Find] | None:
+    """The values below a name that heads a column; `None` if it does not."""
     text = view.text
     ends = _ENDS_CELL.match(text, name.end, name.end + 20)
     if ends is None:
@@ -41,7 +42,7 @@ def cells_below(view: FoldedText, name: Name) -> list[tuple[int, int]] | None:
     if not rows:
         return None
     cells = [_cell_range(text, row, cut, column) for row in rows]
-    return [cell for cell in cells if cell is not None and _is_secret(text[slice(*cell)], name.kind)]
+    return [(*cell, name.rule) for cell in cells if cell is not None and _is_secret(text[slice(*cell)], name.kind)]
 
 
 def _line_start(text: str, at: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.span import PiiRule
 from tenuto.privacy.rules.word_tables import load_table
 
 
@@ -17,6 +18,11 @@ class Name(NamedTuple):
     start: int
     end: int
     kind: str
+
+    @property
+    def rule(self) -> PiiRule:
+        """The rule that finds its value."""
+        return PiiRule.PASSWORD if self.kind == "password" else PiiRule.API_KEY
 
 
 _SECRETS: Final = load_table("secrets")
@@ -87,7 +93,7 @@ def _auth_kind(lower: str, at: int) -> str | None:
 # A name is found by its stem with a fast plain search; then a regex checks it, and a function gives its kind. Secrets
 # and credentials share their stem.
 _Stem = tuple[re.Pattern[str], Callable[[str, int], str | None]]
-_STEMS: Final[dict[str, _Stem]] = {
+STEMS: Final[dict[str, _Stem]] = {
     "pass": (
         lazy_pattern(
             # With typing errors: passwrod, passowrd, passwod.
@@ -112,20 +118,17 @@ _STEMS: Final[dict[str, _Stem]] = {
 }
 
 
-def find_secret_names(view: FoldedText) -> list[Name] | None:
-    """English and German names of secrets, from left to right; None when no stem occurs."""
-    stems = view.stems
-    if stems.isdisjoint(_STEMS):
-        return None
+def find_secret_names(view: FoldedText) -> list[Name]:
+    """English and German names of secrets, from left to right."""
     found: list[Name] = []
-    for stem in stems & _STEMS.keys():
+    for stem in view.stems & STEMS.keys():
         _add_secret_names(view.lower, stem, found)
     found.sort()
     return found
 
 
 def _add_secret_names(lower: str, stem: str, found: list[Name]) -> None:
-    pattern, kind_of = _STEMS[stem]
+    pattern, kind_of = STEMS[stem]
     at = lower.find(stem)
     while at >= 0:
         kind = kind_of(lower, at)

@@ -10,7 +10,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.prechecks import has_pipe, has_statement, has_switch
 from tenuto.privacy.rules.secret_values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import load_table
 
 _URL: Final = lazy_pattern(
@@ -58,7 +58,7 @@ _DIGIT_OR_PADDING: Final = lazy_pattern("[0-9=]")
 _SAMPLES: Final = frozenset(load_table("secrets")["samples"].split())
 
 
-def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_url_credentials(view: FoldedText) -> Iterator[Find]:
     """Passwords inside URLs: `postgres://svc:...@host`."""
     for match in _URL.finditer(view.ascii):
         value = match["value"]
@@ -66,7 +66,7 @@ def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]
             yield *match.span("value"), PiiRule.URL_CREDENTIALS
 
 
-def find_url_tokens(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_url_tokens(view: FoldedText) -> Iterator[Find]:
     """Tokens alone before the host of a URL. User names there have at most hyphens and a year."""
     for match in _URL_TOKEN.finditer(view.ascii):
         value = match["value"]
@@ -78,7 +78,7 @@ def _is_mixed(part: str) -> bool:
     return is_keylike(part, 12) and len(_CHANGES.findall(part)) > 2
 
 
-def find_syntax_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_syntax_secrets(view: FoldedText) -> Iterator[Find]:
     """Every value after a command switch, in a statement or in a header."""
     text = view.ascii
     for pattern in (_SWITCHES if has_switch(view) else ()) + ((_PIPED,) if has_pipe(view) else ()):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.word_tables import load_table
+from tenuto.privacy.rules.word_tables import any_of, load_table
 
 
 class Value(NamedTuple):
@@ -18,12 +18,15 @@ class Value(NamedTuple):
     quoted: bool
 
 
+_WORDS: Final = load_table("secrets")
 _QUOTED: Final = lazy_pattern(
     r"""(["'`])(?P<value>[^"'`\n]{1,64})\1|“(?P<curly>[^”\n]{1,64})”|[「『【](?P<corner>[^」』】\n]{1,64})[」』】]"""
 )
 # With letters of other alphabets, but not of scripts whose sentences go on without a space.
 _BARE: Final = lazy_pattern(r"[!-~\u00c0-\u024f\u0370-\u052f\u1e00-\u1eff]{1,512}")
 _PAIR: Final = lazy_pattern(r"[!-~]{1,32}?(?: ?[/|] ?(?=[!-~])|(?: ?[,和、] ?|[ ]{1,2})(?=[!-~]*[0-9!@#$%^&*]))")
+_PAIRED: Final = lazy_pattern(r"(?:/|账号|帐号|用户名|账户|用户)[/、和及&+ ]{0,2}\Z")
+_ONE_TIME: Final = lazy_pattern(rf"(?:{any_of(_WORDS['one_time'])})[ -]?\Z", re.IGNORECASE)
 # Characters of the syntax around a value.
 _CUT: Final = lazy_pattern(
     r"&(?=[\w.-]+=)|;(?=\s|$|[\w ]+=)|,(?=\s|$|\"|\w+=)|[\"'`<>]|\\[nrt\"]|\)(?=[\s,.;]|$)|[}\]](?=[\s,;}\]]|$)|\||//"
@@ -39,7 +42,7 @@ _BLANK: Final = lazy_pattern(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|
 _HOLE: Final = lazy_pattern(r"your|placeholder|\.\.\.|<|\*{3}|example_|[-_]here|\$\{|\{\{", re.IGNORECASE)
 _JUDGED: Final = 128
 """How many characters of a value decide whether it is one."""
-_STAND_INS: Final = frozenset(load_table("secrets")["stand_ins"].split())
+_STAND_INS: Final = frozenset(_WORDS["stand_ins"].split())
 _DATE: Final = lazy_pattern(
     r"(?:19|20)[0-9]{2}[-/.年][0-9]{1,2}(?:[-/.月][0-9]{1,2})?|[0-9]{1,2}[:.][0-9]{2}(?::[0-9]{2})?"
     r"|[0-9]{1,2}[-~][0-9]{1,2}|[0-9]{1,4}/[0-9]{1,4}|v?[0-9]+(?:\.[0-9]+){1,3}"
@@ -74,6 +77,15 @@ def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> Value | Non
     return Value(bare.start(), end, False)
 
 
+def announces_pair(view: FoldedText, at: int) -> bool:
+    """Whether the name at `at` is of a user and a password: `user/password: admin/...`, 账号密码：admin/..."""
+    text = view.text
+    near = text[max(0, at - 5) : at]
+    if "/" not in near and near.isascii():
+        return text is not view.ascii and text.startswith("账密", at)
+    return text.startswith("账密", at) or _PAIRED.search(near) is not None
+
+
 def _before_bracket(view: FoldedText, start: int, end: int) -> int:
     """Where the value ends if a full-width bracket follows it: 密码：admin568（区分大小写）."""
     if view.text is view.ascii or view.text[end : end + 1] <= "\x7f":
@@ -106,6 +118,11 @@ def is_blank(value: str) -> bool:
 def is_other_data(value: str) -> bool:
     """Whether the value is an address or the rest of one, a date, a range of numbers or a version."""
     return any(form.fullmatch(value) for form in (_MAIL, _DATE, _V6))
+
+
+def is_one_time_code(view: FoldedText, name: int, value: str) -> bool:
+    """Whether the value of the name at `name` is a one-time code: it expires before it can be misused."""
+    return value.isdigit() and _ONE_TIME.search(view.text, max(0, name - 12), name) is not None
 
 
 def is_fingerprint(value: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -77,6 +77,10 @@ TYPE_OF: Final = {rule: PiiType(rule) for rule in PiiRule if rule in PiiType.__m
 _MARKED_BY_RULE: Final = frozenset({PiiRule.CC, PiiRule.BANK_CARD, PiiRule.JWT, PiiRule.PRIVATE_KEY})
 
 
+Find: TypeAlias = tuple[int, int, PiiRule]
+"""What a rule found in a view of the text: start, end and rule."""
+
+
 class Span(msgspec.Struct, frozen=True, order=True):
     """One private value. `start` and `end` are code points of the searched text."""
 
@@ -89,6 +93,10 @@ class Span(msgspec.Struct, frozen=True, order=True):
     def name(self) -> str:
         """The name in the placeholder: the type, or the rule where that is more helpful to a reader."""
         return (self.rule if self.rule in _MARKED_BY_RULE else self.type).value
+
+    def shifted(self, by: int) -> Span:
+        """The span `by` characters further on."""
+        return Span(self.start + by, self.end + by, self.type, self.rule)
 
     @property
     def placeholder(self) -> str:

@@ -10,7 +10,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import Label, before
 from tenuto.privacy.rules.prechecks import NUMERAL, NUMERALS
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 from tenuto.privacy.rules.word_tables import any_of, load_table
 
 _AT: Final = r"(?:[ ]?[\[({<][ ]?(?:at|AT)[ ]?[\])}>][ ]?|[ ](?:at|AT)[ ]|[ ]?艾特[ ]?|[ ]?[\[({][ ]?@[ ]?[\])}][ ]?)"
@@ -31,7 +31,7 @@ _MOBILE: Final = lazy_pattern("1[3-9][0-9]{9}")
 _GROUPS: Final = frozenset({(11,), (3, 4, 4), (3, 8), (3, 3, 5), (4, 4, 3), (7, 4)})
 
 
-def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_spelled_out(view: FoldedText) -> Iterator[Find]:
     """Addresses and numbers that are spelled out."""
     yield from ((*match.span(), PiiRule.EMAIL_SPELLED) for match in _MAIL.finditer(view.text))
     for match in _ADDRESS.finditer(view.lower):

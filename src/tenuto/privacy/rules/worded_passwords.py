@@ -11,9 +11,9 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.secret_blocks import block_below
+from tenuto.privacy.rules.secret_blocks import find_block_below
 from tenuto.privacy.rules.secret_values import is_blank, is_other_data, is_varied
-from tenuto.privacy.rules.span import PiiRule
+from tenuto.privacy.rules.span import Find, PiiRule
 
 _STEMS: Final = frozenset(
     {
@@ -58,12 +58,12 @@ def has_worded_passwords(view: FoldedText) -> bool:
     return view.signed and "ароль" in view.text
 
 
-def find_worded_passwords(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+def find_worded_passwords(view: FoldedText) -> Iterator[Find]:
     """Every such password. It has a digit or a special character: words alone may belong to the sentence."""
     for name in _NAME.finditer(view.text):
-        block = None if name["common"] else block_below(view, *name.span())
+        block = None if name["common"] else find_block_below(view, *name.span())
         if block is not None:
-            yield block.start, block.end, PiiRule.PASSWORD
+            yield *block, PiiRule.PASSWORD
             continue
         link = _LINK.match(view.text, name.end(), name.end() + _LONGEST)
         if link is None:

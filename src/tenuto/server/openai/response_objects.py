@@ -30,7 +30,6 @@ from tenuto.errors import (
     TurnStopped,
     failure_reason,
 )
-from tenuto.holder import is_holder_gone
 from tenuto.model import Message, Page, Scope, Session
 from tenuto.model.generation import TextDelta
 from tenuto.model.message import STOPPED, is_input, is_summary
@@ -38,6 +37,7 @@ from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reas
 from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
+from tenuto.process_identity import is_holder_gone
 from tenuto.server.auth import RateLimited
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import (

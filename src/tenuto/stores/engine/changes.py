@@ -62,8 +62,11 @@ def build_change(
 
 
 def _copy_log(fork: Record, source: bytes, revision: int) -> LogCopy:
-    """The live messages of a fork; those that the source has evicted may still be stored there."""
-    return LogCopy(source=source, revision=revision, first=fork.first_seq, through=fork.head.last_seq)
+    """The live messages of a fork, and what they show; what the source has evicted may still be stored there."""
+    attachments = tuple([one.number for one in fork.profile.attachments])
+    return LogCopy(
+        source=source, revision=revision, first=fork.first_seq, through=fork.head.last_seq, attachments=attachments
+    )
 
 
 def known_of(record: Record | None) -> Known:
@@ -134,12 +137,30 @@ def _drops(base: Record | None, after: Record, steps: Sequence[Step[Any]]) -> tu
             drops.append(Drop(part=Part.TRACES, last=step.traces_through))
         if step.traces_from is not None:
             drops.append(Drop(part=Part.TRACES, first=step.traces_from))
+    if base.profile.attachments is not after.profile.attachments:
+        numbers = _attachment_numbers(after)
+        gone = [one for one in base.profile.attachments if numbers.get(one.id) != one.number]
+        drops += [Drop(part=Part.ATTACHMENTS, first=one.number, last=one.number) for one in gone]
     if base.pages is not after.pages:
         kept = {page.number for page in after.pages}
         drops += [
             Drop(part=Part.KEYS, first=page.number, last=page.number) for page in base.pages if page.number not in kept
         ]
     return tuple(drops)
+
+
+def _attachment_numbers(record: Record | None) -> dict[str, int]:
+    return {} if record is None else {one.id: one.number for one in record.profile.attachments}
+
+
+def _contents(base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec) -> list[Entry]:
+    """The entries of new attachments; those that a fork copies came with no step."""
+    contents = {content.id: content for step in steps for content in step.contents}
+    if not contents:
+        return []
+    before = _attachment_numbers(base)
+    new = [one for one in after.profile.attachments if one.id in contents and before.get(one.id) != one.number]
+    return [codec.encode_content(one.number, contents[one.id]) for one in new]
 
 
 def _puts(
@@ -159,4 +180,5 @@ def _puts(
         puts += [codec.encode_page(page, session_id) for page in after.pages if old.get(page.number) is not page]
     if after.producers and (base is None or base.producers != after.producers):
         puts.append(codec.encode_producers(after.producers, session_id))
+    puts += _contents(base, after, steps, codec)
     return tuple(puts)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed, MasterKeyMissing
-from tenuto.model import Message, Scope
+from tenuto.model import Content, Message, Scope
 from tenuto.model.stored import Entry, Part, StoredRecord
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
@@ -28,6 +28,7 @@ from tenuto.stores.engine.record import (
     KeyPage,
     Profile,
     Record,
+    StoredAttachment,
     count,
     decode,
     drop_before,
@@ -48,6 +49,7 @@ _ARRAY: Final = b"\xdd"
 _trace: Final = msgspec.msgpack.Decoder(Trace)
 _page: Final = msgspec.msgpack.Decoder(tuple[bytes, bytes])
 _producers: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, int], ...])
+_content: Final = msgspec.msgpack.Decoder(bytes)
 _value: Final = msgspec.msgpack.Decoder()
 
 
@@ -79,6 +81,11 @@ class Sealer(Protocol):
             DecryptionFailed: the key is missing, or the bytes were changed or moved.
         """
         ...
+
+
+def content_place(attachment_id: str) -> tuple[str, ...]:
+    """Where an attachment is sealed."""
+    return "attachment", attachment_id
 
 
 class UnknownFormat(Undecodable):
@@ -147,6 +154,17 @@ class Codec:
     def encode_producers(self, producers: tuple[tuple[bytes, int], ...], session_id: str) -> Entry:
         """The entry of producers' marks."""
         return Entry(part=Part.PRODUCERS, number=0, body=self.close(_encode(producers), ("producers", session_id)))
+
+    def encode_content(self, number: int, content: Content) -> Entry:
+        """The entry of an attachment. It is bound to its id alone: a fork copies it as it is."""
+        return Entry(
+            part=Part.ATTACHMENTS, number=number, body=self.close(_encode(content.data), content_place(content.id))
+        )
+
+    def decode_content(self, entry: Entry, attachment: StoredAttachment) -> Content:
+        """The content back."""
+        data = self._decode(_content, entry.body, content_place(attachment.id))
+        return Content(id=attachment.id, media_type=attachment.media_type, data=data, name=attachment.name)
 
     def decode_record(
         self, stored: StoredRecord, session_id: str, held: Record | None = None, *, tail: int = 0

@@ -26,7 +26,7 @@ _PARTS: Final = {
     Part.TRACES: "traces",
     Part.KEYS: "idempotency keys",
     Part.PRODUCERS: "producers",
-    Part.BLOBS: "attachments",
+    Part.ATTACHMENTS: "attachments",
     Part.VERSIONS: "versions",
     Part.WORDS: "words",
 }

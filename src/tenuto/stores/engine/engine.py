@@ -14,12 +14,14 @@ from datetime import datetime
 from random import Random
 from typing import Final, Self
 
-from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, StoreUnavailable
+from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, StateCorrupt, StoreUnavailable
 from tenuto.model import (
     AppendBatch,
     AppendResult,
+    Attachment,
     BeginTurn,
     Changes,
+    Content,
     FinishTurn,
     ForkRequest,
     MessagePage,
@@ -33,9 +35,10 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.scope import session_key
-from tenuto.model.stored import Action, EntryPage, FoundRecord, Part, RecordChange
+from tenuto.model.stored import Action, Entry, EntryPage, FoundRecord, Part, RecordChange
 from tenuto.model.turn import Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
+from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine import rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import PLAIN, Codec, Codecs, PlainCodecs
@@ -45,6 +48,7 @@ from tenuto.stores.engine.journal_folder import JournalFolder
 from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing, find_record
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
+from tenuto.stores.engine.rules.attachments import find_attachment
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.engine.upkeep import EngineUpkeep
 
@@ -250,11 +254,78 @@ class EngineSessions:
             raise SessionForeign(session_id, ":".join(owner.owner))
         return found
 
+    # Attachments
+
+    async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
+        return await self.read(
+            scope, session_id, lambda record, now: rules.read_attachments(record, scope, session_id, now)
+        )
+
+    async def attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Content:
+        def place(record: Record) -> tuple[int, int, int]:
+            number = find_attachment(record, attachment_id).number
+            return number, number, 1
+
+        try:
+            record, entries = await self.entries(scope, session_id, Part.ATTACHMENTS, place)
+        except StoreUnavailable:
+            content = await self._journaled_content(scope, session_id, attachment_id)
+            if content is None:
+                raise
+            return content
+        one = find_attachment(record, attachment_id)
+        try:
+            (entry,) = entries
+            return await self.decode(scope, lambda codec: codec.decode_content(entry, one))
+        except (Undecodable, ValueError) as error:
+            raise StateCorrupt("attachment", "cannot be decoded") from error
+
+    async def _journaled_content(self, scope: Scope, session_id: str, attachment_id: str) -> Content | None:
+        """In an outage, content that came with a turn which waits; the session is read again to check the access."""
+        if self.journal is None:
+            return None
+        record = await self.read(scope, session_id, _read_record(scope, session_id))
+        find_attachment(record, attachment_id)
+        return await self.journal.content(session_key(scope, session_id), attachment_id, await self.codec(scope))
+
+    async def remove_attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Session:
+        return await self._edit(
+            scope,
+            session_id,
+            lambda record, now: rules.remove_attachment(record, scope, session_id, attachment_id, now),
+        )
+
     # What the methods share
 
     async def codec(self, scope: Scope, *, refresh: bool = False) -> Codec:
         """The codec of a tenant's site, to read with."""
         return (not refresh and self._codecs.ready(scope)) or await self._codecs.load(scope, refresh=refresh)
+
+    async def decode(self, scope: Scope, decode: Callable[[Codec], Answer]) -> Answer:
+        """What entries say; once more with fresh keys if they do not open, since another process may have added one."""
+        try:
+            return decode(await self.codec(scope))
+        except DecryptionFailed:
+            return decode(await self.codec(scope, refresh=True))
+
+    async def entries(
+        self, scope: Scope, session_id: str, part: Part, place: Callable[[Record], tuple[int, int, int]]
+    ) -> tuple[Record, tuple[Entry, ...]]:
+        """A session that the scope reaches, and what it has in a `place`: the first and last number, and how many.
+
+        Both are of one moment: they are read again if the session changed in between.
+        """
+        key = session_key(scope, session_id)
+        while True:
+            record = await self.read(scope, session_id, _read_record(scope, session_id))
+            paging: Future[EntryPage] = self.context.records.page(key, part, *place(record))
+            page = await paging
+            if page.revision == record.revision:
+                return record, page.entries
+            if page.revision == 0:
+                raise SessionNotFound(session_id)
+            # What the page tells of may reach the feed later.
+            self.context.cache.on_change(key, page.revision)
 
     async def read(self, scope: Scope, session_id: str, rule: Rule[Answer], *, tail: int = 0) -> Answer:
         """Answer a read, which may need the newest messages; in an outage from the journal."""
@@ -330,6 +401,10 @@ class EngineSessions:
                 raise
 
 
+def _read_record(scope: Scope, session_id: str) -> Rule[Record]:
+    return lambda record, now: rules.read_record(record, scope, session_id, now)
+
+
 def _read_source(
     record: Record | None, scope: Scope, session_id: str, request: ForkRequest, now: datetime
 ) -> Step[Record]:
@@ -356,23 +431,6 @@ class EngineTraces:
         return (await self._page(scope, session_id, 0, last, -min(limit, _LAST)))[::-1] if limit > 0 else ()
 
     async def _page(self, scope: Scope, session_id: str, first: int, last: int, limit: int) -> tuple[Trace, ...]:
-        """Traces of a session that the scope reaches; read again if the session changed between head and page."""
-        sessions = self._sessions
-        codec, key = await sessions.codec(scope), session_key(scope, session_id)
-        first, last = min(first, _LAST), min(last, _LAST)
-        while True:
-            record = await sessions.read(
-                scope, session_id, lambda record, now: rules.read_record(record, scope, session_id, now)
-            )
-            paging: Future[EntryPage] = sessions.context.records.page(key, Part.TRACES, first, last, limit)
-            page = await paging
-            if page.revision == record.revision:
-                try:
-                    return codec.decode_traces(page.entries, session_id)
-                except DecryptionFailed:
-                    codec = await sessions.codec(scope, refresh=True)
-                    return codec.decode_traces(page.entries, session_id)
-            if page.revision == 0:
-                raise SessionNotFound(session_id)
-            # What the page tells of may reach the feed later.
-            sessions.context.cache.on_change(key, page.revision)
+        place = min(first, _LAST), min(last, _LAST), limit
+        _, entries = await self._sessions.entries(scope, session_id, Part.TRACES, lambda _: place)
+        return await self._sessions.decode(scope, lambda codec: codec.decode_traces(entries, session_id))

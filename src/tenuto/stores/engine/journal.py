@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from tenuto.background import running
 from tenuto.errors import CircuitOpen, SessionElsewhere, SessionNotFound, StoreUnavailable, Unavailable
 from tenuto.lru_cache import LruCache
-from tenuto.model import AppendResult, OpenTurn, Scope
+from tenuto.model import AppendResult, Content, OpenTurn, Scope
 from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, digest_id, from_micros, to_micros
@@ -56,6 +56,7 @@ from tenuto.stores.engine.journal_rows import (
 )
 from tenuto.stores.engine.lane import Rule, is_outcome_unknown
 from tenuto.stores.engine.record import MessagesMissing, Record, TracesMissing
+from tenuto.stores.engine.rules.attachments import contents_of
 
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -185,6 +186,16 @@ class Journal:
             return rule(held.record, self._clock()).answer
         except (SessionNotFound, MessagesMissing, TracesMissing):
             raise StoreUnavailable from None
+
+    async def content(self, key: bytes, attachment_id: str, codec: Codec) -> Content | None:
+        """In an outage, content that came with a row which waits; the store has the others."""
+        shelf = await self._folder.shelf(key) if self._folder.is_down else None
+        for stored in () if shelf is None else shelf.rows:
+            with suppress(Undecodable):
+                for content in contents_of(decode_row(key, stored, codec).command.messages):
+                    if content.id == attachment_id:
+                        return content
+        return None
 
     async def refuse_in_outage(self, key: bytes, send: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """A change that no journal acknowledges: it waits for the rows before it, and fails while the store is away."""

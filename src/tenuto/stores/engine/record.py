@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import Invalid
-from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status
+from tenuto.model import Content, ForkPoint, Message, Retention, Scope, Session, Status
 from tenuto.model.scope import KEY_BYTES
 from tenuto.model.stored import Totals
 from tenuto.model.turn import Trace
@@ -145,8 +145,22 @@ class Head(Value, frozen=True, kw_only=True, array_like=True):
     writers: tuple[tuple[int, int], ...] = ()
 
 
+class StoredAttachment(Value, frozen=True, kw_only=True, array_like=True):
+    """An attachment beside the messages: the number of its entry, and the messages that show it, in order."""
+
+    id: str
+    number: int
+    media_type: str
+    size: int
+    seqs: tuple[int, ...]
+    name: str = ""
+
+
 class Profile(Value, frozen=True, kw_only=True):
-    """What seldom changes. `origins` are the sessions a fork has messages from, nearest first, each up to a number."""
+    """What seldom changes. `origins` are the sessions a fork has messages from, nearest first, each up to a number.
+
+    `attachments` are those that messages show, in the order in which they came.
+    """
 
     id: str
     scope: Scope
@@ -160,6 +174,7 @@ class Profile(Value, frozen=True, kw_only=True):
     metadata: JsonObject = {}
     forked_from: ForkPoint | None = None
     origins: tuple[tuple[str, int], ...] = ()
+    attachments: tuple[StoredAttachment, ...] = ()
 
 
 class Fetched(Value, frozen=True, kw_only=True):
@@ -217,8 +232,15 @@ class Record(Value, frozen=True, kw_only=True):
     @property
     def totals(self) -> Totals:
         """What it adds to the sums of its owner and site."""
-        head = self.head
-        return Totals(sessions=1, messages=count(head.runs), tokens=head.tokens, cost_nanos=head.cost_nanos)
+        head, attachments = self.head, self.profile.attachments
+        return Totals(
+            sessions=1,
+            messages=count(head.runs),
+            tokens=head.tokens,
+            cost_nanos=head.cost_nanos,
+            attachments=len(attachments),
+            attachment_bytes=sum([one.size for one in attachments]) if attachments else 0,
+        )
 
     @property
     def session(self) -> Session:
@@ -294,10 +316,10 @@ class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     """What a rule decided: the answer, and the record afterwards; `None` if it is gone.
 
     Without `changed` nothing is to be stored. A `created` record takes the place of all that its key had. `added` are
-    appended messages in order, `rewritten` are stored ones with other words. `truncated` is a number after which
-    messages are removed, but for those in `spared`. `traces` are stored under their turns' numbers; all up to
-    `traces_through` and from `traces_from` on are removed. A read that `touched` the session moved its deadline, which
-    is no change.
+    appended messages in order, `contents` the bytes that came with them, of which those are stored that the record has
+    under a new number. `rewritten` are stored messages with other words. `truncated` is a number after which messages
+    are removed, but for those in `spared`. `traces` are stored under their turns' numbers; all up to `traces_through`
+    and from `traces_from` on are removed. A read that `touched` the session moved its deadline, which is no change.
     """
 
     record: Record | None
@@ -305,6 +327,7 @@ class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     changed: bool = True
     created: bool = False
     added: tuple[Message, ...] = ()
+    contents: tuple[Content, ...] = ()
     rewritten: tuple[Message, ...] = ()
     truncated: int | None = None
     spared: tuple[int, ...] = ()

@@ -109,6 +109,8 @@ class RecordTable:
         if change.copies is not None:
             source, copies = self._rows[change.copies.source].parts.get(Part.MESSAGES, {}), change.copies
             row.parts[Part.MESSAGES] = {n: body for n, body in source.items() if copies.first <= n <= copies.through}
+            attachments = self._rows[change.copies.source].parts.get(Part.ATTACHMENTS, {})
+            row.parts[Part.ATTACHMENTS] = {n: attachments[n] for n in copies.attachments if n in attachments}
         for entry in change.puts:
             row.parts.setdefault(entry.part, {})[entry.number] = entry.body
 
@@ -139,6 +141,7 @@ class RecordTable:
             records=len(gone),
             messages=sum(row.totals.messages for row in gone),
             traces=sum(len(row.parts.get(Part.TRACES, ())) for row in gone),
+            attachments=sum(row.totals.attachments for row in gone),
         )
 
     # Many records
@@ -161,12 +164,7 @@ class RecordTable:
             and owner in (None, row.index.owner)
             and (row.deadline is None or row.deadline > now)
         ]
-        return Totals(
-            sessions=sum(one.sessions for one in live),
-            messages=sum(one.messages for one in live),
-            tokens=sum(one.tokens for one in live),
-            cost_nanos=sum(one.cost_nanos for one in live),
-        )
+        return Totals.of(map(sum, zip(Totals().numbers, *[one.numbers for one in live], strict=True)))
 
     def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
         held = {row.index.space: site_scope(row.index.scope) for row in self._rows.values() if row.index.scope}

@@ -23,7 +23,7 @@ from tenuto.model.values import Value
 from tenuto.ports import RecordStore, StateStore
 from tenuto.stores.copy_reports import describe_site
 from tenuto.stores.encoding import Undecodable
-from tenuto.stores.engine.codec import Codec
+from tenuto.stores.engine.codec import Codec, content_place
 from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.record import Profile
 from tenuto.stores.engine.sealing import SealedCodecs
@@ -232,6 +232,7 @@ class _Writer:
         head = codec.decode_head(stored.head, name)
         for part in _PAGED:
             await self._reseal_entries(part, stored, profile)
+        await self._reseal_attachments(stored, profile)
         beside = self._reclose(stored.entries, profile)
         if not (self.has_written or beside) and codec.writes_alike(stored.head) and codec.writes_alike(stored.profile):
             return
@@ -252,6 +253,16 @@ class _Writer:
             if len(page.entries) < _ENTRIES:
                 return
             first = page.entries[-1].number + 1
+
+    async def _reseal_attachments(self, stored: StoredRecord, profile: Profile) -> None:
+        """One at a time: they are large."""
+        for one in profile.attachments:
+            page = await self._records.page(stored.key, Part.ATTACHMENTS, one.number, one.number, 1)
+            for entry in page.entries:
+                if not self._codec.writes_alike(entry.body):
+                    place = content_place(one.id)
+                    body = self._codec.close(self._codec.open(entry.body, place), place)
+                    await self._commit(stored.head, puts=(replace(entry, body=body),))
 
     def _reclose(self, entries: Sequence[Entry], profile: Profile) -> tuple[Entry, ...]:
         """The entries that would be written otherwise now."""

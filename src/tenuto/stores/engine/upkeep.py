@@ -109,6 +109,7 @@ class EngineUpkeep:
             removed_sessions=_told(gone_all),
             messages=sum(found.totals.messages for found, _ in gone_all) + (aside.messages if aside else 0),
             traces=sum(traces[found.record.key] for found, _ in gone_all) + (aside.traces if aside else 0),
+            attachments=sum(found.totals.attachments for found, _ in gone_all) + (aside.attachments if aside else 0),
             states=states,
             quarantined=len([one for one, told in lost if told is None]) + (aside.records if aside else 0),
             more=more or values_left or len(gone) < len(going) or len(lost) < len(strays) or len(strays) == _PAGE,
@@ -139,7 +140,12 @@ class EngineUpkeep:
         owner = owner_key(scope) if scope.owner else None
         sums = await self._records.totals(site_key(scope), owner, to_micros(self._clock()))
         return SessionStats(
-            sessions=sums.sessions, messages=sums.messages, tokens=sums.tokens, cost_nanos=sums.cost_nanos
+            sessions=sums.sessions,
+            messages=sums.messages,
+            tokens=sums.tokens,
+            cost_nanos=sums.cost_nanos,
+            attachments=sums.attachments,
+            attachment_bytes=sums.attachment_bytes,
         )
 
     # What the methods share
@@ -230,6 +236,7 @@ async def _erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit
         removed_sessions=tuple(item for done in steps for item in done.removed_sessions),
         messages=sum(done.messages for done in steps),
         traces=sum(done.traces for done in steps),
+        attachments=sum(done.attachments for done in steps),
         states=sum(done.states for done in steps),
         quarantined=sum(done.quarantined for done in steps),
         more=steps[-1].more,

@@ -55,8 +55,7 @@ def columns(found: FoundRecord) -> Json:
     index, totals = found.index, found.totals
     scope = None if index.scope is None else msgspec.to_builtins(index.scope)
     places = (index.space, index.owner, index.kind, scope, index.drawer, index.namespace, index.name)
-    sums = (totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
-    return [*places, index.listed_at, index.status, index.title, *sums]
+    return [*places, index.listed_at, index.status, index.title, *totals.numbers]
 
 
 def is_same(here: StoredRecord, there: StoredRecord | None) -> bool:

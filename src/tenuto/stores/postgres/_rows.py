@@ -22,7 +22,8 @@ STRICT_NTH: Final = 0
 COMMIT_HEADS: Final = (
     "SELECT * FROM commit_heads($1, $2, $3, $4, $5::text::bigint[], $6::text::bigint[], $7::text::bigint[], "
     "$8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], "
-    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16, $17::text::bigint[], $18, $19, $20)"
+    "$13::text::bigint[], $14::text::bigint[], $15::text::bigint[], $16::text::bigint[], $17::text::bigint[], "
+    "$18, $19::text::bigint[], $20, $21, $22)"
 )
 
 
@@ -60,10 +61,7 @@ def head_arguments(
                 change.if_revision,
                 change.revision,
                 "NULL" if change.deadline is None else _deadline(change),
-                change.totals.sessions,
-                change.totals.messages,
-                change.totals.tokens,
-                change.totals.cost_nanos,
+                *change.totals.numbers,
                 change.tail,
                 change.known.message,
                 change.known.page,
@@ -97,7 +95,7 @@ def to_literal(numbers: Iterable[object]) -> str:
 
 def change_argument(batch: int, change: RecordChange) -> tuple[Any, ...]:
     """A `record_change`."""
-    index, copies, totals = change.index, change.copies, change.totals
+    index, copies = change.index, change.copies
     return (
         batch,
         change.key,
@@ -108,16 +106,14 @@ def change_argument(batch: int, change: RecordChange) -> tuple[Any, ...]:
         change.profile,
         _deadline(change),
         None if index is None else _index_argument(index),
-        totals.sessions,
-        totals.messages,
-        totals.tokens,
-        totals.cost_nanos,
+        *change.totals.numbers,
         change.replaces,
         [(drop.part, drop.first, drop.last, drop.keep) for drop in change.drops],
         None if copies is None else copies.source,
         None if copies is None else copies.revision,
         None if copies is None else copies.first,
         None if copies is None else copies.through,
+        () if copies is None else copies.attachments,
         [put.part for put in change.puts],
         [put.number for put in change.puts],
         [put.body for put in change.puts],
@@ -223,7 +219,5 @@ def to_found(row: Row) -> FoundRecord:
             namespace=row["namespace"],
             name=row["name"],
         ),
-        totals=Totals(
-            sessions=row["sessions"], messages=row["messages"], tokens=row["tokens"], cost_nanos=row["cost_nanos"]
-        ),
+        totals=Totals.of([row[name] or 0 for name in Totals.__struct_fields__]),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from operator import add
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -100,17 +101,15 @@ class RecordListing:
             behind = places[-1]
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
-        sums = [0, 0, 0, 0]
+        sums = Totals().numbers
         async for places in self._walk(self._index_of(space, owner), None, _CHUNK, newest=True):
             for numbers, deadline, columns in await self._rows(places, ("n", "d", "i")):
                 if numbers is None or columns is None or (deadline and int(deadline) <= now):
                     continue
                 held = decode_columns(columns)
                 if held.kind is Kind.SESSION and held.space == space and owner in (None, held.owner):
-                    one = decode_totals(numbers)
-                    for at, more in enumerate((one.sessions, one.messages, one.tokens, one.cost_nanos)):
-                        sums[at] += more
-        return Totals(sessions=sums[0], messages=sums[1], tokens=sums[2], cost_nanos=sums[3])
+                    sums = tuple(map(add, sums, decode_totals(numbers).numbers))
+        return Totals.of(sums)
 
     # Deadlines
 

@@ -27,7 +27,7 @@ from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 
-_NUMBERS: Final = struct.Struct(">5Q")
+_NUMBERS: Final = struct.Struct(">7Q")
 _NUMBER: Final = struct.Struct(">Q")
 _NIL: Final = b"\xc0"
 ABSENT: Final = b""
@@ -127,8 +127,7 @@ def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[
         return ["."]
     if change.action is Action.SET_ASIDE:
         return [keys.aside(change.key, change.if_revision), "."]
-    totals = change.totals
-    numbers = _NUMBERS.pack(change.revision, totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
+    numbers = _NUMBERS.pack(change.revision, *change.totals.numbers)
     words: list[Word] = [4, "n", numbers, "h", change.head]
     if change.profile is not None:
         words += ("p", change.profile)
@@ -144,7 +143,7 @@ def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[
     for place in places:
         words += ("+", len(place), *place)
     if change.copies is not None:
-        words += ("<", change.copies.first, change.copies.through)
+        words += ("<", change.copies.first, change.copies.through, *change.copies.attachments, b"")
     for entry in change.puts:
         words += (entry.part, entry.number, entry.body)
     words.append(".")
@@ -182,8 +181,7 @@ def _entries(part: Part, row: Sequence[Any]) -> list[Entry]:
 
 
 def decode_totals(numbers: bytes) -> Totals:
-    _, sessions, messages, tokens, cost_nanos = _NUMBERS.unpack(numbers)
-    return Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+    return Totals.of(_NUMBERS.unpack(numbers)[1:])
 
 
 def decode_found(key: bytes, row: Any, listed_at: int | None = None) -> FoundRecord:

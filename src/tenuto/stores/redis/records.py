@@ -12,6 +12,7 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import add
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -232,10 +233,12 @@ class RedisRecords:
         copies = next((change.copies for change in changes if change.copies is not None), None)
         if copies is None or not self._servers.sharded:
             return changes, None
-        page = await self.page(copies.source, Part.MESSAGES, copies.first, copies.through, _ALL)
-        if page.revision == copies.revision:
+        pages = [await self.page(copies.source, Part.MESSAGES, copies.first, copies.through, _ALL)]
+        pages += [await self.page(copies.source, Part.ATTACHMENTS, one, one, 1) for one in copies.attachments]
+        if {page.revision for page in pages} == {copies.revision}:
+            copied = tuple([entry for page in pages for entry in page.entries])
             return [
-                change if change.copies is None else replace(change, copies=None, puts=(*page.entries, *change.puts))
+                change if change.copies is None else replace(change, copies=None, puts=(*copied, *change.puts))
                 for change in changes
             ], None
         return changes, await self._refuse_source(changes)
@@ -275,15 +278,16 @@ class RedisRecords:
         return await self._listing.aside()
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
-        records = messages = traces = 0
+        records = traces = 0
+        sums = Totals()
         words = (b"[" + owner, b"(" + owner + b"\xff", "BYLEX")
         for member in await self._servers.call("ZRANGE", self.keys.asides, *words):
             numbers, count = await self._servers.run("forget", [member[KEY_BYTES:]])
             await self._servers.call("ZREM", self.keys.asides, member)
             if numbers is not None:
                 records, traces = records + 1, traces + count
-                messages += decode_totals(numbers).messages
-        return AsideRecords(records=records, messages=messages, traces=traces)
+                sums = Totals.of(map(add, sums.numbers, decode_totals(numbers).numbers))
+        return AsideRecords(records=records, messages=sums.messages, traces=traces, attachments=sums.attachments)
 
     # The servers
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from tenuto.model.stored import Action, AsideRecords, Drop, IndexColumns, Part, RecordChange, Refused
+from tenuto.model.stored import Action, AsideRecords, Drop, IndexColumns, Part, RecordChange, Refused, Totals
 from tenuto.stores.sqlite._reads import load_record
 from tenuto.stores.sqlite._threads import Transaction
 
@@ -21,7 +21,7 @@ _Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 _Entry: TypeAlias = tuple[int, str, int, bytearray]
 _MOST_ROWS: Final = 100_000
 _ADVANCE: Final = (
-    "UPDATE head SET revision = ?, head = ?, sessions = ?, messages = ?, tokens = ?, cost_nanos = ? "
+    f"UPDATE head SET revision = ?, head = ?, {', '.join(f'{name} = ?' for name in Totals.__struct_fields__)} "  # noqa: S608
     "WHERE record = ? AND revision = ? AND key = ?"
 )
 _ADVANCE_WITH_DEADLINE: Final = _ADVANCE.replace(" WHERE", ", deadline = ? WHERE")
@@ -108,6 +108,12 @@ class CommitSteps:
                 "AND number BETWEEN ? AND ?",
                 (row, source, Part.MESSAGES, change.copies.first, change.copies.through),
             )
+            for number in change.copies.attachments:
+                execute(
+                    "INSERT INTO entry SELECT ?, part, number, body FROM entry WHERE record = ? AND part = ? "
+                    "AND number = ?",
+                    (row, source, Part.ATTACHMENTS, number),
+                )
         puts += [(row, entry.part.value, entry.number, _blob(entry.body)) for entry in change.puts]
 
 
@@ -121,15 +127,21 @@ def touch(txn: Transaction, key: bytes, deadline: int) -> None:
 
 def forget_aside(txn: Transaction, owner: bytes) -> AsideRecords:
     """Remove what was set aside."""
-    rows = txn.execute("SELECT id, messages FROM whole WHERE owner = ? AND aside IS NOT NULL", (owner,)).fetchall()
+    found = "SELECT id, messages, attachments FROM whole WHERE owner = ? AND aside IS NOT NULL"
+    rows = txn.execute(found, (owner,)).fetchall()
     traces = 0
-    for row, _ in rows:
+    for row, *_ in rows:
         (count,) = txn.execute(
             "SELECT count(*) FROM entry WHERE record = ? AND part = ?", (row, Part.TRACES)
         ).fetchone()
         traces += count
         _remove(txn.execute, row)
-    return AsideRecords(records=len(rows), messages=sum(messages for _, messages in rows), traces=traces)
+    return AsideRecords(
+        records=len(rows),
+        messages=sum(messages for _, messages, _ in rows),
+        traces=traces,
+        attachments=sum(attachments for _, _, attachments in rows),
+    )
 
 
 def _put_all(txn: Transaction, puts: list[_Entry]) -> None:
@@ -161,10 +173,7 @@ def _remove(execute: _Execute, row: int) -> None:
 
 def _write_head(execute: _Execute, row: int, change: RecordChange) -> bool:
     """Advance a head; false if it was not at the expected revision."""
-    totals = change.totals
-    written = (
-        change.revision, _blob(change.head), totals.sessions, totals.messages, totals.tokens, totals.cost_nanos,
-    )  # fmt: skip
+    written = (change.revision, _blob(change.head), *change.totals.numbers)
     place = (row, change.if_revision, _blob(change.key))
     if change.deadline is UNSET:
         return execute(_ADVANCE, written + place).rowcount == 1
@@ -181,10 +190,8 @@ def _write_columns(execute: _Execute, row: int, change: RecordChange) -> int:
         marks = ", ".join("?" * len(values))
         made = execute(f"INSERT INTO record (key, profile, due, {_INDEX}) VALUES ({marks})", values).lastrowid  # noqa: S608
         assert made is not None
-        totals = change.totals
-        sums = (totals.sessions, totals.messages, totals.tokens, totals.cost_nanos)
-        head = (made, change.key, change.revision, change.head, deadline, *sums)
-        execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", head)
+        head = (made, change.key, change.revision, change.head, deadline, *change.totals.numbers)
+        execute(f"INSERT INTO head VALUES ({', '.join('?' * len(head))})", head)  # noqa: S608
         return made
     _write_head(execute, row, change)
     if change.deadline is not UNSET:

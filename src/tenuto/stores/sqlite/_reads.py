@@ -27,7 +27,7 @@ from tenuto.stores.columns import decode_index, decode_scope, refuse_damaged
 _COLUMNS: Final = "key, revision, head, profile, deadline"
 _INDEX: Final = "space, owner, kind, scope, listed_at, status, title, drawer, namespace, name"
 _UNKNOWN_KIND: Final = f"kind NOT IN ({', '.join(repr(kind.value) for kind in Kind)})"
-_TOTALS: Final = "sessions, messages, tokens, cost_nanos"
+_TOTALS: Final = ", ".join(Totals.__struct_fields__)
 _OLDEST_ENTRIES: Final = (
     "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"
 )
@@ -141,7 +141,6 @@ def _found(row: Any) -> FoundRecord:
     # A column of this database may hold any type.
     is_whole = all(isinstance(number, int) for number in (listed_at, deadline or 0, *sums))
     listed_at, deadline = _number(listed_at) or 0, _number(deadline)
-    sessions, messages, tokens, cost_nanos = [_number(number) or 0 for number in sums]
     return FoundRecord(
         record=StoredRecord(key=key, revision=revision, head=head, profile=profile, deadline=deadline),
         index=decode_index(
@@ -157,7 +156,7 @@ def _found(row: Any) -> FoundRecord:
             namespace=namespace,
             name=name,
         ),
-        totals=Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos),
+        totals=Totals.of([_number(number) or 0 for number in sums]),
     )
 
 
@@ -173,8 +172,7 @@ def sum_totals(db: Any, space: bytes, owner: bytes | None, now: int) -> Totals:
     values: tuple[Any, ...] = (Kind.SESSION, space, now)
     if owner is not None:
         text, values = f"{text} AND owner = ?", (*values, owner)
-    sessions, messages, tokens, cost_nanos = db.execute(text, values).fetchone()
-    return Totals(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+    return Totals.of(db.execute(text, values).fetchone())
 
 
 def list_sites(db: Any, after: bytes, limit: int) -> tuple[Scope, ...]:

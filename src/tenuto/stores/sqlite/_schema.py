@@ -25,12 +25,13 @@ _STATEMENTS: Final = (
     """
     CREATE TABLE head (
         record INTEGER PRIMARY KEY, key BLOB, revision INTEGER NOT NULL, head BLOB NOT NULL, deadline INTEGER,
-        sessions INTEGER NOT NULL, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL
+        sessions INTEGER NOT NULL, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, cost_nanos INTEGER NOT NULL,
+        attachments INTEGER NOT NULL, attachment_bytes INTEGER NOT NULL
     )
     """,
     """
     CREATE VIEW whole AS
-    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos
+    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes
     FROM record JOIN head ON head.record = record.id
     """,
     "CREATE TABLE entry (record INTEGER NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL)",

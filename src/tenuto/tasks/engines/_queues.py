@@ -86,10 +86,10 @@ class QueueReader:
         if queue is None:
             return
         running = self._runs.count_for_queue(name)
-        claimed, _ = database.start_queued_workflows(
+        workflow_ids, _ = database.start_queued_workflows(
             queue, GlobalParams.executor_id, GlobalParams.app_version, None, running, owner_xid=owner
         )
-        for workflow_id in claimed:
+        for workflow_id in workflow_ids:
             try:
                 status = database.get_workflow_status(workflow_id)
                 if status is not None:

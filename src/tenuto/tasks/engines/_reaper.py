@@ -46,13 +46,13 @@ class Reaper:
 
     def beat(self, stop: threading.Event, agents: Callable[[], Collection[str]]) -> None:
         """Tell until the stop that this worker lives and which agents it has; watch the others, and sweep."""
-        swept, outage = 0.0, OutageLog(_log, "a worker's heartbeat")
+        last_sweep, outage = 0.0, OutageLog(_log, "a worker's heartbeat")
         while not stop.wait(self._policy.heartbeat.total_seconds()):
             try:
                 self._workers.beat(self._worker, agents())
                 self.recover_dead()
-                if time.monotonic() - swept >= _SWEEP_EVERY:
-                    swept = time.monotonic()
+                if time.monotonic() - last_sweep >= _SWEEP_EVERY:
+                    last_sweep = time.monotonic()
                     self.sweep()
                 outage.note_success()
             except Exception as error:
@@ -69,20 +69,20 @@ class Reaper:
         # Read last: a worker has its row before its first task.
         living = self._workers.read()
         dead = self._workers.dead(living) - {self._worker}
-        moved = 0
+        count = 0
         for workflow_id, owner in pending:
             if owner is not None and owner != self._worker and (owner in dead or owner not in living):
-                moved += self._client._sys_db.reenqueue_for_recovery(workflow_id, [owner], INTERNAL_QUEUE_NAME)
+                count += self._client._sys_db.reenqueue_for_recovery(workflow_id, [owner], INTERNAL_QUEUE_NAME)
         if dead:
             self._workers.remove(dead)
-        if moved:
-            _log.warning("%s tasks of dead workers were recovered", moved)
-        return moved
+        if count:
+            _log.warning("%s tasks of dead workers were recovered", count)
+        return count
 
     def sweep(self) -> int:
         """Remove what is known of runs that ended long ago; returns their number."""
         before = datetime.now(UTC) - self._policy.run_retention
-        ended = self._client.list_workflows(
+        finished_workflows = self._client.list_workflows(
             status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
             name=self._names,
             completed_before=before.isoformat(),
@@ -90,25 +90,25 @@ class Reaper:
             load_input=False,
             load_output=False,
         )
-        if ended:
-            self._client.delete_workflows([workflow.workflow_id for workflow in ended])
-        return len(ended)
+        if finished_workflows:
+            self._client.delete_workflows([workflow.workflow_id for workflow in finished_workflows])
+        return len(finished_workflows)
 
     def cancel(self, prefix: str) -> None:
         """Cancel the runs whose ids begin so."""
-        found = self._client.list_workflows(
+        workflows = self._client.list_workflows(
             workflow_id_prefix=prefix, status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
         )
-        if found:
-            self._client.cancel_workflows([workflow.workflow_id for workflow in found])
+        if workflows:
+            self._client.cancel_workflows([workflow.workflow_id for workflow in workflows])
 
     def erase(self, prefix: str) -> int:
         """Remove all that is known of the runs whose ids begin so; returns their number."""
-        found = self._client.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
-        ids = [workflow.workflow_id for workflow in found]
+        workflows = self._client.list_workflows(workflow_id_prefix=prefix, load_input=False, load_output=False)
+        ids = [workflow.workflow_id for workflow in workflows]
         if ids:
             self._client.cancel_workflows(ids)
-            if any(workflow.status == "PENDING" for workflow in found):
+            if any(workflow.status == "PENDING" for workflow in workflows):
                 time.sleep(_CANCEL_SECONDS)  # Agents at work are stopped by what their worker reads.
             self._client.delete_workflows(ids)
         return len(ids)

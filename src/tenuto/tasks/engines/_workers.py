@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 import sqlalchemy as sa
 
-from tenuto.holder import is_holder_gone
+from tenuto.process_identity import is_holder_gone
 
 
 class Workers:
@@ -25,7 +25,7 @@ class Workers:
         self._schema = schema
         self._lease = lease
         self._now = now
-        self._seen: dict[str, tuple[int, float]] = {}
+        self._sightings: dict[str, tuple[int, float]] = {}
         self._rows = sa.Table(
             "tenuto_workers",
             sa.MetaData(schema=schema),
@@ -45,10 +45,10 @@ class Workers:
         """Count up the row of a worker, which tells the names of its agents."""
         rows, names = self._rows, msgspec.json.encode(sorted(agents)).decode()
         with self._engine.begin() as connection:
-            counted = connection.execute(
+            row = connection.execute(
                 sa.update(rows).where(rows.c.id == worker).values(beats=rows.c.beats + 1, agents=names)
             )
-            if counted.rowcount == 0:
+            if row.rowcount == 0:
                 connection.execute(sa.insert(rows).values(id=worker, beats=1, agents=names))
 
     def remove(self, workers: Iterable[str]) -> None:
@@ -60,12 +60,12 @@ class Workers:
         """The workers among these rows that are dead."""
         now, silent = self._now(), set[str]()
         for worker, beats in rows.items():
-            before, since = self._seen.get(worker, (-1, now))
+            before, since = self._sightings.get(worker, (-1, now))
             if before != beats:
-                self._seen[worker] = (beats, now)
+                self._sightings[worker] = (beats, now)
             elif now - since >= self._lease:
                 silent.add(worker)
-        self._seen = {worker: seen for worker, seen in self._seen.items() if worker in rows}
+        self._sightings = {worker: sighting for worker, sighting in self._sightings.items() if worker in rows}
         return silent | {worker for worker in rows if is_holder_gone(worker)}
 
     def read(self) -> dict[str, int]:
@@ -81,4 +81,4 @@ class Workers:
 
     def forget(self) -> None:
         """Watch anew: while the database did not answer, no worker could count."""
-        self._seen.clear()
+        self._sightings.clear()

@@ -28,7 +28,6 @@ from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer
 from dbos._context import get_local_dbos_context
 
 from tenuto.errors import IdempotencyKeyReused, Invalid, TooLarge, Unavailable, VersionConflict
-from tenuto.holder import with_holder
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.plan import Plan, Step, StepStatus, TaskProgress, check_plan, steps_from
@@ -36,6 +35,7 @@ from tenuto.model.policy import RunPolicy
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.task import NewTask, Task, TaskError, TaskPage, TaskQuery
 from tenuto.model.values import Json
+from tenuto.process_identity import with_holder
 from tenuto.task_errors import StepNotWaiting, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.engines._capacity import SLOTS, RunningTasks
@@ -158,8 +158,8 @@ class DbosEngine:
     # The port
 
     async def submit(self, scope: Scope, new: NewTask, plan: Plan, *, idempotency_key: str | None = None) -> Task:
-        known = await self._known_agents(plan)
-        check_plan(plan, policy=self._tasks.policy, task_type=new.type, agents=known)
+        available = await self._known_agents(plan)
+        check_plan(plan, policy=self._tasks.policy, task_type=new.type, agents=available)
         if not self._noted:
             await self._tasks.note_runs()
             self._noted = True
@@ -170,11 +170,11 @@ class DbosEngine:
                 raise IdempotencyKeyReused
             return task
         try:
-            stored = await self._tasks.add_plan(scope, task.id, plan)
+            stored_plan = await self._tasks.add_plan(scope, task.id, plan)
         except (Invalid, TooLarge):
             await self._tasks.delete(scope, task.id)
             raise
-        if stored != plan:
+        if stored_plan != plan:
             raise IdempotencyKeyReused
         await self._enqueue(scope, task.id, plan, 1)
         return task
@@ -195,16 +195,16 @@ class DbosEngine:
         if plan is None:
             raise Invalid("the task has no plan")
         first = {step.id for step in steps_from(plan, find_step(plan, from_step).id)} if from_step is not None else ()
-        ended = (StepStatus.COMPLETED, StepStatus.SKIPPED)
+        done_states = (StepStatus.COMPLETED, StepStatus.SKIPPED)
         runs = zip(plan.steps, await self._tasks.steps(scope, task_id).list(plan), strict=True)
-        again = [(step, run) for step, run in runs if step.id in first or run.status not in ended]
+        again = [(step, run) for step, run in runs if step.id in first or run.status not in done_states]
         if task.is_finished and not again:
             raise TaskFinished(task_id)
         # An unfinished task may have been left: before its run was queued, or by a run that ended without its end.
-        known = await self._run_status(_workflow_id(scope, task_id, max(task.runs, 1)))
-        if not task.is_finished and known in _LIVING:
+        run_status = await self._run_status(_workflow_id(scope, task_id, max(task.runs, 1)))
+        if not task.is_finished and run_status in _LIVING:
             raise TaskRunning(task_id)
-        run = max(task.runs, 1) if known is None and not task.is_finished else max(task.runs, 1) + 1
+        run = max(task.runs, 1) if run_status is None and not task.is_finished else max(task.runs, 1) + 1
         await self._tasks.steps(scope, task_id).reset(again)
         timeout = self._runner.timeout_of(plan)
         try:
@@ -267,19 +267,19 @@ class DbosEngine:
 
     async def _known_agents(self, plan: Plan) -> frozenset[str]:
         """The agents of a plan that this process or a worker elsewhere has."""
-        named = plan.called_agents
-        here = await self._agents.known(named)
-        return here if here == named else here | (named & await self.agents())
+        names = plan.called_agents
+        here = await self._agents.known(names)
+        return here if here == names else here | (names & await self.agents())
 
     async def recover(self) -> int:
-        moved = await self._ask(self._reaper.recover_dead)
+        count = await self._ask(self._reaper.recover_dead)
         if not self._worker:
             # A worker watches the others all the time; this process begins to, and needs a whole lease for it.
             ends = time.monotonic() + self._policy.lease.total_seconds() + _POLL
             while await self._ask(self._reaper.others_work) and time.monotonic() < ends:
                 await asyncio.sleep(_POLL)
-                moved += await self._ask(self._reaper.recover_dead)
-        return moved
+                count += await self._ask(self._reaper.recover_dead)
+        return count
 
     async def erase(self, scope: Scope) -> int:
         return await self._ask(partial(self._reaper.erase, _owner_prefix(scope)))
@@ -309,8 +309,8 @@ class DbosEngine:
         self._queues.close()
         if self._renewing is not None:
             self._renewing.cancel()
-        begun = [task for task in (self._connecting, self._renewing) if task is not None]
-        await asyncio.gather(*begun, return_exceptions=True)
+        tasks = [task for task in (self._connecting, self._renewing) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(self._disconnect)
         # Not before: the loop of DBOS must not take this for the end of a run.
         for task in self._working:
@@ -413,10 +413,10 @@ class DbosEngine:
 
     async def _run_status(self, workflow_id: str) -> str | None:
         """The status of a run in the engine's database, if it has one."""
-        found = await self._ask(
+        workflows = await self._ask(
             partial(self._control.list_workflows, workflow_ids=[workflow_id], load_input=False, load_output=False)
         )
-        return found[0].status if found else None
+        return workflows[0].status if workflows else None
 
     async def _renew(self) -> None:
         """Renew the expiry of the tasks that run here: one may wait for a person longer than tasks live unchanged."""
@@ -481,16 +481,16 @@ class DbosEngine:
 
     async def deliver(self, scope: Scope, task_id: str, run: int) -> None:
         """Send the events of a run; what was sent is recorded."""
-        sent: set[str] = set()
+        event_ids: set[str] = set()
         while self._delivery is not None:
-            new = await _record("events", partial(self._send_events, scope, task_id, run, frozenset(sent)))
+            new = await _record("events", partial(self._send_events, scope, task_id, run, frozenset(event_ids)))
             if not new:
                 return
-            sent.update(new)
+            event_ids.update(new)
 
-    async def _send_events(self, scope: Scope, task_id: str, run: int, sent: frozenset[str]) -> Sequence[str]:
+    async def _send_events(self, scope: Scope, task_id: str, run: int, event_ids: frozenset[str]) -> Sequence[str]:
         assert self._delivery is not None
-        return await self._in_program(self._delivery.send_new(scope, task_id, run, sent))
+        return await self._in_program(self._delivery.send_new(scope, task_id, run, event_ids))
 
     async def _in_program(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run in the loop of the program, to which its stores and agents belong, until the engine is closed."""

@@ -3,9 +3,9 @@
 They do no I/O, read no clock, draw no random numbers, and leave their input alone. What a rule refuses, it raises.
 """
 
-from tenuto.stores.engine.rules.access import read_head, read_page, read_record
+from tenuto.stores.engine.rules.access import read_attachments, read_head, read_page, read_record
 from tenuto.stores.engine.rules.appends import append
-from tenuto.stores.engine.rules.edits import delete, fork, patch, reset, rewrite, truncate
+from tenuto.stores.engine.rules.edits import delete, fork, patch, remove_attachment, reset, rewrite, truncate
 from tenuto.stores.engine.rules.turns import begin, finish, renew
 
 __all__ = [
@@ -15,9 +15,11 @@ __all__ = [
     "finish",
     "fork",
     "patch",
+    "read_attachments",
     "read_head",
     "read_page",
     "read_record",
+    "remove_attachment",
     "renew",
     "reset",
     "rewrite",

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from tenuto.errors import SessionExpired, SessionForeign, SessionNotFound, TurnLost, VersionConflict
-from tenuto.model import Changes, MessagePage, NewSession, OpenTurn, Page, Retention, Scope, Session
+from tenuto.model import Attachment, Changes, MessagePage, NewSession, OpenTurn, Page, Retention, Scope, Session
 from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.values import deep_copy
 from tenuto.stores.engine.record import Head, Profile, Record, Step, nth, rank
@@ -24,7 +24,7 @@ def require(record: Record | None, scope: Scope, session_id: str, now: datetime)
         raise SessionNotFound(session_id)
     if record.expired(now):
         raise SessionExpired(session_id)
-    if not scope.reaches(record.profile.scope):
+    if scope != record.profile.scope and not scope.reaches(record.profile.scope):
         raise SessionForeign(session_id, ":".join(record.profile.scope.owner))
     return record
 
@@ -85,6 +85,18 @@ def read_record(record: Record | None, scope: Scope, session_id: str, now: datet
     """The record itself, for what is read beside it; its deadline stays."""
     record = require(record, scope, session_id, now)
     return Step(record=record, answer=record, changed=False)
+
+
+def read_attachments(
+    record: Record | None, scope: Scope, session_id: str, now: datetime
+) -> Step[tuple[Attachment, ...]]:
+    """What is known of the attachments, in the order in which they came; the deadline stays."""
+    record = require(record, scope, session_id, now)
+    attachments = tuple([
+        Attachment(id=one.id, media_type=one.media_type, size=one.size, name=one.name, seqs=one.seqs)
+        for one in record.profile.attachments
+    ])  # fmt: skip
+    return Step(record=record, answer=attachments, changed=False)
 
 
 def touch(record: Record, now: datetime) -> tuple[Record, bool]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionExists, SessionForeign, TurnLost
 from tenuto.model import Changes, ForkPoint, ForkRequest, Message, Rewrite, Scope, Session, Truncation
+from tenuto.model.attachment import without_attachments
 from tenuto.model.turn import Trace
 from tenuto.stores.engine.record import (
     EMPTY,
@@ -23,6 +24,7 @@ from tenuto.stores.engine.record import (
     with_tail,
 )
 from tenuto.stores.engine.rules.access import apply_changes, require, require_version, save
+from tenuto.stores.engine.rules.attachments import attach_again, find_attachment, forget_unshown, without_attachment
 from tenuto.stores.engine.rules.keys import forget_all, revise
 from tenuto.stores.engine.rules.log import add_turn_starts
 
@@ -47,7 +49,8 @@ def reset(
     )
     metadata = {name: value for name, value in record.profile.metadata.items() if name in keep_metadata}
     profile = replace(record.profile, context={}, metadata=metadata)
-    record = save(replace(record, head=head, profile=profile, tail=(), tail_from=start), now)
+    record = forget_unshown(replace(record, head=head, profile=profile, tail=(), tail_from=start))
+    record = save(record, now)
     return Step(record=record, answer=record.session, truncated=0, traces_from=0)
 
 
@@ -76,7 +79,7 @@ def truncate(record: Record | None, scope: Scope, session_id: str, request: Trun
         closed=head.closed if within is not None else None,
     )
     tail = tuple([message for message in record.tail if message.seq <= after or message.seq in request.keep_seqs])
-    record = save(replace(record, head=head, tail=tail), now)
+    record = save(forget_unshown(replace(record, head=head, tail=tail)), now)
     kept = tuple([message.seq for message in spared])
     return Step(record=record, answer=record.session, truncated=after, spared=kept, traces_from=lost_turn)
 
@@ -103,16 +106,36 @@ def rewrite(record: Record | None, scope: Scope, session_id: str, request: Rewri
         return Step(record=record, answer=record.session, changed=False)
     # What is evicted is seen by nobody: its removal is no new version.
     version = record.head.version + (not is_stale)
-    head = replace(record.head, version=version, edition=record.head.edition + 1)
+    record, messages = attach_again(record, messages)
+    record = _with_rewritten(record, messages, version)
+    return Step(
+        record=record, answer=record.session, rewritten=messages, traces=tuple([(new.number, new) for new in traces])
+    )
+
+
+def _with_rewritten(record: Record, messages: tuple[Message, ...], version: int) -> Record:
+    """The record with other words in stored messages."""
     tail = list(record.tail)
     for message in messages:
         place = first_index(record.tail, message.seq)
         if place < len(tail) and tail[place].seq == message.seq:
             tail[place] = message
-    record = replace(record, head=head, tail=tuple(tail))
-    return Step(
-        record=record, answer=record.session, rewritten=messages, traces=tuple([(new.number, new) for new in traces])
+    head = replace(record.head, version=version, edition=record.head.edition + 1)
+    return replace(record, head=head, tail=tuple(tail))
+
+
+def remove_attachment(
+    record: Record | None, scope: Scope, session_id: str, attachment_id: str, now: datetime
+) -> Step[Session]:
+    """Remove an attachment; the parts that show it say so from now on."""
+    record = require(record, scope, session_id, now)
+    one = find_attachment(record, attachment_id)
+    showing = [message for message in record.between((one.seqs[0], one.seqs[-1])) if message.seq in one.seqs]
+    rewritten = tuple(
+        [replace(message, parts=without_attachments(message.parts, (attachment_id,))) for message in showing]
     )
+    record = _with_rewritten(without_attachment(record, one), rewritten, record.head.version + 1)
+    return Step(record=record, answer=record.session, rewritten=rewritten)
 
 
 def _find_messages(record: Record, request: Rewrite) -> tuple[Message, ...]:
@@ -174,7 +197,7 @@ def fork(
             origins=_origins(source, session_id, at),
         ),
     )
-    forked = with_tail(forked, tail, min(source.tail_from, at + 1))
+    forked = with_tail(forget_unshown(forked), tail, min(source.tail_from, at + 1))
     return Step(record=forked, answer=forked.session, created=True)
 
 

@@ -14,6 +14,7 @@ from tenuto.model.turn import JOURNALED_AFTER
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, KeyedWrite, Record, Step
 from tenuto.stores.engine.rules.access import apply_changes, save, spend
+from tenuto.stores.engine.rules.attachments import contents_of
 from tenuto.stores.engine.rules.keys import all_writes, remember
 from tenuto.stores.engine.rules.log import append_messages
 from tenuto.stores.engine.rules.turns import append_turn, finish_key, is_finished, traces_of
@@ -22,8 +23,8 @@ from tenuto.stores.engine.rules.turns import append_turn, finish_key, is_finishe
 def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) -> Step[None]:
     """Append the messages of a turn while another one runs; its key stays open for the reply."""
     late = replace(request, user_messages=_mark(request.user_messages, after), producer=None)
-    record, _, stored = append_turn(record, late)
-    return Step(record=save(record, now), answer=None, added=stored)
+    record, _, stored = append_turn(record, late, lenient=True)
+    return Step(record=save(record, now), answer=None, added=stored, contents=contents_of(late.user_messages))
 
 
 def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None] | None:
@@ -35,7 +36,7 @@ def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int,
     number = _find_number(record, turn, after) if write is None else write.number
     if not request.reply and _has_ended(record, turn, request, number):
         return None
-    record, stored = append_messages(record, _mark(request.reply, after), number, None)
+    record, stored = append_messages(record, _mark(request.reply, after), number, None, lenient=True)
     if write is not None and not request.abandoned:
         record = finish_key(record, write.key, stored)
     elif not request.reply:
@@ -45,7 +46,13 @@ def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int,
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
         record = apply_changes(record, request.changes)
-    return Step(record=save(record, now), answer=None, added=stored, traces=traces_of(request, number))
+    return Step(
+        record=save(record, now),
+        answer=None,
+        added=stored,
+        contents=contents_of(request.reply),
+        traces=traces_of(request, number),
+    )
 
 
 def _find_number(record: Record, turn: OpenTurn, after: int) -> int:
@@ -64,9 +71,10 @@ def _has_ended(record: Record, turn: OpenTurn, request: FinishTurn, number: int)
 def append_late(record: Record, batch: AppendBatch, after: int, now: datetime) -> Step[None]:
     """Append a batch without its key, which the session has for another one."""
     turn = record.head.turns + 1
-    record, stored = append_messages(record, _mark(batch.messages, after), turn, None, several_turns=True)
+    marked = _mark(batch.messages, after)
+    record, stored = append_messages(record, marked, turn, None, several_turns=True, lenient=True)
     record = spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos)
-    return Step(record=save(record, now), answer=None, added=stored)
+    return Step(record=save(record, now), answer=None, added=stored, contents=contents_of(marked))
 
 
 def _mark(drafts: tuple[Draft, ...], after: int) -> tuple[Draft, ...]:

@@ -12,6 +12,7 @@ from tenuto.model.turn import turn_offsets
 from tenuto.model.values import deep_copy
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import Record, add_run, count, drop_before, nth, with_tail
+from tenuto.stores.engine.rules.attachments import attach, contents_of, forget_unshown
 
 
 def is_repeated(record: Record, producer: Producer | None) -> bool:
@@ -29,9 +30,19 @@ def is_repeated(record: Record, producer: Producer | None) -> bool:
 
 
 def append_messages(
-    record: Record, drafts: tuple[Draft, ...], turn: int, producer: Producer | None, *, several_turns: bool = False
+    record: Record,
+    drafts: tuple[Draft, ...],
+    turn: int,
+    producer: Producer | None,
+    *,
+    several_turns: bool = False,
+    lenient: bool = False,
 ) -> tuple[Record, tuple[Message, ...]]:
-    """The record with messages appended, and those; without them if the producer's number was seen before."""
+    """The record with messages appended, and those; without them if the producer's number was seen before.
+
+    Raises:
+        UnknownAttachment: one shows an attachment that is nowhere, and it is not `lenient`.
+    """
     if is_repeated(record, producer):
         return record, ()
     if producer is not None:
@@ -41,6 +52,7 @@ def append_messages(
     head = record.head
     offsets = turn_offsets(drafts) if several_turns else [0] * len(drafts)
     added = _number(drafts, head.last_seq + 1, [turn + offset for offset in offsets])
+    record, added = attach(record, added, contents_of(drafts), lenient=lenient)
     last = head.last_seq + len(added)
     head = replace(
         head,
@@ -89,7 +101,7 @@ def enforce_caps(record: Record, retention: Retention) -> Record:
 
 def _evict(record: Record, first: int) -> Record:
     head = replace(record.head, runs=drop_before(record.head.runs, first))
-    record = replace(record, head=head)
+    record = forget_unshown(replace(record, head=head))
     if first <= record.tail_from:
         return record
     return replace(record, tail=tuple([kept for kept in record.tail if kept.seq >= first]), tail_from=first)

@@ -12,6 +12,7 @@ from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
+from tenuto.stores.engine.rules.attachments import contents_of
 from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise
 from tenuto.stores.engine.rules.log import append_messages
 
@@ -56,7 +57,13 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         expired=expired,
         last_active_at=last_active,
     )
-    return Step(record=record, answer=turn, created=created, added=words if record.head.last_seq > before else ())
+    return Step(
+        record=record,
+        answer=turn,
+        created=created,
+        added=words if record.head.last_seq > before else (),
+        contents=contents_of(request.user_messages),
+    )
 
 
 def _finished_turn(scope: Scope, record: Record, write: KeyedWrite) -> OpenTurn:
@@ -79,10 +86,12 @@ def _require_free(record: Record, now: datetime) -> None:
         raise SessionBusy(record.profile.id, lease.until - now, lease.turn_id, record.profile.incarnation)
 
 
-def append_turn(record: Record, request: BeginTurn) -> tuple[Record, int, tuple[Message, ...]]:
+def append_turn(
+    record: Record, request: BeginTurn, *, lenient: bool = False
+) -> tuple[Record, int, tuple[Message, ...]]:
     """The record with the messages of a new turn, its number, and those as stored."""
     number = record.head.turns + 1
-    record, words = append_messages(record, request.user_messages, number, request.producer)
+    record, words = append_messages(record, request.user_messages, number, request.producer, lenient=lenient)
     if record.head.turns < number:
         record = replace(record, head=replace(record.head, turns=number))
     if request.idempotency_key is not None:
@@ -136,7 +145,8 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
         raise TurnLost(turn.session.id, turn.id)
     reply: tuple[Message, ...] = ()
     if request.reply:
-        record, reply = append_messages(record, request.reply, lease.number, request.producer)
+        # What a tool showed may have been removed meanwhile; the answer is stored all the same.
+        record, reply = append_messages(record, request.reply, lease.number, request.producer, lenient=True)
     record = _release(record, lease, reply, is_answered=not request.abandoned)
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
@@ -146,6 +156,7 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
         record=record,
         answer=AppendResult(session=record.session, messages=reply),
         added=reply,
+        contents=contents_of(request.reply),
         traces=traces_of(request, lease.number),
         traces_through=None if request.trace is None else lease.number - TRACES_KEPT,
     )
@@ -153,7 +164,10 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
 
 def traces_of(request: FinishTurn, number: int) -> tuple[tuple[int, Trace], ...]:
     """The trace of a turn under the number that the turn has in the store."""
-    return () if request.trace is None else ((number, replace(request.trace, number=number)),)
+    trace = request.trace
+    if trace is None:
+        return ()
+    return ((number, trace if trace.number == number else replace(trace, number=number)),)
 
 
 def is_finished(record: Record, turn: OpenTurn) -> bool:

@@ -4,7 +4,8 @@
 -- A record that was set aside as unreadable has no key; a new record of the same key may stand beside it.
 --
 -- A commit changes the columns up to `head` and none that an index holds: so the indexes are spared, and of the new row
--- only what differs is written to the log. `due` is a deadline that lags behind by up to an hour, to that end.
+-- only what differs is written to the log. `due` is a deadline that lags behind by up to an hour, to that end. Without
+-- attachments their columns are null, which takes no room in a row.
 CREATE TABLE records (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     revision   bigint NOT NULL,
@@ -13,6 +14,8 @@ CREATE TABLE records (
     messages   bigint NOT NULL,
     tokens     bigint NOT NULL,
     cost_nanos bigint NOT NULL,
+    attachments bigint,
+    attachment_bytes bigint,
     head       bytea NOT NULL,
     due        bigint,
     listed_at  bigint NOT NULL,
@@ -260,6 +263,7 @@ CREATE FUNCTION commit_heads(
     keys bytea[], heads bytea[], profiles bytea[], places record_index[],
     expected bigint[], revisions bigint[], deadlines bigint[],
     sessions_of bigint[], messages_of bigint[], tokens_of bigint[], costs_of bigint[],
+    attachments_of bigint[], attachment_bytes_of bigint[],
     tails bigint[], known_messages bigint[], known_pages bigint[],
     nths bigint[], parts text, numbers bigint[], bodies bytea[],
     has_turn boolean DEFAULT NULL, keeps_turn boolean DEFAULT NULL
@@ -283,6 +287,7 @@ BEGIN
             UPDATE records SET
                 revision = given.revision, head = given.head, sessions = given.sessions, messages = given.messages,
                 tokens = given.tokens, cost_nanos = given.cost_nanos,
+                attachments = nullif(given.attachments, 0), attachment_bytes = nullif(given.attachment_bytes, 0),
                 deadline = CASE WHEN given.deadline = -1 THEN records.deadline ELSE given.deadline END,
                 due = CASE WHEN given.deadline = -1 THEN due ELSE lag_behind(due, given.deadline) END,
                 profile = coalesce(given.profile, records.profile),
@@ -294,9 +299,10 @@ BEGIN
                 scope = CASE WHEN given.owner IS NULL THEN records.scope ELSE given.scope END
               FROM unnest(
                   keys, spaces, expected, revisions, heads, deadlines, sessions_of, messages_of, tokens_of, costs_of,
-                  profiles, places
+                  attachments_of, attachment_bytes_of, profiles, places
               ) WITH ORDINALITY AS given (
                   key, space, expected, revision, head, deadline, sessions, messages, tokens, cost_nanos,
+                  attachments, attachment_bytes,
                   profile, same_space, owner, kind, scope, listed_at, status, title, drawer, namespace, name, nth
               )
              WHERE given.space = a_space AND records.key = given.key AND records.revision = given.expected
@@ -329,8 +335,9 @@ CREATE TYPE entry_drop AS (part text, first bigint, last bigint, spared bigint[]
 
 CREATE TYPE record_change AS (
     batch int, key bytea, expected bigint, revision bigint, action text, head bytea, profile bytea, deadline bigint,
-    index record_index, sessions bigint, messages bigint, tokens bigint, cost_nanos bigint, replaces boolean,
-    drops entry_drop[], source bytea, source_revision bigint, source_first bigint, source_through bigint,
+    index record_index, sessions bigint, messages bigint, tokens bigint, cost_nanos bigint, attachments bigint,
+    attachment_bytes bigint, replaces boolean, drops entry_drop[], source bytea, source_revision bigint,
+    source_first bigint, source_through bigint, source_attachments bigint[],
     parts text[], numbers bigint[], bodies bytea[], strict boolean, tail bigint, known_message bigint, known_page bigint
 );
 
@@ -340,6 +347,7 @@ CREATE FUNCTION make_change(change record_change, a_space bytea) RETURNS void LA
 DECLARE
     place record_index := change.index;
     row_id bigint := (SELECT id FROM records WHERE key = change.key);
+    source_id bigint;
     its entry_drop;
 BEGIN
     IF change.action = 'set aside' THEN
@@ -353,16 +361,19 @@ BEGIN
         RETURN;
     ELSIF row_id IS NULL THEN
         INSERT INTO records (
-            revision, deadline, due, sessions, messages, tokens, cost_nanos, head, key, profile,
+            revision, deadline, due, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes, head, key, profile,
             space, owner, kind, scope, listed_at, status, title, drawer, namespace, name
         ) SELECT
             change.revision, nullif(change.deadline, -1), nullif(change.deadline, -1), change.sessions, change.messages,
-            change.tokens, change.cost_nanos, change.head, change.key, coalesce(change.profile, ''), place.*
+            change.tokens, change.cost_nanos, nullif(change.attachments, 0), nullif(change.attachment_bytes, 0),
+            change.head, change.key, coalesce(change.profile, ''), place.*
           RETURNING id INTO row_id;
     ELSE
         UPDATE records SET
             revision = change.revision, head = change.head, sessions = change.sessions, messages = change.messages,
-            tokens = change.tokens, cost_nanos = change.cost_nanos, profile = coalesce(change.profile, profile),
+            tokens = change.tokens, cost_nanos = change.cost_nanos,
+            attachments = nullif(change.attachments, 0), attachment_bytes = nullif(change.attachment_bytes, 0),
+            profile = coalesce(change.profile, profile),
             deadline = CASE WHEN change.deadline = -1 THEN deadline ELSE change.deadline END,
             due = CASE WHEN change.deadline = -1 THEN due ELSE lag_behind(due, change.deadline) END,
             owner = coalesce(place.owner, owner), listed_at = coalesce(place.listed_at, listed_at),
@@ -377,10 +388,14 @@ BEGIN
            AND number <> ALL (its.spared);
     END LOOP;
     IF change.source IS NOT NULL THEN
+        source_id := (SELECT id FROM records WHERE key = change.source);
         INSERT INTO entries (record, number, part, space, body)
         SELECT row_id, number, part, a_space, body FROM entries
-         WHERE entries.record = (SELECT id FROM records WHERE key = change.source)
-           AND part = 'm' AND number BETWEEN change.source_first AND change.source_through;
+         WHERE entries.record = source_id AND part = 'm'
+           AND number BETWEEN change.source_first AND change.source_through
+        UNION ALL
+        SELECT row_id, number, part, a_space, body FROM entries
+         WHERE entries.record = source_id AND part = 'b' AND number = ANY (change.source_attachments);
     END IF;
     INSERT INTO entries (record, number, part, space, body)
     SELECT row_id, put.number, put.part::"char", a_space, put.body
@@ -520,13 +535,16 @@ END
 $$;
 
 CREATE FUNCTION sum_records(a_space bytea, an_owner bytea, now bigint)
-RETURNS TABLE (sessions bigint, messages bigint, tokens bigint, cost_nanos bigint) LANGUAGE plpgsql STABLE AS $$
+RETURNS TABLE (
+    sessions bigint, messages bigint, tokens bigint, cost_nanos bigint, attachments bigint, attachment_bytes bigint
+) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     entered text := enter(a_space);
 BEGIN
     RETURN QUERY EXECUTE
         'SELECT coalesce(sum(sessions), 0)::bigint, coalesce(sum(messages), 0)::bigint, coalesce(sum(tokens), 0)::bigint, '
-        'coalesce(sum(cost_nanos), 0)::bigint FROM records WHERE kind = ''session'' AND key IS NOT NULL '
+        'coalesce(sum(cost_nanos), 0)::bigint, coalesce(sum(attachments), 0)::bigint, '
+        'coalesce(sum(attachment_bytes), 0)::bigint FROM records WHERE kind = ''session'' AND key IS NOT NULL '
         'AND (deadline IS NULL OR deadline > $3) AND space = $1'
         || CASE WHEN an_owner IS NULL THEN '' ELSE ' AND owner = $2' END
         USING a_space, an_owner, now;
@@ -552,17 +570,18 @@ $$;
 
 -- Removes the records of an owner that were set aside, and counts them.
 CREATE FUNCTION forget_aside(an_owner bytea)
-RETURNS TABLE (records bigint, messages bigint, traces bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (records bigint, messages bigint, traces bigint, attachments bigint) LANGUAGE plpgsql AS $$
 DECLARE
     entered text := enter(space_of_owner(an_owner));
 BEGIN
     RETURN QUERY
     WITH gone AS (
-        DELETE FROM records WHERE owner = an_owner AND aside IS NOT NULL RETURNING id, records.messages
+        DELETE FROM records WHERE owner = an_owner AND aside IS NOT NULL
+        RETURNING id, records.messages, records.attachments
     ), lost AS (
         DELETE FROM entries USING gone WHERE entries.record = gone.id RETURNING part
     )
     SELECT (SELECT count(*) FROM gone), (SELECT coalesce(sum(gone.messages), 0)::bigint FROM gone),
-           (SELECT count(*) FROM lost WHERE part = 't');
+           (SELECT count(*) FROM lost WHERE part = 't'), (SELECT coalesce(sum(gone.attachments), 0)::bigint FROM gone);
 END
 $$;

@@ -5,7 +5,7 @@
 -- at, what of it to return if it is at another one, a deadline that must not be earlier than the one it has, and what
 -- to do: 'w' write, 'i' write with columns, 'r' remove, 'a' set aside, 's' read as the source.
 -- Then a list for each: how many words the fields to write are, and these; then 'm' puts an entry as a message, '-'
--- drops some, '<' copies messages, '*' drops everything, '+' adds to an index on the same server, '.' ends.
+-- drops some, '<' copies messages and attachments, '*' drops everything, '+' adds to an index on the same server, '.' ends.
 -- A record that many processes change has a queue, field 'q': until when the first of them may commit, and for each
 -- process its name and what of the record to tell it when its turn comes. The others are told to wait.
 -- include: entries
@@ -43,11 +43,18 @@ local function drop(record, ranges, part, first, last, keep)
   if fields[1] then call('HDEL', record, unpack(fields)) end
 end
 
-local function copy(record, ranges, source, first, through)
+local function copy(record, ranges, source, first, through, attachments)
   local messages = read(source, ranges_of(source, call('HGET', source, 'r')).m, 'm', first, through, math.huge)
   for n = 1, #messages, 2 do
     call('HSET', record, 'm' .. messages[n], messages[n + 1])
     widen(ranges, 'm', messages[n])
+  end
+  for _, number in ipairs(attachments) do
+    local body = call('HGET', source, 'b' .. number)
+    if body then
+      call('HSET', record, 'b' .. number, body)
+      widen(ranges, 'b', number)
+    end
   end
 end
 
@@ -73,8 +80,13 @@ local function write(record, ranges, source, at)
       call(unpack(ARGV, at + 2, at + 1 + words))
       at = at + 1 + words
     elseif kind == '<' then
-      copy(record, ranges, source, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]))
-      at = at + 2
+      local first, through, attachments = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), {}
+      at = at + 3
+      while ARGV[at] ~= '' do
+        attachments[#attachments + 1] = tonumber(ARGV[at])
+        at = at + 1
+      end
+      copy(record, ranges, source, first, through, attachments)
     else
       local number = tonumber(ARGV[at + 1])
       widen(ranges, kind, number)

@@ -8,13 +8,13 @@ from typing import Any
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 from msgspec.structs import replace
 
-from tenuto.integrations.langgraph.fold import Dump, Load, State, ordered_writes, whole
 from tenuto.integrations.langgraph.log import History
+from tenuto.integrations.langgraph.projection import Dump, Load, State, ordered_writes, to_full_put
 from tenuto.integrations.langgraph.records import Put, Record, Writes
 from tenuto.integrations.langgraph.values import copy_value
 
 
-def retain(history: History, kept: Collection[tuple[str, str]], dump: Dump) -> dict[int, Record | None]:
+def retain(history: History, checkpoints: Collection[tuple[str, str]], dump: Dump) -> dict[int, Record | None]:
     """The entries that stay if only some checkpoints do, by sequence number, each with what replaces it, if anything.
 
     The first checkpoint after a gap is stored whole: it was the difference to what goes. So are all after it if runs
@@ -22,17 +22,17 @@ def retain(history: History, kept: Collection[tuple[str, str]], dump: Dump) -> d
     stay.
     """
     puts = [record for _, record in history.entries if isinstance(record, Put)]
-    forked = {record.ns for record in puts if record.full and record.parent and not record.rebased}
+    branching = {record.ns for record in puts if record.full and record.parent and not record.rebased}
     stays: dict[int, Record | None] = {}
     broken: set[str] = set()
     for message, record in history.entries:
-        if record is not None and (record.ns, record.id) not in kept:
+        if record is not None and (record.ns, record.id) not in checkpoints:
             if isinstance(record, Put):
                 broken.add(record.ns)
             elif record.id not in history.states.get(record.ns, {}):
                 stays[message.seq] = None
         elif isinstance(record, Put) and record.ns in broken and not record.full:
-            broken -= {record.ns} - forked
+            broken -= {record.ns} - branching
             stays[message.seq] = _rebase(history.states[record.ns][record.id], dump)
         else:
             stays[message.seq] = None
@@ -42,13 +42,13 @@ def retain(history: History, kept: Collection[tuple[str, str]], dump: Dump) -> d
 def copy_records(history: History, dump: Dump) -> list[Record]:
     """The records of a thread for another one, each namespace beginning with a whole checkpoint."""
     copies: list[Record] = []
-    begun: set[str] = set()
+    namespaces: set[str] = set()
     for _, record in history.entries:
         if isinstance(record, Writes):
             copies.append(record)
         elif record is not None:
-            first = record.ns not in begun
-            begun.add(record.ns)
+            first = record.ns not in namespaces
+            namespaces.add(record.ns)
             # A snapshot names a place in the other log.
             copies.append(
                 _rebase(history.states[record.ns][record.id], dump) if first else replace(record, snapshot=None)
@@ -57,20 +57,20 @@ def copy_records(history: History, dump: Dump) -> list[Record]:
 
 
 def _rebase(state: State, dump: Dump) -> Put:
-    return replace(whole(state, dump), rebased=True)
+    return replace(to_full_put(state, dump), rebased=True)
 
 
 def delta_ancestors(history: History, newest: State, load: Load) -> set[str]:
     """The checkpoints before this one that its delta channels are rebuilt from: back to the last value of each."""
     counters = load(newest.put.metadata).get("counters_since_delta_snapshot") or {}
-    missing = {name for name in counters if not _holds(newest, name)}
-    needed: set[str] = set()
+    missing = {name for name in counters if not _has_value(newest, name)}
+    ancestors: set[str] = set()
     for state in _ancestors(history, newest):
         if not missing:
             break
-        needed.add(state.put.id)
-        missing = {name for name in missing if not _holds(state, name)}
-    return needed
+        ancestors.add(state.put.id)
+        missing = {name for name in missing if not _has_value(state, name)}
+    return ancestors
 
 
 def delta_history(
@@ -79,19 +79,19 @@ def delta_history(
     """For each channel the last value stored before a checkpoint, and the writes since then, oldest first."""
     states = history.states.get(ns, {}) if history is not None else {}
     target = states.get(checkpoint_id) if checkpoint_id else history.heads.get(ns) if history is not None else None
-    found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
+    histories: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
     if history is None or target is None:
-        return found
+        return histories
     remaining = set(channels)
     for state in _ancestors(history, target):
         if not remaining:
             break
         for name in remaining:
-            found[name]["writes"][:0] = _writes_to(history, state, name, load)
-        for name in [name for name in remaining if _holds(state, name)]:
-            found[name]["seed"] = _value(state, name, load)
+            histories[name]["writes"][:0] = _writes_to(history, state, name, load)
+        for name in [name for name in remaining if _has_value(state, name)]:
+            histories[name]["seed"] = _value(state, name, load)
             remaining.discard(name)
-    return found
+    return histories
 
 
 def _ancestors(history: History, state: State) -> Iterator[State]:
@@ -107,7 +107,7 @@ def _writes_to(history: History, state: State, channel: str, load: Load) -> list
     return [(task, channel, load(one.value)) for task, one in ordered_writes(records) if one.channel == channel]
 
 
-def _holds(state: State, name: str) -> bool:
+def _has_value(state: State, name: str) -> bool:
     return name in state.values or name in state.lists
 
 

@@ -30,7 +30,7 @@ _LAST_CALLS: Final = 1.0
 """Seconds for calls to raise what the opening raised."""
 
 
-class Home:
+class LoopBridge:
     """An installation and its event loop, to be called from any other one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, app: TenutoApi) -> None:
@@ -80,17 +80,17 @@ class Home:
         return await work(self._app)
 
 
-class _NamedHome(Home):
+class _StoreBridge(LoopBridge):
     """A store that an adapter has named: opened by the first call, closed with the last adapter that names it."""
 
     _lock: Final = threading.Lock()
     _open: Final[dict[str, _OpenStore]] = {}
     _users: Final[Counter[str]] = Counter()
-    _inherited: Final[set[str]] = set()
+    _before_fork: Final[set[str]] = set()
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._released = False
+        self._is_closed = False
         with self._lock:
             self._users[url] += 1
 
@@ -103,19 +103,19 @@ class _NamedHome(Home):
     def close(self) -> None:
         """Close the store with its last user; again has no effect."""
         with self._lock:
-            self._users[self._url] -= not self._released
-            self._released = True
+            self._users[self._url] -= not self._is_closed
+            self._is_closed = True
             store = self._open.pop(self._url, None) if not self._users[self._url] else None
         if store is not None:
             store.close()
 
     def _submit(self, work: Work[_Result]) -> Future[_Result]:
         with self._lock:
-            if self._released:
+            if self._is_closed:
                 raise Invalid(_CLOSED)
-            if self._url in self._inherited:
+            if self._url in self._before_fork:
                 raise Invalid("the file of this store was opened before the process was forked: use it after that only")
-            store = self._open.get(self._url) or self._open.setdefault(self._url, _OpenStore(self._url, self._forget))
+            store = self._open.get(self._url) or self._open.setdefault(self._url, _OpenStore(self._url, self._drop))
             return asyncio.run_coroutine_threadsafe(store.run(work), store.loop)
 
     async def _run(self, work: Work[_Result]) -> _Result:
@@ -125,7 +125,7 @@ class _NamedHome(Home):
         return await store.run(work)
 
     @classmethod
-    def _forget(cls, store: _OpenStore) -> None:
+    def _drop(cls, store: _OpenStore) -> None:
         """Have the next call open the store again."""
         with cls._lock:
             if cls._open.get(store.url) is store:
@@ -138,14 +138,16 @@ class _NamedHome(Home):
         Not the files of SQLite: it would take the locks of the parent for those of the child, and what the child writes
         would be lost once the parent closes.
         """
-        cls._inherited.update(url for url in cls._open if url.startswith("sqlite"))
+        cls._before_fork.update(url for url in cls._open if url.startswith("sqlite"))
         cls._open.clear()
         cls._lock.release()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_NamedHome._lock.acquire, after_in_parent=_NamedHome._lock.release, after_in_child=_NamedHome._after_fork
+        before=_StoreBridge._lock.acquire,
+        after_in_parent=_StoreBridge._lock.release,
+        after_in_child=_StoreBridge._after_fork,
     )
 
 
@@ -155,8 +157,8 @@ class _OpenStore:
     def __init__(self, url: str, forget: Callable[[_OpenStore], None]) -> None:
         self.url = url
         self.loop = asyncio.new_event_loop()
-        self._forget = forget
-        self._opened: Future[TenutoApi] = Future()
+        self._drop = forget
+        self._app: Future[TenutoApi] = Future()
         self._closing = asyncio.Event()
         # A daemon: what was acknowledged is stored, so the process may end without closing.
         self._thread = threading.Thread(target=self._serve, name="tenuto adapter", daemon=True)
@@ -164,7 +166,7 @@ class _OpenStore:
 
     async def run(self, work: Work[_Result]) -> _Result:
         """Do the work as soon as the store is open; raises what its opening raised."""
-        opened = self._opened
+        opened = self._app
         return await work(opened.result() if opened.done() else await asyncio.wrap_future(opened))
 
     def close(self) -> None:
@@ -181,31 +183,31 @@ class _OpenStore:
     async def _hold_open(self) -> None:
         try:
             async with tenuto.open(self.url) as app:
-                self._opened.set_result(app)
+                self._app.set_result(app)
                 await self._closing.wait()
         except Exception as error:
-            if self._opened.done():
+            if self._app.done():
                 raise
-            self._forget(self)
-            self._opened.set_exception(error)
+            self._drop(self)
+            self._app.set_exception(error)
             # Calls that came before that raise it, too.
             await asyncio.sleep(0)
             if calls := asyncio.all_tasks() - {asyncio.current_task()}:
                 await asyncio.wait(calls, timeout=_LAST_CALLS)
 
 
-def find_home(where: Installation) -> Home:
+def find_bridge(where: Installation) -> LoopBridge:
     """The home of an open installation, in the running event loop; or that of a store.
 
     Raises:
         Invalid: no event loop runs here, so that of the installation is unknown.
     """
     if isinstance(where, str | Path):
-        return _NamedHome(where if isinstance(where, str) and "://" in where else f"sqlite:///{where}")
+        return _StoreBridge(where if isinstance(where, str) and "://" in where else f"sqlite:///{where}")
     loop = _running_loop()
     if loop is None:
         raise Invalid("make the adapter in the event loop in which the installation was opened")
-    return Home(loop, where)
+    return LoopBridge(loop, where)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tenuto.errors import Invalid
-from tenuto.integrations.home import Home
+from tenuto.integrations.event_loops import LoopBridge
 
 
-def refuses_because(home: Home, why: str) -> bool:
+def refuses_because(bridge: LoopBridge, why: str) -> bool:
     try:
-        home.wait(nothing)
+        bridge.wait(nothing)
     except Invalid as error:
         return why in str(error)
     return False

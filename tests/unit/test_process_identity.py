@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tenuto import holder
+from tenuto import process_identity
 from tenuto.errors import SessionBusy, Unavailable
-from tenuto.holder import is_holder_gone, with_holder
 from tenuto.model import AppendResult, FinishTurn, OpenTurn
+from tenuto.process_identity import is_holder_gone, with_holder
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.timeouts import LONG
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere lease
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[str]]:
-    program = "from tenuto.holder import with_holder; print(with_holder('t'), flush=True); input()"
+    program = "from tenuto.process_identity import with_holder; print(with_holder('t'), flush=True); input()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
         yield process
@@ -53,10 +53,10 @@ def test_a_killed_process_is_gone_and_a_frozen_one_is_not(child: subprocess.Pope
 
 
 def test_a_later_process_of_the_same_pid_is_not_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = holder._current(os.getpid())
+    now = process_identity._current(os.getpid())
     assert now is not None
     with monkeypatch.context() as earlier:
-        earlier.setattr(holder, "_current", lambda pid: now._replace(started=now.started - 1))
+        earlier.setattr(process_identity, "_current", lambda pid: now._replace(started=now.started - 1))
         turn = with_holder("t")
 
     assert is_holder_gone(turn)
@@ -66,12 +66,12 @@ def test_a_later_process_of_the_same_pid_is_not_the_holder(monkeypatch: pytest.M
 def test_a_process_of_another_machine_is_never_known_to_be_gone(
     child: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turn, now = held(child), holder._current(os.getpid())
+    turn, now = held(child), process_identity._current(os.getpid())
     assert now is not None
     child.kill()
     child.wait()
 
-    monkeypatch.setattr(holder, "_current", lambda pid: now._replace(machine=b"another"))
+    monkeypatch.setattr(process_identity, "_current", lambda pid: now._replace(machine=b"another"))
 
     assert not is_holder_gone(turn)
     assert not any(map(is_holder_gone, ("", "t", "t.", "t.no number", "t.-1", "t." + "f" * 99)))
@@ -82,7 +82,7 @@ def test_a_hidden_process_is_not_taken_for_gone(
 ) -> None:
     turn = held(child)
     assert with_holder("t") != "t"
-    monkeypatch.setattr(holder, "_PROC", tmp_path)
+    monkeypatch.setattr(process_identity, "_PROC", tmp_path)
     hidden = is_holder_gone(turn)
     child.kill()
     child.wait()
@@ -92,8 +92,8 @@ def test_a_hidden_process_is_not_taken_for_gone(
 
 def test_without_proc_a_turn_names_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     named = with_holder("t")
-    monkeypatch.setattr(holder, "_PROC", tmp_path)
-    monkeypatch.setattr(holder, "_current", holder._current.__wrapped__)
+    monkeypatch.setattr(process_identity, "_PROC", tmp_path)
+    monkeypatch.setattr(process_identity, "_current", process_identity._current.__wrapped__)
 
     assert with_holder("t") == "t"
     assert not is_holder_gone(named)
@@ -104,7 +104,7 @@ async def test_only_a_turn_that_its_process_runs_ends_with_the_process(monkeypat
     sessions = MemorySessions().sessions()
     clients = await sessions.begin(ANN, turn_request("one"))
     own = await sessions.begin(ANN, turn_request("two", renews=True))
-    monkeypatch.setattr(holder, "_is_running", lambda pid, started: False)
+    monkeypatch.setattr(process_identity, "_is_running", lambda pid, started: False)
 
     after = await sessions.begin(ANN, turn_request("three", own.session.id))
 
@@ -123,7 +123,7 @@ class Full(FlatMemoryStore):
 async def test_a_lease_that_cannot_be_released_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = MemorySessions(Full()).sessions()
     own = await sessions.begin(ANN, turn_request("one", renews=True))
-    monkeypatch.setattr(holder, "_is_running", lambda pid, started: False)
+    monkeypatch.setattr(process_identity, "_is_running", lambda pid, started: False)
 
     async with asyncio.timeout(LONG):
         with pytest.raises(SessionBusy):

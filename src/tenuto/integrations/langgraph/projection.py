@@ -21,7 +21,7 @@ from tenuto.integrations.langgraph.values import add_items
 Load: TypeAlias = Callable[[Blob], Any]
 Dump: TypeAlias = Callable[[Any], Blob]
 # Checkpoints whose values and writes are remembered beside the newest one: those of runs at the same time.
-_REMEMBERED: Final = 64
+_MOST_ENTRIES: Final = 64
 # A snapshot is stored after as many bytes as the last one had, and not before this many.
 _LEAST_SNAPSHOT: Final = 64 * 1024
 # A snapshot has the newest line alone, so it is put off while runs may continue others; not for ever.
@@ -41,7 +41,7 @@ class State:
 
 
 @dataclass(slots=True)
-class Fold:
+class Projection:
     """A namespace up to `last_seq` of the log that this incarnation of its session is."""
 
     load: Load
@@ -56,16 +56,16 @@ class Fold:
     _lines: dict[str, State] = field(default_factory=dict)
 
     @classmethod
-    def from_snapshot(cls, load: Load, snapshot: Snapshot) -> Fold:
+    def from_snapshot(cls, load: Load, snapshot: Snapshot) -> Projection:
         """The namespace as of a snapshot."""
-        fold = cls(load, snapshot.incarnation, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
-        fold._advance(full_state(snapshot.head, load), snapshot.head.id)
+        projection = cls(load, snapshot.incarnation, last_seq=snapshot.seq, snapshot_bytes=size_of(snapshot.head))
+        projection._advance(full_state(snapshot.head, load), snapshot.head.id)
         for one in snapshot.writes:
-            fold._add_writes(one)
-        return fold
+            projection._add_writes(one)
+        return projection
 
-    def apply(self, seq: int, record: Record, decoded: Mapping[str, Sequence[Any]] | None = None) -> State | None:
-        """Add the next record; returns the state of its checkpoint. `decoded` has its lists, if they are at hand."""
+    def apply(self, seq: int, record: Record, lists: Mapping[str, Sequence[Any]] | None = None) -> State | None:
+        """Add the next record; returns the state of its checkpoint. `lists` has its lists, if they are at hand."""
         self.last_seq = seq
         if isinstance(record, Writes):
             self.bytes_since += sum(len(one.value[1]) for one in record.writes)
@@ -78,13 +78,13 @@ class Fold:
                 self._forget_lines()
             record = replace(record, snapshot=None)
         if record.full:
-            state = full_state(record, self.load, decoded)
+            state = full_state(record, self.load, lists)
             if record.rebased or self.head is None or record.id >= self.head.put.id:
                 self._advance(state, self._line_of(record))
             return state
         if record.id not in self._known:  # A put that was repeated, since its answer was lost, counts once.
             line = self._line_of(record)
-            self._advance(self._next_state(record, line, decoded or {}), line)
+            self._advance(self._next_state(record, line, lists or {}), line)
         return self.head
 
     def pending_writes(self, checkpoint_id: str) -> list[Writes]:
@@ -96,10 +96,12 @@ class Fold:
         delay = _FORKED_DELAY if len(self._lines) > 1 else 1
         return self.bytes_since >= max(_LEAST_SNAPSHOT, self.snapshot_bytes) * delay
 
-    def held_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """About the bytes in memory: the lists as they were stored, and each remembered value and write once."""
         values = {id(blob): len(blob[1]) for _, plain in self._known.values() for blob in plain.values()}
-        writes = sum(len(one.value[1]) for made in self.writes.values() for record in made for one in record.writes)
+        writes = sum(
+            len(one.value[1]) for step_writes in self.writes.values() for record in step_writes for one in record.writes
+        )
         return self.snapshot_bytes + self.bytes_since + sum(values.values()) + writes
 
     def snapshot(self, dump: Dump) -> Snapshot | None:
@@ -109,7 +111,9 @@ class Fold:
         # Writes may be stored before their checkpoint.
         newest = self.head.put.id
         writes = [one for name in self.writes if name == newest or name not in self._known for one in self.writes[name]]
-        return Snapshot(seq=self.last_seq, head=whole(self.head, dump), writes=writes, incarnation=self.incarnation)
+        return Snapshot(
+            seq=self.last_seq, head=to_full_put(self.head, dump), writes=writes, incarnation=self.incarnation
+        )
 
     def _line_of(self, record: Put) -> str:
         """The line that a checkpoint continues: that of its parent if it is known, else that of the newest one."""
@@ -128,19 +132,22 @@ class Fold:
             self._known[name] = (newest if name == newest else "", values)
         self._lines = {newest: self.head} if self.head is not None else {}
 
-    def _next_state(self, record: Put, line: str, decoded: Mapping[str, Sequence[Any]]) -> State:
-        known, gone = self._lines[line].lists if line in self._lines else {}, {*record.dropped, *record.values}
-        lists = {name: items for name, items in known.items() if name not in gone}
+    def _next_state(self, record: Put, line: str, new_lists: Mapping[str, Sequence[Any]]) -> State:
+        known_lists, not_continued = (
+            self._lines[line].lists if line in self._lines else {},
+            {*record.dropped, *record.values},
+        )
+        lists = {name: items for name, items in known_lists.items() if name not in not_continued}
         for name, blob in record.lists.items():
-            lists[name] = decoded[name] if name in decoded else self.load(blob)
-        for name, (seen, blob) in record.added.items():
-            items = decoded[name] if name in decoded else self.load(blob)
-            lists[name] = add_items(lists.get(name, ()), seen, items)
+            lists[name] = new_lists[name] if name in new_lists else self.load(blob)
+        for name, (length, blob) in record.added.items():
+            items = new_lists[name] if name in new_lists else self.load(blob)
+            lists[name] = add_items(lists.get(name, ()), length, items)
         # What others set meanwhile does not fit the versions that this writer knows.
         newest = self.head.values if self.head is not None and record.parent else {}
-        gone = {*record.dropped, *record.lists, *record.added}
+        not_continued = {*record.dropped, *record.lists, *record.added}
         _, base = self._known.get(record.parent or "", (line, newest))
-        values = {name: blob for name, blob in base.items() if name not in gone}
+        values = {name: blob for name, blob in base.items() if name not in not_continued}
         return State(record, {**values, **record.values}, lists)
 
     def _advance(self, state: State, line: str) -> None:
@@ -157,14 +164,14 @@ class Fold:
         _trim(self.writes)
 
 
-def full_state(record: Put, load: Load, decoded: Mapping[str, Sequence[Any]] | None = None) -> State:
+def full_state(record: Put, load: Load, known_lists: Mapping[str, Sequence[Any]] | None = None) -> State:
     """The state of a checkpoint that was stored whole."""
-    decoded = decoded or {}
-    lists = {name: decoded[name] if name in decoded else load(blob) for name, blob in record.lists.items()}
+    known_lists = known_lists or {}
+    lists = {name: known_lists[name] if name in known_lists else load(blob) for name, blob in record.lists.items()}
     return State(record, record.values, lists)
 
 
-def whole(state: State, dump: Dump) -> Put:
+def to_full_put(state: State, dump: Dump) -> Put:
     """A checkpoint as a record that needs no other."""
     put, lists = state.put, {name: dump(list(items)) for name, items in state.lists.items()}
     return Put(
@@ -184,14 +191,14 @@ def ordered_writes(records: Iterable[Writes]) -> list[tuple[str, Write]]:
 
     Of a task's writes with the same index the first counts; of errors, interrupts and the like, the last.
     """
-    found: dict[tuple[str, int], tuple[str, Write]] = {}
+    by_key: dict[tuple[str, int], tuple[str, Write]] = {}
     for record in records:
         for write in record.writes:
             key = (record.task_id, write.index)
-            if write.index < 0 or key not in found:
-                found[key] = (record.path, write)
-    ordered = sorted(found, key=lambda key: (found[key][0], *key))
-    return [(key[0], found[key][1]) for key in ordered]
+            if write.index < 0 or key not in by_key:
+                by_key[key] = (record.path, write)
+    keys = sorted(by_key, key=lambda key: (by_key[key][0], *key))
+    return [(key[0], by_key[key][1]) for key in keys]
 
 
 def _weight(record: Put) -> int:
@@ -199,6 +206,6 @@ def _weight(record: Put) -> int:
     return sum(len(blob[1]) for blob in (*blobs, *[blob for _, blob in record.added.values()]))
 
 
-def _trim(remembered: OrderedDict[str, Any]) -> None:
-    while len(remembered) > _REMEMBERED:
-        remembered.popitem(last=False)
+def _trim(entries: OrderedDict[str, Any]) -> None:
+    while len(entries) > _MOST_ENTRIES:
+        entries.popitem(last=False)
