@@ -18,7 +18,7 @@ from tenuto.tasks import Tasks
 from tenuto.tasks.agents import AgentCaller, Agents
 from tenuto.tasks.engines.dbos_engine import DbosEngine, open_dbos_engine
 from tenuto.tasks.step_runner import StepRunner
-from tenuto.wiring.agents import agent_contexts
+from tenuto.wiring.tasks import make_agent_contexts
 from tests.timeouts import LONG
 
 QUICK = RunPolicy(heartbeat=timedelta(seconds=0.2), lease=timedelta(seconds=1))
@@ -38,7 +38,7 @@ async def engine_over(
     loaded: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[DbosEngine]:
     known = Agents(agents, from_files=loaded, call=call)
-    contexts = agent_contexts(tasks, store)
+    contexts = make_agent_contexts(tasks, store)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=policy, clock=clock)
     async with open_dbos_engine(
         url, tasks=tasks, runner=runner, agents=known, policy=policy, new_id=fresh_id(), worker=worker

@@ -9,6 +9,7 @@ async with tenuto.open("sqlite:///chat.db") as t:
 from typing import TYPE_CHECKING
 
 from tenuto.errors import Conflict, Invalid, LimitReached, NotFound, TenutoError, ToolError, Unavailable
+from tenuto.lazy_imports import lazy_exports
 from tenuto.model import Draft, Message, OpenTurn, Page, Role, Scope, Session, SessionQuery, TurnState
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 
@@ -45,18 +46,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load what opens a store when it is asked for: values, errors and the command line do without."""
-    if name in ("AgentContext", "agent"):
-        from tenuto.tasks import agents
-
-        return getattr(agents, name)
-    if name == "connect":
-        from tenuto.client import connection
-
-        return connection.connect
-    if name not in ("Tenuto", "open"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tenuto import app
-
-    return getattr(app, name)
+# What opens a store is loaded when it is asked for: values, errors and the command line do without.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "tenuto.app": ("Tenuto", "open"),
+        "tenuto.client.connection": ("connect",),
+        "tenuto.tasks.agents": ("AgentContext", "agent"),
+    },
+)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
+from tenuto import wiring
+from tenuto.background import running
 from tenuto.errors import Invalid, InvalidSetting
+from tenuto.lazy_imports import lazy_module
 from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.channel import ChannelPolicy
 from tenuto.model.policy import Preset, RunPolicy
@@ -32,17 +33,21 @@ from tenuto.wiring.stores import Stores, open_stores
 if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, ChatRequest, Reply
+    from tenuto.chat import request as chat_requests
     from tenuto.gateway.service import Gateway
     from tenuto.llm import GivenModel
     from tenuto.model.generation import ToolSpec
     from tenuto.model.values import JsonObject
     from tenuto.privacy.compliance.service import PrivacyService
     from tenuto.recall.service import Memories
-    from tenuto.sessions.analytics import Analytics
+    from tenuto.sessions import analytics
     from tenuto.tasks.agent_contexts import AgentContexts
     from tenuto.tasks.agents import Agents
+    from tenuto.wiring.models import ModelChoice
+else:
+    chat_requests = lazy_module("tenuto.chat.request")
+    analytics = lazy_module("tenuto.sessions.analytics")
 
-ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 _OFFLINE: Final = "offline"
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 
@@ -106,180 +111,6 @@ class Tenuto:
         )
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
-    async def chat(self) -> Chat:
-        """Turns with assistants. Loaded on first use: programs that only store sessions do not need it.
-
-        Raises:
-            InvalidSetting: the model, an assistant or a budget of the settings is not valid.
-        """
-        memories = await self.memories()
-        async with self._opening:
-            if self._chat is None:
-                # Assistants, tokenizer and models take long to import.
-                from tenuto.wiring.chat import open_chat
-
-                self._chat = await self._stack.enter_async_context(
-                    open_chat(
-                        self.settings,
-                        store=self.store,
-                        redactor=self.redactor,
-                        sessions=self.sessions,
-                        memories=memories,
-                        upkeep=self.upkeep,
-                        spending=self._spending,
-                        clock=self._clock,
-                        models=self._models,
-                        assistants=self._assistants,
-                        engine=self.engine,
-                    )
-                )
-        return self._chat
-
-    async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
-        """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""
-        async with self._opening:
-            small = self.upkeep.model or self._small
-            if small is None:
-                from tenuto.wiring.chat import open_small
-
-                opening = open_small(self.settings, models=self._models, spending=self._spending)
-                small = self._small = await self._stack.enter_async_context(opening)
-                # Before this model closes: summaries that are under way need it.
-                self._stack.push_async_callback(self.upkeep.drain, LAST_WORK)
-        return await small(scope, instructions, text, tokens)
-
-    async def memories(self) -> Memories:
-        """What is remembered of users and chats beyond their sessions. Loaded on first use.
-
-        Raises:
-            InvalidSetting: the embedder of the settings cannot be opened.
-        """
-        async with self._opening:
-            if self._memories is None:
-                from tenuto.wiring.recall import open_memories
-
-                self._memories = await self._stack.enter_async_context(
-                    open_memories(
-                        self.settings, store=self.store, redactor=self.redactor, clock=self._clock, models=self._models
-                    )
-                )
-        return self._memories
-
-    async def engine(self, *, worker: bool = True, concurrency: int | None = None) -> TaskEngine:
-        """What runs the plans of tasks, with the agents that are registered. Loaded on first use.
-
-        This process works on plans whose agents every process has (shipped ones, assistants), and, if it has agents of
-        its own, on all others; at most `concurrency` agents at once. With `worker=False` it only submits and controls
-        tasks that others run. Tasks in memory have no other process.
-
-        Raises:
-            InvalidSetting: the extra `tasks` is not installed, or the database of the settings does not fit.
-        """
-        async with self._opening_engine:
-            await asyncio.to_thread(lambda: self.agents)  # Reads files.
-            works = worker or self.settings.store.startswith("memory:")
-            engine = self._engines.get(True) or (None if works else self._engines.get(False))
-            if engine is None:
-                # The engine takes half a second to import and start.
-                from tenuto.wiring.tasks import open_engine
-
-                engine = self._engines[works] = await self._stack.enter_async_context(
-                    open_engine(
-                        self.settings,
-                        tasks=self.tasks,
-                        contexts=self.agent_contexts,
-                        agents=self.agents,
-                        clock=self._clock,
-                        worker=works,
-                        redactor=self.redactor,
-                        policy=RunPolicy() if concurrency is None else RunPolicy(agents_at_once=concurrency),
-                    )
-                )
-        return engine
-
-    async def gateway(self, channel: Channel, policy: ChannelPolicy) -> Gateway:
-        """What answers the messages of an app on a chat platform, as long as its `running` is open.
-
-        Raises:
-            InvalidSetting: there is no such assistant as the policy names.
-        """
-        from tenuto.wiring.gateway import make_gateway
-
-        return make_gateway(
-            self.settings,
-            channel,
-            policy,
-            chat=await self.chat(),
-            sessions=self.sessions,
-            state=self.store.state,
-            redactor=self.redactor,
-            clock=self._clock,
-        )
-
-    @property
-    def works_on_tasks(self) -> bool:
-        """Whether this process runs plans."""
-        return True in self._engines
-
-    @cached_property
-    def agents(self) -> Agents:
-        """The agents of the shipped assistants, and those of the settings' folder, which take precedence.
-
-        A program may register others before it opens the engine.
-
-        Raises:
-            InvalidSetting: a file of the folder cannot be loaded.
-        """
-        from tenuto.wiring.known_agents import known_agents
-
-        return known_agents(self.settings, self.chat)
-
-    @cached_property
-    def agent_contexts(self) -> AgentContexts:
-        """What agents see of tasks, for agents in other processes as well."""
-        from tenuto.wiring.agents import agent_contexts
-
-        return agent_contexts(self.tasks, self.store)
-
-    @cached_property
-    def analytics(self) -> Analytics:
-        """Usage and hot topics of a tenant's site."""
-        # Topics need the lexical room, which keeping sessions does without.
-        from tenuto.sessions.analytics import Analytics
-
-        return Analytics(ledger=self._ledger, sessions=self.store.sessions, clock=self._clock)
-
-    @cached_property
-    def privacy(self) -> PrivacyService:
-        """Reveals pseudonyms, exports stored private data, and erases users."""
-        from tenuto.wiring.privacy_service import privacy_service
-
-        return privacy_service(
-            self.stores,
-            sessions=self.sessions,
-            tasks=self.tasks,
-            compactor=self._compactor,
-            clock=self._clock,
-            open_engine=self._engine_with_runs,
-            clear_memory_cache=lambda: self._memories.clear_cache() if self._memories is not None else None,
-        )
-
-    async def _engine_with_runs(self) -> TaskEngine | None:
-        """The engine, unless no plan has ever run."""
-        has_runs = bool(self._engines) or await self.tasks.has_runs()
-        return await self.engine(worker=False) if has_runs else None
-
-    def _schedule_scan(self, every: timedelta | None) -> ScheduledScan | None:
-        if not every:
-            return None
-        scan, look = (lambda: self.privacy.scan_all()), min(every, self.settings.sweep_every)
-        return ScheduledScan(scan=scan, state=self.store.state, clock=self._clock, every=every, look_every=look)
-
-    @cached_property
-    def policies(self) -> Preset:
-        """The policies of the settings."""
-        return self.settings.policies()
-
     def scope(
         self,
         *,
@@ -303,10 +134,6 @@ class Tenuto:
             persona=persona,
             visitor=visitor,
         )
-
-    def add_listener(self, listener: Listener) -> None:
-        """Call this listener for every session event from now on."""
-        self._announcer.add_listener(listener)
 
     async def begin(
         self,
@@ -374,10 +201,8 @@ class Tenuto:
         The language may be given by its code, `"en"` or `"zh"`. All that a turn can be asked goes into a `ChatRequest`,
         which is then given in place of the text, without further arguments.
         """
-        from tenuto.chat.request import request_from
-
         _check_scope(scope)
-        request = request_from(
+        request = chat_requests.request_from(
             text,
             session_id=session_id,
             assistant=assistant,
@@ -396,6 +221,163 @@ class Tenuto:
         """A message of plain text."""
         check_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call this listener for every session event from now on."""
+        self._announcer.add_listener(listener)
+
+    @cached_property
+    def policies(self) -> Preset:
+        """The policies of the settings."""
+        return self.settings.policies()
+
+    async def chat(self) -> Chat:
+        """Turns with assistants. Loaded on first use: programs that only store sessions do not need it.
+
+        Raises:
+            InvalidSetting: the model, an assistant or a budget of the settings is not valid.
+        """
+        memories = await self.memories()
+        async with self._opening:
+            if self._chat is None:
+                self._chat = await self._stack.enter_async_context(
+                    wiring.open_chat(
+                        self.settings,
+                        store=self.store,
+                        redactor=self.redactor,
+                        sessions=self.sessions,
+                        memories=memories,
+                        upkeep=self.upkeep,
+                        spending=self._spending,
+                        clock=self._clock,
+                        models=self._models,
+                        assistants=self._assistants,
+                        engine=self.engine,
+                    )
+                )
+        return self._chat
+
+    async def memories(self) -> Memories:
+        """What is remembered of users and chats beyond their sessions. Loaded on first use.
+
+        Raises:
+            InvalidSetting: the embedder of the settings cannot be opened.
+        """
+        async with self._opening:
+            if self._memories is None:
+                self._memories = await self._stack.enter_async_context(
+                    wiring.open_memories(
+                        self.settings, store=self.store, redactor=self.redactor, clock=self._clock, models=self._models
+                    )
+                )
+        return self._memories
+
+    async def engine(self, *, worker: bool = True, concurrency: int | None = None) -> TaskEngine:
+        """What runs the plans of tasks, with the agents that are registered. Loaded on first use.
+
+        This process works on plans whose agents every process has (shipped ones, assistants), and, if it has agents of
+        its own, on all others; at most `concurrency` agents at once. With `worker=False` it only submits and controls
+        tasks that others run. Tasks in memory have no other process.
+
+        Raises:
+            InvalidSetting: the extra `tasks` is not installed, or the database of the settings does not fit.
+        """
+        async with self._opening_engine:
+            await asyncio.to_thread(lambda: self.agents)  # Reads files.
+            works = worker or self.settings.store.startswith("memory:")
+            engine = self._engines.get(True) or (None if works else self._engines.get(False))
+            if engine is None:
+                engine = self._engines[works] = await self._stack.enter_async_context(
+                    wiring.open_engine(
+                        self.settings,
+                        tasks=self.tasks,
+                        contexts=self.agent_contexts,
+                        agents=self.agents,
+                        clock=self._clock,
+                        worker=works,
+                        redactor=self.redactor,
+                        policy=RunPolicy() if concurrency is None else RunPolicy(agents_at_once=concurrency),
+                    )
+                )
+        return engine
+
+    @property
+    def works_on_tasks(self) -> bool:
+        """Whether this process runs plans."""
+        return True in self._engines
+
+    async def gateway(self, channel: Channel, policy: ChannelPolicy) -> Gateway:
+        """What answers the messages of an app on a chat platform, as long as its `running` is open.
+
+        Raises:
+            InvalidSetting: there is no such assistant as the policy names.
+        """
+        return wiring.make_gateway(
+            self.settings,
+            channel,
+            policy,
+            chat=await self.chat(),
+            sessions=self.sessions,
+            state=self.store.state,
+            redactor=self.redactor,
+            clock=self._clock,
+        )
+
+    @cached_property
+    def agents(self) -> Agents:
+        """The agents of the shipped assistants, and those of the settings' folder, which take precedence.
+
+        A program may register others before it opens the engine.
+
+        Raises:
+            InvalidSetting: a file of the folder cannot be loaded.
+        """
+        return wiring.load_known_agents(self.settings, self.chat)
+
+    @cached_property
+    def agent_contexts(self) -> AgentContexts:
+        """What agents see of tasks, for agents in other processes as well."""
+        return wiring.make_agent_contexts(self.tasks, self.store)
+
+    @cached_property
+    def analytics(self) -> analytics.Analytics:
+        """Usage and hot topics of a tenant's site."""
+        return analytics.Analytics(ledger=self._ledger, sessions=self.store.sessions, clock=self._clock)
+
+    @cached_property
+    def privacy(self) -> PrivacyService:
+        """Reveals pseudonyms, exports stored private data, and erases users."""
+        return wiring.make_privacy_service(
+            self.stores,
+            sessions=self.sessions,
+            tasks=self.tasks,
+            compactor=self._compactor,
+            clock=self._clock,
+            open_engine=self._engine_with_runs,
+            clear_memory_cache=lambda: self._memories.clear_cache() if self._memories is not None else None,
+        )
+
+    async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
+        """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""
+        async with self._opening:
+            small = self.upkeep.model or self._small
+            if small is None:
+                opening = wiring.open_small(self.settings, models=self._models, spending=self._spending)
+                small = self._small = await self._stack.enter_async_context(opening)
+                # Before this model closes: summaries that are under way need it.
+                self._stack.push_async_callback(self.upkeep.drain, LAST_WORK)
+        return await small(scope, instructions, text, tokens)
+
+    async def _engine_with_runs(self) -> TaskEngine | None:
+        """The engine, unless no plan has ever run."""
+        has_runs = bool(self._engines) or await self.tasks.has_runs()
+        return await self.engine(worker=False) if has_runs else None
+
+    def _schedule_scan(self, every: timedelta | None) -> ScheduledScan | None:
+        if not every:
+            return None
+        scan, look = (lambda: self.privacy.scan_all()), min(every, self.settings.sweep_every)
+        return ScheduledScan(scan=scan, state=self.store.state, clock=self._clock, every=every, look_every=look)
 
 
 @asynccontextmanager
@@ -460,11 +442,11 @@ async def open_app(
         # Before the stores close; with a chat, its own end has waited already.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
         # Without upkeep, too: `tenuto chat` may run for hours.
-        await stack.enter_async_context(_running(ledger.run()))
+        await stack.enter_async_context(running(ledger.run(), "usage ledger"))
         if run_upkeep:
-            await stack.enter_async_context(_running(upkeep.run()))
+            await stack.enter_async_context(running(upkeep.run(), "upkeep"))
             if app.scheduled_scan is not None:
-                await stack.enter_async_context(_running(app.scheduled_scan.run()))
+                await stack.enter_async_context(running(app.scheduled_scan.run(), "scheduled scan"))
         yield app
 
 
@@ -491,7 +473,7 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     models_by_name = dict(models)
     given = {"model": model, "summarizer_model": summarizer_model}
     named = {
-        setting: _register_model(setting, choice, models_by_name)
+        setting: wiring.register_model(setting, choice, models_by_name)
         for setting, choice in given.items()
         if choice is not None
     }
@@ -508,35 +490,7 @@ def _check_agents(settings: Settings) -> None:
         raise InvalidSetting("agents", f"there is no folder {settings.agents}")
 
 
-def _register_model(setting: str, choice: ModelChoice, models_by_name: dict[str, GivenModel]) -> str:
-    """The name of a model, or of a chain, for the settings; given models are added to `models_by_name`."""
-    if isinstance(choice, str):
-        return choice
-    if isinstance(choice, Sequence):
-        return ", ".join(_register_model(setting, each, models_by_name) for each in choice)
-    own = getattr(choice, "name", None) or getattr(choice, "model_id", None)
-    if not isinstance(own, str):
-        kind = type(choice).__name__
-        raise InvalidSetting(setting, f"must be a name, a ChatModel, a Pydantic AI model or a list of them, not {kind}")
-    # Commas separate the names of a chain, and a provider may have a model of the same name.
-    given = (f"{own.replace(',', '')} (given {number})" for number in count(1))
-    name = next(name for name in given if models_by_name.get(name, choice) is choice)
-    models_by_name[name] = choice
-    return name
-
-
 def _check_scope(scope: object) -> None:
     """Refuse a user's name, or anything else, in place of a scope."""
     if not isinstance(scope, Scope):
         raise Invalid(f"scope must be a Scope, as scope(user=…) makes it, not {type(scope).__name__}")
-
-
-@asynccontextmanager
-async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work, name="tenuto upkeep")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

@@ -32,7 +32,7 @@ LIMITS = {
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
-    "wiring": 1700,
+    "wiring": 1750,  # models that a caller gives, which were read in app.py
     CONSOLE: 13900,
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 2850,  # background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`

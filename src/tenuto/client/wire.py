@@ -82,8 +82,14 @@ def instant_from(text: str | None) -> datetime | None:
 
 
 def draft_to_json(draft: Draft) -> JsonObject:
-    """A message as clients send it."""
-    own = {name: getattr(draft, name) for name in Draft.__struct_fields__ if name != "extra"}
+    """A message as clients send it.
+
+    Raises:
+        Invalid: it has bytes of attachments, which no request carries.
+    """
+    if draft.contents:
+        raise Invalid("contents of a Draft cannot be sent to a server")
+    own = {name: getattr(draft, name) for name in Draft.__struct_fields__ if name not in ("extra", "contents")}
     hidden = {name: item for name, item in draft.extra.items() if name in OWN_FIELDS}
     beside = {name: item for name, item in draft.extra.items() if name not in OWN_FIELDS}
     given = {name: item for name, item in own.items() if item not in (None, 0, {})}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenuto.lazy_imports import lazy_exports
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiRule, PiiType, Span
 
 if TYPE_CHECKING:
@@ -15,9 +16,4 @@ if TYPE_CHECKING:
 __all__ = ["ALWAYS", "MARK", "ON_REQUEST", "PiiRule", "PiiType", "RedactionStream", "Span", "detect", "redact"]
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tenuto.privacy.rules import detector
-
-    return getattr(detector, name)
+__getattr__ = lazy_exports(__name__, {"tenuto.privacy.rules.detector": ("RedactionStream", "detect", "redact")})

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tenuto import wiring
 from tenuto.app import Tenuto
 from tenuto.errors import DeliveryRefused, QueueFull, Unavailable
 from tenuto.gateway.service import Gateway
@@ -43,9 +44,7 @@ async def serving_channels(tenuto: Tenuto, clock: Clock) -> AsyncIterator[tuple[
     if not apps:
         yield ()
         return
-    from tenuto.wiring.gateway import open_gateways
-
-    async with open_gateways(apps, tenuto.gateway, clock) as gateways:
+    async with wiring.open_gateways(apps, tenuto.gateway, clock) as gateways:
         yield gateways
 
 

@@ -1,42 +1,86 @@
-"""The wiring of agents: what they see, and how those that are no functions are called."""
+"""The agents that a process knows, and how those that are no functions are called.
+
+They are the shipped ones of the legal assistant, with the model of the chat, and those of a folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tenuto.context import agent_prompt, agent_question
+from tenuto.assistants.legal import NAME, TASK_TYPE, LegalAgents, Library, Prompt, StepContext
+from tenuto.chat import Chat, ChatEvent, ChatRequest, ToolFinished
+from tenuto.chat.request import EventSink
+from tenuto.chat.typed_answer import TypedRequest
+from tenuto.context import agent_question, agent_system, counter_for, language_of
+from tenuto.context.layout import STYLE_KEY
 from tenuto.errors import AssistantNotFound
+from tenuto.lazy_imports import lazy_module
 from tenuto.model.agent_run import AgentKind
-from tenuto.model.policy import RunPolicy
-from tenuto.model.values import Json
-from tenuto.ports import Store
-from tenuto.sessions.profiles import Profiles
+from tenuto.model.values import Json, Value
+from tenuto.settings import Settings
 from tenuto.task_errors import AgentNotFound
-from tenuto.tasks import Tasks
-from tenuto.tasks.agent_contexts import AgentContexts
-from tenuto.tasks.agents import ASSISTANT, AgentCaller, AgentContext, AssistantFinder
+from tenuto.tasks.agents import (
+    ASSISTANT,
+    AgentCaller,
+    AgentContext,
+    AgentFunction,
+    Agents,
+    AssistantFinder,
+    load_agents,
+)
 from tenuto.tasks.runs import RunRecorder
 
 if TYPE_CHECKING:
-    from tenuto.chat import Chat
-    from tenuto.chat.request import EventSink
+    from tenuto.llm import pydantic_ai_agent
+else:
+    # Loaded by the program that made an agent of Pydantic AI.
+    pydantic_ai_agent = lazy_module("tenuto.llm.pydantic_ai_agent")
 
-OpenChat: TypeAlias = Callable[[], Awaitable["Chat"]]
+_Answer = TypeVar("_Answer", bound=Value)
+_OpenChat: TypeAlias = Callable[[], Awaitable[Chat]]
 
 
-def agent_contexts(tasks: Tasks, store: Store) -> AgentContexts:
-    """What agents see of tasks."""
-    return AgentContexts(
-        tasks=tasks,
-        sessions=store.sessions,
-        profile_of=Profiles(store.state).read,
-        write_prompt=agent_prompt,
-        history_messages=RunPolicy().history_messages,
+def load_known_agents(settings: Settings, open_chat: _OpenChat) -> Agents:
+    """The agents of the shipped assistants and of the settings' folder; a program may register others.
+
+    Raises:
+        InvalidSetting: a file of the folder cannot be loaded.
+    """
+    return Agents(
+        from_files=load_agents(Path(settings.agents)) if settings.agents is not None else {},
+        built_in=_legal_agents(open_chat, settings.policies().tasks.owner_of(TASK_TYPE)),
+        call=agent_caller(open_chat),
+        is_assistant=_assistant_finder(open_chat),
     )
 
 
-def agent_caller(open_chat: OpenChat) -> AgentCaller:
+def _legal_agents(open_chat: _OpenChat, decision_agent: str) -> dict[str, AgentFunction]:
+    """The agents of the legal assistant by name. The chat is opened when the first of them works."""
+
+    async def think(context: StepContext, prompt: Prompt, kind: type[_Answer], /) -> _Answer | None:
+        chat = await open_chat()
+        counter = counter_for(chat.model_of(chat.assistants.find(NAME)).name)
+        style = context.profile.get(STYLE_KEY)
+        system = agent_system(
+            prompt.role,
+            context.goal,
+            await context.board.values(),
+            counter,
+            style=style if isinstance(style, str) else None,
+            language=prompt.language,
+        )
+        asked = TypedRequest(
+            system=f"{system}\n{prompt.task}", talk=prompt.talk, session_id=context.session_id, language=prompt.language
+        )
+        return await chat.ask_typed(NAME, context.scope, asked, kind)
+
+    agents = LegalAgents(library=Library.shipped(), think=think, language_of=language_of)
+    return agents.functions(decision_agent)
+
+
+def agent_caller(open_chat: _OpenChat) -> AgentCaller:
     """Calls agents of Pydantic AI, and assistants by their names."""
 
     async def call(agent: Any, ctx: AgentContext) -> Json:
@@ -47,7 +91,7 @@ def agent_caller(open_chat: OpenChat) -> AgentCaller:
     return call
 
 
-def assistant_finder(open_chat: OpenChat) -> AssistantFinder:
+def _assistant_finder(open_chat: _OpenChat) -> AssistantFinder:
     """Looks assistants up in the chat, which is opened when the first plan names one."""
 
     async def is_assistant(name: str) -> bool:
@@ -61,11 +105,8 @@ def assistant_finder(open_chat: OpenChat) -> AssistantFinder:
 
 
 async def _run_pydantic_agent(agent: Any, ctx: AgentContext) -> Json:
-    # Loaded by the program that made the agent.
-    from tenuto.llm.pydantic_ai_agent import PydanticAgentRun
-
     ctx.run.kind = AgentKind.PYDANTIC_AI
-    run, instructions = PydanticAgentRun(agent), await ctx.prompt(ctx.agent)
+    run, instructions = pydantic_ai_agent.PydanticAgentRun(agent), await ctx.prompt(ctx.agent)
     try:
         return await run.run(ctx.goal, instructions=instructions, history=ctx.history, deps=ctx)
     finally:
@@ -79,14 +120,12 @@ async def _run_pydantic_agent(agent: Any, ctx: AgentContext) -> Json:
 
 async def _ask_assistant(chat: Chat, name: str, ctx: AgentContext) -> str:
     """The answer of an assistant to the goal, after the conversation; nothing of it is stored in a session."""
-    from tenuto.chat import ChatRequest
-
     ctx.run.kind = AgentKind.ASSISTANT
     question = agent_question(ctx.goal, await ctx.board.others())
     request = ChatRequest(text=question, assistant=name, profile=ctx.profile)
     ctx.run.add_message("user", question)
     try:
-        reply = await chat.answer_once(ctx.scope, request, ctx.history, _tool_sink(ctx.run))
+        reply = await chat.answer_once(ctx.scope, request, ctx.history, _ToolSink(ctx.run))
     except AssistantNotFound:
         raise AgentNotFound(f"{ASSISTANT}{name}", ctx.step) from None
     ctx.run.add_usage(input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, cost_nanos=reply.cost_nanos)
@@ -94,13 +133,13 @@ async def _ask_assistant(chat: Chat, name: str, ctx: AgentContext) -> str:
     return reply.text
 
 
-def _tool_sink(run: RunRecorder) -> EventSink:
+class _ToolSink(EventSink):
     """Reports the tools that an assistant runs."""
-    from tenuto.chat.request import ChatEvent, EventSink, ToolFinished
 
-    class ToolSink(EventSink):
-        async def emit_event(self, event: ChatEvent) -> None:
-            if isinstance(event, ToolFinished):
-                run.add_tool_call(event.name, ok=event.error is None, seconds=event.milliseconds / 1000)
+    def __init__(self, run: RunRecorder) -> None:
+        self._run = run
 
-    return ToolSink()
+    async def emit_event(self, event: ChatEvent) -> None:
+        """Add the call of a tool that ended."""
+        if isinstance(event, ToolFinished):
+            self._run.add_tool_call(event.name, ok=event.error is None, seconds=event.milliseconds / 1000)

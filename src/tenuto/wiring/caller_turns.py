@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound, Unavailable
+from tenuto.lazy_imports import lazy_module
 from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Page, Scope, Session, TurnState
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import Summary, TurnEnded
@@ -30,8 +31,14 @@ from tenuto.upkeep import Upkeep
 from tenuto.upkeep.jobs import SPARE, SmallModel, safely
 
 if TYPE_CHECKING:
-    from tenuto.context import TokenCounter
-    from tenuto.upkeep.compressor import Compressor
+    from tenuto.context import compression, conversation
+    from tenuto.context import tokens as token_counts
+    from tenuto.upkeep import compressor
+else:
+    compression = lazy_module("tenuto.context.compression")
+    conversation = lazy_module("tenuto.context.conversation")
+    token_counts = lazy_module("tenuto.context.tokens")
+    compressor = lazy_module("tenuto.upkeep.compressor")
 
 # The tokens of a character at most.
 _MOST_TOKENS: Final = 4
@@ -70,7 +77,7 @@ class CallerTurns:
         self._redaction = redaction
         self._clock = clock
         self._small = small
-        self._counter: TokenCounter | None = None
+        self._counter: token_counts.TokenCounter | None = None
         self._reach = PromptReach()
 
     def count(self, draft: Draft) -> Draft:
@@ -158,12 +165,10 @@ class CallerTurns:
 
     async def _with_older(self, turn: OpenTurn) -> OpenTurn:
         """The turn with all messages that no summary covers, if the loaded ones leave room for them."""
-        from tenuto.context.compression import find_summary
-
         window, start = turn.window, turn.context_start
         if not window or turn.session.messages <= len(window) or not self._fills_by_tokens:
             return turn
-        summary = find_summary(window, start)
+        summary = compression.find_summary(window, start)
         begins = max(summary.through + 1 if summary is not None else 1, start)
         if window[0].seq <= begins or sum([message.tokens for message in window]) >= self._prompt.budget:
             return turn
@@ -179,11 +184,8 @@ class CallerTurns:
     @cached_property
     def _fitter(self) -> Callable[..., OpenTurn]:
         """`fit_window` with the settings' policies."""
-        from tenuto.context import counter_for
-        from tenuto.context.conversation import fit_window
-
-        self._counter = counter = counter_for(self._model)
-        return partial(fit_window, policy=self._prompt, context=self._policies.context, counter=counter)
+        self._counter = counter = token_counts.counter_for(self._model)
+        return partial(conversation.fit_window, policy=self._prompt, context=self._policies.context, counter=counter)
 
     async def _load_head(self, scope: Scope, session_id: str | None) -> Session | None:
         if session_id is None:
@@ -198,13 +200,11 @@ class CallerTurns:
 
     async def _secure(self, turn: OpenTurn, adding: int) -> None:
         """Cover what the reply would evict, without a model; an outage of the store is logged and not waited for."""
-        from tenuto.context.compression import would_evict_uncovered
-
         # A turn restored from its token has no head.
         session = turn.session if turn.session.version else await self._load_head(turn.scope, turn.session.id)
         if session is None or session.incarnation != turn.session.incarnation:
             return  # Finishing raises the fitting error.
-        if would_evict_uncovered(session, turn.summarized_through, adding + SPARE):
+        if compression.would_evict_uncovered(session, turn.summarized_through, adding + SPARE):
             await safely("summary", lambda: self._compress(turn.scope, session, adding=adding, at_once=True))
 
     def _may_be_due(self, turn: OpenTurn, done: AppendResult) -> bool:
@@ -213,21 +213,18 @@ class CallerTurns:
         first = turn.window[0].seq if turn.window else 0
         if not first or first > begins or turn.cut or self._counter is None:
             return True
-        from tenuto.context.compression import compression_due
-        from tenuto.context.conversation import MARGIN
-
         covered = Summary(text=turn.summary, through=turn.summarized_through, through_id="") if turn.summary else None
         log, context = (*turn.window, *done.messages), self._policies.context
         counter = self._compressor.counter
         return (
-            compression_due(done.session, log, counter, self._prompt, context, previous=covered, overhead=MARGIN)
+            compression.compression_due(
+                done.session, log, counter, self._prompt, context, previous=covered, overhead=conversation.MARGIN
+            )
             is not None
         )
 
     async def _compress(self, scope: Scope, session: Session, *, adding: int = 0, at_once: bool = False) -> None:
         """Summarise what is due; `at_once` without a model."""
-        from tenuto.context.conversation import MARGIN
-
         ended = TurnEnded(
             scope=scope,
             session=session,
@@ -237,7 +234,7 @@ class CallerTurns:
             prompt=self._prompt,
             question="",
             # The window leaves so much to the caller's own prompt, and what it has no room for must be covered.
-            reserved_tokens=MARGIN,
+            reserved_tokens=conversation.MARGIN,
         )
         await self._compressor.compress(ended, adding=adding, at_once=at_once)
 
@@ -247,15 +244,13 @@ class CallerTurns:
         return context.compress_at is not None or context.compress_over is not None
 
     @cached_property
-    def _compressor(self) -> Compressor:
-        from tenuto.context import TokenCounter
-        from tenuto.upkeep.compressor import Compressor
+    def _compressor(self) -> compressor.Compressor:
 
-        return Compressor(
+        return compressor.Compressor(
             sessions=self._sessions,
             model=self._small,
             redaction=self._redaction,
-            counter=TokenCounter(),
+            counter=token_counts.TokenCounter(),
             clock=self._clock,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from tenuto.gateway.commands import Commands
 from tenuto.gateway.inbox import Inbox
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.service import Gateway
+from tenuto.lazy_imports import lazy_module
 from tenuto.model import Scope
 from tenuto.model.channel import ChannelPolicy, Delivery
 from tenuto.model.policy import OnMissing
@@ -26,6 +28,12 @@ from tenuto.process_identity import with_holder
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.settings import Settings
 from tenuto.wiring.channels import open_channel
+
+if TYPE_CHECKING:
+    from tenuto.channels.lark import long_connection
+else:
+    # The platform's SDK, which is large.
+    long_connection = lazy_module("tenuto.channels.lark.long_connection")
 
 
 def make_gateway(
@@ -93,12 +101,11 @@ async def open_gateways(
 @asynccontextmanager
 async def _connected(app: LarkApp, gateway: Gateway) -> AsyncIterator[None]:
     """Meanwhile, events come through a connection of ours; the platform has authenticated it."""
-    from tenuto.channels.lark.long_connection import LongConnection
 
     async def receive(payload: bytes) -> None:
         await gateway.receive(Delivery(body=payload))
 
-    connection = LongConnection(app, receive)
+    connection = long_connection.LongConnection(app, receive)
     connection.start()
     try:
         yield

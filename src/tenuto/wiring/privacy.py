@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenuto.errors import InvalidSetting, MasterKeyMissing, PackageMissing
+from tenuto.lazy_imports import lazy_module
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, Detector, SessionStore, StateStore
 from tenuto.privacy.crypto.machine_key import MachineKey
@@ -17,8 +18,17 @@ from tenuto.settings import Settings
 from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
 
 if TYPE_CHECKING:
-    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-    from tenuto.privacy.detection.external import ExternalDetector
+    from importlib import metadata
+
+    from tenuto.privacy import policy_file
+    from tenuto.privacy.crypto import keyring, tenant_ciphers
+    from tenuto.privacy.detection import external
+else:
+    metadata = lazy_module("importlib.metadata")
+    policy_file = lazy_module("tenuto.privacy.policy_file")
+    keyring = lazy_module("tenuto.privacy.crypto.keyring")
+    tenant_ciphers = lazy_module("tenuto.privacy.crypto.tenant_ciphers")
+    external = lazy_module("tenuto.privacy.detection.external")
 
 
 def open_screen(
@@ -59,7 +69,9 @@ def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:
         raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
 
 
-async def open_encryption(settings: Settings, state: StateStore, clock: Clock, read_only: bool) -> TenantCiphers | None:
+async def open_encryption(
+    settings: Settings, state: StateStore, clock: Clock, read_only: bool
+) -> tenant_ciphers.TenantCiphers | None:
     """The ciphers of a store whose records are or were sealed; `None` for a plain one.
 
     Raises:
@@ -77,7 +89,7 @@ async def open_encryption(settings: Settings, state: StateStore, clock: Clock, r
     return ciphers
 
 
-async def _check_key(ciphers: TenantCiphers, *, create: bool) -> None:
+async def _check_key(ciphers: tenant_ciphers.TenantCiphers, *, create: bool) -> None:
     """Refuse a master key other than the one this store was sealed with.
 
     The data key of the installation, created with the first sealed record, is the test.
@@ -97,26 +109,22 @@ def open_policies(settings: Settings) -> TenantPolicies:
     general = settings.privacy()
     if settings.privacy_file is None:
         return TenantPolicies(general)
-    from tenuto.privacy.policy_file import load_policy_file
-
-    general, tenants = load_policy_file(Path(settings.privacy_file), general)
+    general, tenants = policy_file.load_policy_file(Path(settings.privacy_file), general)
     return TenantPolicies(general, tenants)
 
 
-def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantCiphers | None:
+def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> tenant_ciphers.TenantCiphers | None:
     """The tenants' ciphers under the master key of the settings; `None` without one."""
     if settings.privacy_key is None and settings.privacy_key_file is None:
         return None
-    # Heavy to import, and needed only with a key.
-    from tenuto.privacy.crypto.keyring import load_key_ring
-    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
-
-    ring = load_key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
+    ring = keyring.load_key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
     assert ring is not None
-    return TenantCiphers(store=state, ring=ring, clock=clock)
+    return tenant_ciphers.TenantCiphers(store=state, ring=ring, clock=clock)
 
 
-def _open_detector(stack: AsyncExitStack, settings: Settings, given: Detector | None) -> ExternalDetector | None:
+def _open_detector(
+    stack: AsyncExitStack, settings: Settings, given: Detector | None
+) -> external.ExternalDetector | None:
     detector = given
     if detector is None and settings.privacy_detector is not None:
         detector = _find_detector(settings.privacy_detector) or _open_presidio(stack, settings)
@@ -124,19 +132,14 @@ def _open_detector(stack: AsyncExitStack, settings: Settings, given: Detector | 
         return None
     if not callable(getattr(detector, "find", None)):
         raise InvalidSetting("detector", f"{type(detector).__name__} has no method find(scope, text, language)")
-    from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy
-
     languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))
-    policy = ExternalDetectorPolicy(timeout=settings.privacy_detector_timeout, languages=languages)
-    return ExternalDetector(detector, policy=policy)
+    policy = external.ExternalDetectorPolicy(timeout=settings.privacy_detector_timeout, languages=languages)
+    return external.ExternalDetector(detector, policy=policy)
 
 
 def _find_detector(name: str) -> Detector | None:
     """The detector that an installed package offers under this name."""
-    # Slow to import, and needed only for this.
-    from importlib.metadata import entry_points
-
-    for offered in entry_points(group="tenuto.detectors", name=name):
+    for offered in metadata.entry_points(group="tenuto.detectors", name=name):
         detector: Detector = offered.load()()
         return detector
     return None

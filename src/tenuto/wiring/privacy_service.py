@@ -20,7 +20,7 @@ from tenuto.upkeep.memory_erasure import erase_chat_memories
 from tenuto.wiring.stores import Stores
 
 
-def privacy_service(
+def make_privacy_service(
     stores: Stores,
     *,
     sessions: Sessions,

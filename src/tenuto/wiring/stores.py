@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from tenuto.background import running
 from tenuto.errors import StoreUnavailable, Unavailable
+from tenuto.lazy_imports import lazy_module
 from tenuto.ports import CacheCounts, Clock, Detector, ElsewhereFeed, Preparable, RecordStore, StateStore, Store
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
@@ -43,8 +44,11 @@ from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+    from tenuto.stores.engine import journal_files
     from tenuto.stores.engine.journal import Journal
     from tenuto.stores.engine.journal_folder import JournalFolder
+else:
+    journal_files = lazy_module("tenuto.stores.engine.journal_files")
 
 log = logging.getLogger(__name__)
 
@@ -170,10 +174,8 @@ async def _open_records(
 
 async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder | None:
     """The folder of the journal, which the processes of this machine share; none if it cannot be used."""
-    from tenuto.stores.engine.journal_files import DiskFolder
-
     try:
-        folder = await DiskFolder.open(path)
+        folder = await journal_files.DiskFolder.open(path)
     except Unavailable as error:
         log.warning("turns are refused while the store does not answer: %s", error)
         return None
@@ -183,10 +185,8 @@ async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder | Non
 
 def _may_begin_away(settings: Settings, folder: Path) -> bool:
     """Whether journaled turns wait that can be read; the keys of sealed ones are in the store."""
-    from tenuto.stores.engine.journal_files import count_journal
-
     sealed = settings.encryption or settings.privacy_key is not None or settings.privacy_key_file is not None
-    return not sealed and count_journal(folder).waiting > 0
+    return not sealed and journal_files.count_journal(folder).waiting > 0
 
 
 async def _prepare(backend: RecordStore) -> None:

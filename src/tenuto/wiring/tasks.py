@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from tenuto.errors import PackageMissing
+from tenuto.lazy_imports import lazy_module
 from tenuto.model.policy import RunPolicy
 from tenuto.model.signature import read_signing_key
-from tenuto.ports import Clock, TaskEngine
+from tenuto.ports import Clock, Store, TaskEngine
 from tenuto.privacy.redactor import Redactor
 from tenuto.sessions import fresh_id
+from tenuto.sessions.profiles import Profiles
 from tenuto.settings import Settings
 from tenuto.stores.factory import is_network_store, sqlite_path
 from tenuto.tasks import Tasks
@@ -28,7 +30,11 @@ from tenuto.telemetry import open_spans
 from tenuto.wiring.stores import journal_folder
 
 if TYPE_CHECKING:
-    from tenuto.tasks.webhooks import EventDelivery
+    from tenuto import context
+    from tenuto.tasks import webhooks
+else:
+    context = lazy_module("tenuto.context")
+    webhooks = lazy_module("tenuto.tasks.webhooks")
 
 _log = logging.getLogger(__name__)
 EXTRA: Final = "tasks"
@@ -87,18 +93,29 @@ async def open_engine(
 
 
 @asynccontextmanager
-async def _open_delivery(settings: Settings, tasks: Tasks, clock: Clock) -> AsyncIterator[EventDelivery | None]:
+async def _open_delivery(
+    settings: Settings, tasks: Tasks, clock: Clock
+) -> AsyncIterator[webhooks.EventDelivery | None]:
     key = webhook_key(settings)
     if settings.task_webhook is None or key is None:
         yield None
         return
-    from tenuto.tasks.webhooks import EventDelivery, Webhook
-
-    webhook = Webhook(settings.task_webhook, key, clock=clock)
+    webhook = webhooks.Webhook(settings.task_webhook, key, clock=clock)
     try:
-        yield EventDelivery(tasks=tasks, webhook=webhook)
+        yield webhooks.EventDelivery(tasks=tasks, webhook=webhook)
     finally:
         await webhook.close()
+
+
+def make_agent_contexts(tasks: Tasks, store: Store) -> AgentContexts:
+    """What agents see of tasks."""
+    return AgentContexts(
+        tasks=tasks,
+        sessions=store.sessions,
+        profile_of=Profiles(store.state).read,
+        write_prompt=context.agent_prompt,
+        history_messages=RunPolicy().history_messages,
+    )
 
 
 def can_run_plans() -> bool:

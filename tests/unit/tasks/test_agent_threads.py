@@ -22,7 +22,7 @@ from tenuto.task_errors import StepLost
 from tenuto.tasks.agent_threads import AgentThreads
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepResult, StepRunner
-from tenuto.wiring.agents import agent_contexts
+from tenuto.wiring.tasks import make_agent_contexts
 from tests.doubles import MemoryStore
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
@@ -117,7 +117,7 @@ async def test_an_agent_that_blocks_fails_alone_and_other_tasks_go_on(office: Of
     store = MemoryStore(clock=utc_now)
     tasks = tasks_over(store, utc_now)
     loaded = {"blocker": office.block, "dozer": office.doze, "reader": office.read}
-    known, contexts = Agents(from_files=loaded), agent_contexts(tasks, store)
+    known, contexts = Agents(from_files=loaded), make_agent_contexts(tasks, store)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=RunPolicy(), clock=utc_now)
     opens = {name: (await opened(tasks, ANN)).id for name in loaded}
 

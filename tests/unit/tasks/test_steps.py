@@ -23,7 +23,7 @@ from tenuto.tasks import Tasks
 from tenuto.tasks._workspace import BOARD
 from tenuto.tasks.agents import AgentContext, Agents
 from tenuto.tasks.step_runner import StepRunner
-from tenuto.wiring.agents import agent_contexts
+from tenuto.wiring.tasks import make_agent_contexts
 from tests.clock import FakeClock
 from tests.cut_wires import Wire
 from tests.doubles import FlatMemoryStore, MemoryStore
@@ -212,7 +212,7 @@ async def test_a_task_that_is_deleted_as_a_step_begins_keeps_nothing_of_it() -> 
     async def answer(ctx: AgentContext) -> str:
         return "an answer"
 
-    known, contexts = Agents({"reader": answer}), agent_contexts(tasks, store)
+    known, contexts = Agents({"reader": answer}), make_agent_contexts(tasks, store)
     runner = StepRunner(tasks=tasks, contexts=contexts, agents=known, policy=RunPolicy(), clock=clock)
     running = asyncio.create_task(runner.run_step(ANN, task.id, READ, owns=_never))
     await holding.come()
@@ -284,7 +284,7 @@ async def test_only_the_agents_own_failures_count_as_attempts_and_takeovers_have
     step, policy = replace(READ, retries=1, backoff=timedelta(0)), RunPolicy(takeovers=2)
     runner = StepRunner(
         tasks=tasks,
-        contexts=agent_contexts(tasks, cast("Store", wire)),
+        contexts=make_agent_contexts(tasks, cast("Store", wire)),
         agents=Agents({"reader": stumble}),
         policy=policy,
         clock=clock,
