@@ -28,8 +28,8 @@ LIMITS = {
     "privacy": 10350,
     "recall": 2900,
     "server": 12650,
-    "sessions": 4000,
-    "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
+    "sessions": 4200,  # limits of attachments, which exports carry
+    "stores": 15300,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1700,

@@ -101,7 +101,7 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "value_mismatch",
     ),
     413: ("too_large",),
-    429: ("rate_limited", "budget_exhausted", "board_full", "queue_full", "limit_reached"),
+    429: ("rate_limited", "budget_exhausted", "board_full", "queue_full", "attachment_limit", "limit_reached"),
     431: ("headers_too_large",),
     500: ("internal", "assistant_failed"),
     502: ("model_refused", "model_key_refused", "model_not_found", "prompt_too_long"),
