@@ -388,6 +388,17 @@ class TooLarge(LimitReached):
         self.limit_bytes = limit_bytes
 
 
+class AttachmentLimit(LimitReached):
+    """A session or its owner has as many attachments, or bytes of them, as the setting allows."""
+
+    code: ClassVar[str] = "attachment_limit"
+
+    def __init__(self, setting: str, limit: int) -> None:
+        whose = "session has" if setting == "max_attachments" else "owner of the session has"
+        super().__init__(f"with this message the {whose} more attachments than {setting} allows: {limit}")
+        self.setting = setting
+
+
 class QueueFull(LimitReached):
     """As many messages of a chat wait for their turn as may; the platform delivers this one again later."""
 

@@ -49,6 +49,7 @@ _ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute", "embe
 _SESSION_LIMITS: Final = (
     *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after", "archive_after"),
     *("title_characters", "fallback_title_characters"),
+    *("max_attachment_bytes", "max_attachments", "attachment_types"),
 )
 _LARK: Final = (
     *("lark_app_id", "lark_app_secret", "lark_encrypt_key", "lark_verification_token"),
@@ -111,9 +112,13 @@ class Settings(Value, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 8765
-    max_body_bytes: int = 8 * 1024 * 1024
+    max_body_bytes: int = 32 * 1024 * 1024
     max_message_bytes: int = 1024 * 1024
     max_head_bytes: int = 256 * 1024
+    max_attachment_bytes: int = 10 * 1024 * 1024
+    max_attachments: int = 1000
+    user_attachment_bytes: int | None = None
+    attachment_types: str | None = None
     # None: 6,000 for each credential, and no limit where none is needed.
     requests_per_minute: int | None = None
     embedding_tokens_per_minute: int = 100_000
@@ -430,6 +435,7 @@ def _apply_session_settings(base: Preset, settings: Settings) -> Preset:
         on_missing=settings.on_missing or base.sessions.on_missing,
         on_store_down=settings.on_store_down or base.sessions.on_store_down,
         max_sessions=_resolve_cap(settings.max_sessions, base.sessions.max_sessions),
+        user_attachment_bytes=settings.user_attachment_bytes or None,
         **{name: getattr(settings, name) for name in _SESSION_LIMITS},
     )
     context = _apply_context_settings(base.context, settings)

@@ -28,7 +28,7 @@ LIMITS = {
     "privacy": 10200,
     "recall": 2900,
     "server": 12400,
-    "sessions": 4000,
+    "sessions": 4100,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,

@@ -6,6 +6,7 @@ the prompt's window. Every limit names its unit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -22,6 +23,7 @@ from tenuto.model.values import Value
 _LEAST_SUMMARY: Final = 16
 _LEAST_TITLE: Final = 10
 _MOST_TITLE: Final = 400
+_TYPE_PATTERN: Final = re.compile(r"[a-z0-9!#$&^_.+-]+/(?:\*|[a-z0-9!#$&^_.+-]+)")
 
 
 class OnMissing(StrEnum):
@@ -47,6 +49,10 @@ class OnStoreDown(StrEnum):
 class SessionPolicy(Value, frozen=True, kw_only=True):
     """Retention and limits of sessions.
 
+    An attachment has at most `max_attachment_bytes`, a session `max_attachments`, and its owner
+    `user_attachment_bytes` in all sessions together. `attachment_types` are the media types that are taken, such as
+    `image/*, application/pdf`; without any, all are.
+
     A model's title has at most `title_characters`, the first line of a question that stands in for one
     `fallback_title_characters`. A conversation that did not change for `inactive_after` is inactive, and one that
     was inactive for `archive_after` is archived; with 0, none is.
@@ -59,6 +65,10 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     max_sessions: int | None = None
     max_message_bytes: int = 1024 * 1024
     max_head_bytes: int = 256 * 1024
+    max_attachment_bytes: int = 10 * 1024 * 1024
+    max_attachments: int = 1000
+    user_attachment_bytes: int | None = None
+    attachment_types: str | None = None
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
     title_characters: int = 60
@@ -78,6 +88,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_message_bytes", "must be at least 1024")
         if self.max_head_bytes < 1024:
             raise InvalidSetting("max_head_bytes", "must be at least 1024")
+        self._check_attachments()
         if not timedelta(seconds=1) <= self.lease <= MAX_LEASE:
             raise InvalidSetting("lease", f"must be between one second and {MAX_LEASE.days} days")
         for what in ("busy_wait", "inactive_after", "archive_after"):
@@ -88,6 +99,28 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
         for what in ("title_characters", "fallback_title_characters"):
             if not _LEAST_TITLE <= getattr(self, what) <= _MOST_TITLE:
                 raise InvalidSetting(what, f"must be between {_LEAST_TITLE} and {_MOST_TITLE}")
+
+    def _check_attachments(self) -> None:
+        if self.max_attachment_bytes < 0:
+            raise InvalidSetting("max_attachment_bytes", "must not be negative; 0 takes none")
+        if not 0 <= self.max_attachments <= MAX_CAP:
+            raise InvalidSetting("max_attachments", f"must be between 0 and {MAX_CAP}")
+        if self.user_attachment_bytes is not None and self.user_attachment_bytes < 1:
+            raise InvalidSetting("user_attachment_bytes", "must be above nothing, or off")
+        for pattern in self._patterns():
+            if not _TYPE_PATTERN.fullmatch(pattern):
+                raise InvalidSetting(
+                    "attachment_types", f"{pattern!r} is not a media type such as image/png or image/*"
+                )
+
+    def takes(self, media_type: str) -> bool:
+        """Whether attachments of this media type are taken."""
+        essence = media_type.partition(";")[0].strip()
+        patterns = self._patterns()
+        return not patterns or essence in patterns or essence.partition("/")[0] + "/*" in patterns
+
+    def _patterns(self) -> list[str]:
+        return [pattern.strip() for pattern in (self.attachment_types or "").lower().split(",") if pattern.strip()]
 
 
 # Messages loaded with a turn: enough for a compressed session.

@@ -39,12 +39,15 @@ def check_text_size(text: str, policy: SessionPolicy) -> None:
 
 
 def check_message_sizes(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
-    """Raise `TooLarge` for a message above the size limit; what it holds was checked before."""
+    """Raise `TooLarge` for a message or an attachment above its size limit; what it holds was checked before."""
     for draft in drafts:
         if content_bytes(draft) > policy.max_message_bytes:
             raise TooLarge("message", policy.max_message_bytes)
         if metadata_bytes(draft) > policy.max_message_bytes:
             raise TooLarge("message's metadata and further fields together", policy.max_message_bytes)
+        for content in draft.contents:
+            if len(content.data) > policy.max_attachment_bytes:
+                raise TooLarge("attachment", policy.max_attachment_bytes)
 
 
 def check_metadata_size(metadata: JsonObject, policy: SessionPolicy) -> None:

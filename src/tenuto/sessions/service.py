@@ -17,8 +17,10 @@ from tenuto.errors import Invalid, SessionCorrupt, SessionForeign, SessionNotFou
 from tenuto.model import (
     AppendBatch,
     AppendResult,
+    Attachment,
     BeginTurn,
     Changes,
+    Content,
     Draft,
     EraseResult,
     FinishTurn,
@@ -46,6 +48,7 @@ from tenuto.model.values import Json, check_id, check_int, check_text, check_typ
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
 from tenuto.process_identity import with_holder
 from tenuto.sessions.assistant_cap import AssistantCap
+from tenuto.sessions.attachments import AttachmentLimits
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
 from tenuto.sessions.lease import begin_when_free, release_on_error
@@ -84,6 +87,7 @@ class Sessions:
         self.policy = policy
         self._announce = announcer
         self._assistant_cap = AssistantCap(store=store, clock=clock)
+        self._attachments = AttachmentLimits(store=store, upkeep=upkeep)
 
     # Turns
 
@@ -102,6 +106,7 @@ class Sessions:
         # `BeginTurn` itself checks everything but the size.
         opening = self._begin_request(scope, request, policy)
         check_message_sizes(request.user_messages, policy)
+        await self._attachments.check(scope, opening.session_id, request.user_messages, policy)
         try:
             turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
         except SessionNotFound as absent:
@@ -169,6 +174,7 @@ class Sessions:
             producer=request.producer,
         )
         check_message_sizes(request.messages, self.policy)
+        await self._attachments.check(scope, session_id, request.messages, self.policy)
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not done.duplicate:
             await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
@@ -374,6 +380,30 @@ class Sessions:
         await self._with_even_timing(scope, session_id, self._store.delete(scope, session_id))
         await self._announce.emit_event(EventKind.DELETED, scope, session_id)
 
+    async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
+        """What is known of the session's attachments, in the order in which they came."""
+        check_type(scope, Scope, "scope")
+        return await self._with_even_timing(scope, session_id, self._store.attachments(scope, session_id))
+
+    async def attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Content:
+        """One attachment with its bytes.
+
+        Raises:
+            AttachmentNotFound: the session has none of this id.
+        """
+        check_type(scope, Scope, "scope")
+        reading = self._store.attachment(scope, session_id, attachment_id)
+        return await self._with_even_timing(scope, session_id, reading)
+
+    async def remove_attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Session:
+        """Remove an attachment; the messages that showed it stay, with a mark in its place.
+
+        Raises:
+            AttachmentNotFound: the session has none of this id.
+        """
+        check_type(scope, Scope, "scope")
+        return await self._change(scope, session_id, self._store.remove_attachment(scope, session_id, attachment_id))
+
     async def restore(self, scope: Scope, saved: ExportedSession, session_id: str | None = None) -> Session:
         """Import an exported session, with all its messages or not at all; without an id under a fresh one.
 
@@ -391,6 +421,7 @@ class Sessions:
         elif saved.chat is not None and scope.chat is None:
             raise Invalid("this is the session of a chat: import it for a chat, or as the tenant itself")
         create = with_retention(saved.new, self.policy)
+        await self._attachments.check(scope, session_id or fresh_id(), saved.messages, self.policy)
         batch = AppendBatch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
         if session_id is None:
             session = (await self._store.append(scope, fresh_id(), batch)).session
