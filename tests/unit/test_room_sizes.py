@@ -18,11 +18,11 @@ LIMITS = {
     "channels": 1400,
     "chat": 4700,  # answers in a demanded form, parameters, why an answer ended
     "cli": 6400,
-    "client": 1700,  # `ask` and `scope` spell their parameters out, so that an editor completes them
+    "client": 1750,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3550,
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2800,  # which parameters reach which provider; attempts of our own
+    "llm": 2850,  # which parameters reach which provider; attempts of our own
     "model": 5100,  # attachments; parameters and their ranges
     "ports": 1060,
     "privacy": 10200,
