@@ -385,7 +385,7 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
         )
 
     assert checks["model"]["message"].startswith("offline: needs no key")
-    assert checks["assistants"]["message"] == "general (default), goods, npc, legal"
+    assert checks["assistants"]["message"] == "general (default), goods, npc, legal, plain"
     assert checks["prompt"]["message"] == "8,192 tokens: 7,168 for the input, 1,024 for the reply"
     asked = f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key answers in "
     assert (chosen["model"]["status"], chosen["model"]["message"].startswith(asked)) == ("ok", True)
