@@ -40,14 +40,14 @@ class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 @routes.get("/models")
 async def list_models(scope: Scope, context: ServerContext) -> JsonObject:
-    """List what a request may name as its model: assistants, aliases and models, as far as the caller may use them."""
+    """List the assistants, aliases and models that the caller may name."""
     names = context.chat.model_names(scope.tenant)
     return {"object": "list", "data": [_model_view(name) for name in names]}
 
 
 @routes.get("/models/{model:path}")
 async def get_model(scope: Scope, context: ServerContext, model: str) -> JsonObject:
-    """Get an assistant, an alias or a model, also one that an entry with `*` allows."""
+    """Get a model that the caller may name, also one that only a `*` allows."""
     if not context.chat.has_model(scope.tenant, model):
         raise ModelUnknown
     return _model_view(model)
