@@ -35,7 +35,7 @@ LIMITS = {
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 13900,
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2900,  # models that callers may name; background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`
+    TOP: 2900,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
 
 
