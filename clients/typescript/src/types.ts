@@ -106,9 +106,10 @@ export interface AppendResultView {
   dropped: number;
 }
 
-/** The assistants that the caller can talk to. */
+/** The assistants that the caller can talk to, and the models that may answer in place of theirs. */
 export interface AssistantList {
   assistants: AssistantView[];
+  models: string[];
 }
 
 /** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing` or `assistant_missing`. */

@@ -53,9 +53,10 @@ class StopView(View, frozen=True, kw_only=True):
 
 
 class AssistantList(View, frozen=True, kw_only=True):
-    """The assistants that the caller can talk to."""
+    """The assistants that the caller can talk to, and the models that may answer in place of theirs."""
 
     assistants: list[AssistantView]
+    models: list[str]
 
 
 class TraceList(View, frozen=True, kw_only=True):
@@ -180,7 +181,8 @@ async def list_assistants(admission: AuthContext, context: ServerContext) -> Ass
         assistant_view(each, chat.model_of(each).name, each.name == chat.assistants.default, show_cause=show_cause)
         for each in chat.assistants
     ]
-    return AssistantList(assistants=views)
+    models = [name for name in chat.model_names(admission.scope().tenant) if name not in chat.assistants.names]
+    return AssistantList(assistants=views, models=models)
 
 
 @routes.get("/traces")

@@ -282,7 +282,12 @@ class TraceListQuery(QueryParameters, kw_only=True, frozen=True):
     session_id: Name | None = None
     assistant: Annotated[str, Meta(description="Only turns of this assistant.")] | None = None
     user: (
-        Annotated[str, Meta(description="Only turns of this user; without a session, in sessions of the user's own.")]
+        Annotated[
+            str,
+            Meta(
+                min_length=1, description="Only turns of this user; without a session, in sessions of the user's own."
+            ),
+        ]
         | None
     ) = None
     model: Annotated[str, Meta(description="Only turns that this model answered.")] | None = None
