@@ -26,6 +26,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
+from tenuto.server.attachments import read_attachments
 from tenuto.server.auth import AuthContext, ServerContext
 from tenuto.server.json_io import fingerprint
 from tenuto.server.openapi import EventStream, Router
@@ -77,8 +78,11 @@ async def chat(
     With `stream`, the answer comes as server-sent events. With an Idempotency-Key, a repeated request gets the same
     answer.
     """
+    parts, contents = await read_attachments(context, scope, body.attachments)
     asked = ChatRequest(
         text=body.message,
+        parts=parts,
+        contents=contents,
         session_id=body.session_id,
         assistant=body.assistant,
         persona=body.persona,
