@@ -30,6 +30,7 @@ LIMITS = {
     "server": 12400,
     "sessions": 4100,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
+    "telemetry": 500,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1750,  # models that a caller gives, which were read in app.py

@@ -32,7 +32,7 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
-from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
+from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine, Telemetry
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -42,7 +42,7 @@ from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
 from tenuto.sessions.usage import Spending
 from tenuto.settings import Settings
-from tenuto.telemetry import open_spans
+from tenuto.telemetry import open_telemetry
 from tenuto.upkeep import LAST_WORK, SmallModel, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
 from tenuto.wiring.models import home_provider
@@ -81,7 +81,8 @@ async def open_chat(
     async with AsyncExitStack() as stack:
         home, small = home_provider(settings, models), settings.summarizer_model or settings.model
         calls = ModelCallLog(clock)
-        shelf, known = await _open_models(stack, settings, known, models, home, calls)
+        telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
+        shelf, known = await _open_models(stack, settings, known, models, home, calls, telemetry)
         timeout = settings.model_timeout or ChatLimits().model_timeout
         checked = [_check_assistant(each, shelf[each.model or settings.model]) for each in known]
         known = AssistantRegistry(checked, known.default)
@@ -96,7 +97,6 @@ async def open_chat(
             name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()
         }
         screened[None] = screened[""] = screened[settings.model]
-        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
             ChatDeps(
                 sessions=sessions,
@@ -112,7 +112,7 @@ async def open_chat(
                 afterwards=upkeep.after_turn,
                 titles_by_model=summarizer_model is not None,
                 limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
-                span=span,
+                telemetry=telemetry,
                 calls=calls,
             )
         )
@@ -125,6 +125,7 @@ async def _open_models(
     given: Mapping[str, GivenModel],
     home: str,
     calls: ModelCallLog,
+    telemetry: Telemetry | None,
 ) -> tuple[dict[str, ChatModel], AssistantRegistry]:
     """The models of the settings and of the assistants, by name, and the assistants, of which some may lack theirs.
 
@@ -147,6 +148,7 @@ async def _open_models(
             given=given,
             home=home,
             calls=calls,
+            telemetry=telemetry,
         )
         try:
             shelf[name] = await stack.enter_async_context(model)
@@ -192,16 +194,20 @@ async def open_small(
     Raises:
         InvalidSetting: the settings' model is not valid.
     """
-    async with open_model(
-        settings.summarizer_model or settings.model,
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        timeout=settings.model_timeout,
-        first_token_timeout=settings.first_token_timeout,
-        slots=ModelSlots(settings.model_slots),
-        given=models,
-        home=home_provider(settings, models),
-    ) as model:
+    async with AsyncExitStack() as stack:
+        telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
+        opening = open_model(
+            settings.summarizer_model or settings.model,
+            base_url=settings.model_base_url,
+            api_key=settings.model_api_key,
+            timeout=settings.model_timeout,
+            first_token_timeout=settings.first_token_timeout,
+            slots=ModelSlots(settings.model_slots),
+            given=models,
+            home=home_provider(settings, models),
+            telemetry=telemetry,
+        )
+        model = await stack.enter_async_context(opening)
         yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
