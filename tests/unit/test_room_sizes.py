@@ -24,12 +24,13 @@ LIMITS = {
     "integrations": 4050,
     "llm": 2850,  # which parameters reach which provider; attempts of our own
     "model": 5400,  # attachments and their types; parameters and their ranges
-    "ports": 1060,
+    "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10200,
     "recall": 2900,
     "server": 12550,  # attachments
     "sessions": 4450,  # attachments as clients send them
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
+    "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
