@@ -146,8 +146,8 @@ class HttpClient:
                     again = call.repeatable or isinstance(exc, _NOT_CONNECTED)
                 else:
                     stack.push_async_callback(response.aclose)
-                    retried = attempt or call.retried
-                    if response.is_success or (call.gone and retried and response.status_code == 404):
+                    is_retry = attempt or call.retried
+                    if response.is_success or (call.gone and is_retry and response.status_code == 404):
                         yield response
                         return
                     error = await _error_of(response, call.about)
@@ -173,12 +173,12 @@ class HttpClient:
 
     async def pause(self, attempt: int, error: TenutoError) -> None:
         """Wait before the next attempt; raise the error if there is none."""
-        wish = getattr(error, "retry_after", None)
+        retry_after = getattr(error, "retry_after", None)
         longest = self._policy.longest_pause
-        if attempt >= self._policy.retries or (isinstance(wish, timedelta) and wish > longest):
+        if attempt >= self._policy.retries or (isinstance(retry_after, timedelta) and retry_after > longest):
             raise error
-        if isinstance(wish, timedelta):
-            seconds = wish.total_seconds()
+        if isinstance(retry_after, timedelta):
+            seconds = retry_after.total_seconds()
         else:
             backoff = Backoff(self._policy.first_pause.total_seconds(), longest.total_seconds(), failures=attempt)
             seconds = backoff.next_pause()
@@ -246,9 +246,9 @@ async def _error_of(response: httpx.Response, about: Mapping[str, str]) -> Tenut
     except httpx.HTTPError:
         raw = b""
     problem = {**problem_from(raw, response.status_code), "status": response.status_code}
-    wish = response.headers.get("retry-after", "")
-    if "retry_after" not in problem and wish.isdecimal():
-        problem["retry_after"] = int(wish)
+    retry_after = response.headers.get("retry-after", "")
+    if "retry_after" not in problem and retry_after.isdecimal():
+        problem["retry_after"] = int(retry_after)
     return error_from(problem, about)
 
 

@@ -26,8 +26,8 @@ class RemoteMemories:
         body = {"query": query.text, **{name: getattr(query, name) for name in names}}
         if query.session_id:
             body["session_id"] = query.session_id
-        found = await self._http.json(scope, Call("POST", path("memories", "search"), body, repeatable=True))
-        return RecallResult(tuple(map(_hit_from, found["hits"])), degraded=found["degraded"])
+        result = await self._http.json(scope, Call("POST", path("memories", "search"), body, repeatable=True))
+        return RecallResult(tuple(map(_hit_from, result["hits"])), degraded=result["degraded"])
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory."""
@@ -46,14 +46,14 @@ class RemoteMemories:
         """Memories of one kind or of all, those that were said last first; `next_cursor` continues the listing."""
         if len(kinds) > 1:
             raise Invalid("a server lists memories of one kind, or of all")
-        asked = {
+        query = {
             "limit": limit,
             "cursor": cursor,
             "kind": kinds[0] if kinds else None,
             "session_id": session_id or None,
             "superseded": superseded,
         }
-        body = await self._http.json(scope, Call("GET", path("memories"), query=asked, repeatable=True))
+        body = await self._http.json(scope, Call("GET", path("memories"), query=query, repeatable=True))
         return tuple(map(_memory_from, body["memories"]))
 
     async def preferences(self, scope: Scope) -> tuple[Memory, ...]:
@@ -88,7 +88,7 @@ class RemoteMemories:
         dry_run: bool = False,
     ) -> int:
         """Remove memories by their ids, of a session, or all of the owner; returns how many there were."""
-        asked = {
+        query = {
             "ids": ",".join(memory_ids) or None,
             "session_id": session_id or None,
             "all": everything,
@@ -97,9 +97,9 @@ class RemoteMemories:
         if not (memory_ids or session_id or everything):
             return 0
         # Not sent again: the number of a second time would be 0.
-        body = await self._http.json(scope, Call("DELETE", path("memories"), query=asked))
-        forgotten: int = body["forgotten"]
-        return forgotten
+        body = await self._http.json(scope, Call("DELETE", path("memories"), query=query))
+        count: int = body["forgotten"]
+        return count
 
 
 def _call(method: str, memory_id: str) -> Call:

@@ -83,8 +83,8 @@ class RemoteSessions:
     async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
         """The caller's sessions, latest change first."""
         query = query or SessionQuery()
-        asked = {"limit": query.limit, "cursor": query.cursor, "q": query.title, "status": query.status}
-        body = await self._http.json(scope, Call("GET", path("sessions"), query=asked, repeatable=True))
+        parameters = {"limit": query.limit, "cursor": query.cursor, "q": query.title, "status": query.status}
+        body = await self._http.json(scope, Call("GET", path("sessions"), query=parameters, repeatable=True))
         return SessionPage(sessions=tuple(map(session_from, body["sessions"])), cursor=body["cursor"])
 
     async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
@@ -105,8 +105,8 @@ class RemoteSessions:
         return page
 
     async def _page(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        asked = {"limit": query.limit, "before": query.before, "after": query.after, "summaries": True, "head": True}
-        body = await self._http.json(scope, _read(session_id, "messages")._replace(query=asked))
+        parameters = {"limit": query.limit, "before": query.before, "after": query.after, "summaries": True, "head": True}
+        body = await self._http.json(scope, _read(session_id, "messages")._replace(query=parameters))
         return MessagePage(
             session=session_from(body["session"]),
             messages=messages_from(body["messages"]),

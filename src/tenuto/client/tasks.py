@@ -79,8 +79,8 @@ class RemoteTasks:
 
     async def list(self, scope: Scope, query: TaskQuery | None = None) -> TaskPage:
         """The caller's tasks, oldest first."""
-        asked = msgspec.structs.asdict(query or TaskQuery())
-        body = await self._http.json(scope, Call("GET", path("tasks"), query=asked, repeatable=True))
+        parameters = msgspec.structs.asdict(query or TaskQuery())
+        body = await self._http.json(scope, Call("GET", path("tasks"), query=parameters, repeatable=True))
         return TaskPage(tasks=tuple(map(_task_from, body["tasks"])), cursor=body["cursor"])
 
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
@@ -214,9 +214,9 @@ class RemoteBoard:
             self._routes.call("DELETE", "locks", key, headers=headers, query={"token": token}, about=about)
         )
 
-    async def _add(self, key: str, how: str, body: JsonObject, once: str | None) -> BoardEntry:
-        headers = {"Idempotency-Key": once or fresh_id()}
-        return value_from(await self._entry("POST", key, how, body=body, headers=headers, repeatable=True), BoardEntry)
+    async def _add(self, key: str, action: str, body: JsonObject, idempotency_key: str | None) -> BoardEntry:
+        headers = {"Idempotency-Key": idempotency_key or fresh_id()}
+        return value_from(await self._entry("POST", key, action, body=body, headers=headers, repeatable=True), BoardEntry)
 
     async def _entry(self, method: str, key: str, *further: str, **options: Any) -> JsonObject:
         return await self._routes.json(self._routes.call(method, "board", key, *further, about={"key": key}, **options))
@@ -262,5 +262,5 @@ class RemoteNotes:
 
 def _task_from(body: JsonObject) -> Task:
     # Required of a task, and null where there is none.
-    absent = {name: body[name] for name in ("session_id", "result", "completed_at")}
-    return value_from(body, Task, **absent)
+    nullable = {name: body[name] for name in ("session_id", "result", "completed_at")}
+    return value_from(body, Task, **nullable)

@@ -71,10 +71,10 @@ def _legal_agents(open_chat: _OpenChat, decision_agent: str) -> dict[str, AgentF
             style=style if isinstance(style, str) else None,
             language=prompt.language,
         )
-        asked = TypedRequest(
+        request = TypedRequest(
             system=f"{system}\n{prompt.task}", talk=prompt.talk, session_id=context.session_id, language=prompt.language
         )
-        return await chat.ask_typed(NAME, context.scope, asked, kind)
+        return await chat.ask_typed(NAME, context.scope, request, kind)
 
     agents = LegalAgents(library=Library.shipped(), think=think, language_of=language_of)
     return agents.functions(decision_agent)

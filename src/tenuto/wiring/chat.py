@@ -174,13 +174,13 @@ def _without_model(assistant: Assistant, error: InvalidSetting) -> Assistant:
     return dataclasses.replace(assistant, missing=missing_of(assistant.file, error))
 
 
-def _blame(unfit: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
+def _blame(error: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
     """The error with the setting that names this model."""
-    if unfit.setting != "model" or name == settings.model:
-        return unfit
-    if isinstance(unfit, PackageMissing):
-        return PackageMissing("summarizer_model", name, install=unfit.install)
-    return InvalidSetting("summarizer_model", str(unfit).removeprefix("model: "))
+    if error.setting != "model" or name == settings.model:
+        return error
+    if isinstance(error, PackageMissing):
+        return PackageMissing("summarizer_model", name, install=error.install)
+    return InvalidSetting("summarizer_model", str(error).removeprefix("model: "))
 
 
 @asynccontextmanager
@@ -211,12 +211,12 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
     timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
-        said, ended = await complete(model, instructions, text, tokens, timeout)
+        text, ended = await complete(model, instructions, text, tokens, timeout)
         counts = UsageCounts(
             input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
         )
         await spending.add(scope, counts)
-        return said
+        return text
 
     return small
 
