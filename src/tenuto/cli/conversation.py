@@ -379,7 +379,8 @@ class Conversation:
         show_sessions(page, numbered=True)
         if page.cursor is not None:
             self._print_note(
-                f"(the {pluralize(_LIST_LENGTH, 'session')} changed most recently; /open also takes the id of any other)"
+                f"(the {pluralize(_LIST_LENGTH, 'session')} changed most recently; "
+                "/open also takes the id of any other)"
             )
 
     def _list(self) -> SessionPage:

@@ -21,7 +21,9 @@ from tenuto.model.values import JsonObject, check_type
 from tenuto.sessions import fresh_id
 
 _REQUEST_FIELDS: Final = ("session_id", "assistant", "persona", "language", "edit")
-_SUPPORTED_FIELDS: Final = frozenset({*_REQUEST_FIELDS, "text", "regenerate", "profile", "idempotency_key", "fingerprint"})
+_SUPPORTED_FIELDS: Final = frozenset(
+    {*_REQUEST_FIELDS, "text", "regenerate", "profile", "idempotency_key", "fingerprint"}
+)
 
 
 class RemoteChat:

@@ -52,7 +52,9 @@ def problem_from(raw: bytes, status: int) -> JsonObject:
 def error_from(problem: JsonObject, about: Mapping[str, str]) -> TenutoError:
     """The exception of a problem, of the type with its code; `about` names the ids that the request was about."""
     code, status = problem["code"], problem["status"]
-    kind = next((error_class for error_class in _known_errors(TenutoError) if error_class.code == code), None) or _family(status)
+    kind = next(
+        (error_class for error_class in _known_errors(TenutoError) if error_class.code == code), None
+    ) or _family(status)
     # Not by its constructor, which makes the sentence that has come along.
     error = kind.__new__(kind)
     Exception.__init__(error, problem["detail"])

@@ -105,7 +105,13 @@ class RemoteSessions:
         return page
 
     async def _page(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        parameters = {"limit": query.limit, "before": query.before, "after": query.after, "summaries": True, "head": True}
+        parameters = {
+            "limit": query.limit,
+            "before": query.before,
+            "after": query.after,
+            "summaries": True,
+            "head": True,
+        }
         body = await self._http.json(scope, _read(session_id, "messages")._replace(query=parameters))
         return MessagePage(
             session=session_from(body["session"]),

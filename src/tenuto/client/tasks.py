@@ -216,7 +216,9 @@ class RemoteBoard:
 
     async def _add(self, key: str, action: str, body: JsonObject, idempotency_key: str | None) -> BoardEntry:
         headers = {"Idempotency-Key": idempotency_key or fresh_id()}
-        return value_from(await self._entry("POST", key, action, body=body, headers=headers, repeatable=True), BoardEntry)
+        return value_from(
+            await self._entry("POST", key, action, body=body, headers=headers, repeatable=True), BoardEntry
+        )
 
     async def _entry(self, method: str, key: str, *further: str, **options: Any) -> JsonObject:
         return await self._routes.json(self._routes.call(method, "board", key, *further, about={"key": key}, **options))

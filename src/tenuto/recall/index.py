@@ -264,7 +264,9 @@ class MemoryIndex:
         self._view = _FilterView(filters, moment, until, visible, wanted_mask)
         return self._view
 
-    def _candidate_mask(self, query: MemoryQuery, rows: NDArray[np.void], dated_query: Dated, view: _FilterView) -> Mask:
+    def _candidate_mask(
+        self, query: MemoryQuery, rows: NDArray[np.void], dated_query: Dated, view: _FilterView
+    ) -> Mask:
         """Which memories may be found."""
         mask = view.candidates
         if query.since is not None:

@@ -93,7 +93,7 @@ async def open_chat(
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
         screened: dict[str | None, ChatModel] = {
-            name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()
+            name: RedactingModel(model=model, redactor=redactor) for name, model in shelf.items()
         }
         screened[None] = screened[""] = screened[settings.model]
         span = await stack.enter_async_context(open_spans()) if settings.telemetry else None

@@ -31,7 +31,7 @@ else:
     external = lazy_module("tenuto.privacy.detection.external")
 
 
-def open_screen(
+def open_redactor(
     stack: AsyncExitStack,
     settings: Settings,
     *,

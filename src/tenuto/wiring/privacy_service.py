@@ -60,7 +60,7 @@ def make_privacy_service(
 
     return PrivacyService(
         store=stores.trusted,
-        screen=stores.redactor,
+        redactor=stores.redactor,
         erase=sessions.erase,
         clock=clock,
         elsewhere=(erase_deadlines, erase_runs, erase_inbox, erase_memories),

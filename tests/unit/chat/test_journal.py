@@ -140,7 +140,9 @@ async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
 @pytest.mark.parametrize("policy", [PrivacyPolicy(message=Mode.PSEUDONYM), PrivacyPolicy(model=Mode.PSEUDONYM)])
 async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: House, policy: PrivacyPolicy) -> None:
     """The vault is in the store. Sent once more without a key, the words stand there once."""
-    t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=redactor_over(here.store, policy)))
+    t = here.talk(
+        "First.", "Second.", store=RedactingStore(store=here.store, redactor=redactor_over(here.store, policy))
+    )
     words = "write to ann@example.com"
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()

@@ -41,9 +41,7 @@ async def compact(link: Link) -> CompactionResult:
         try:
             await _compact_server(link, server)
         except (_NotRewritten, ResponseError) as error:
-            denied = (
-                f"refuses to rewrite its files ({error.code})" if isinstance(error, ResponseError) else str(error)
-            )
+            denied = f"refuses to rewrite its files ({error.code})" if isinstance(error, ResponseError) else str(error)
             log.warning("%s %s: deleted data stays there", server, denied)
             left[f"a server {denied}"] = None
     return CompactionResult(cleared=not left, remaining_reason="; ".join(left))
