@@ -81,7 +81,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     store: str | None = None
 
 
-def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], text: str | None) -> None:
+def converse(settings: Settings, begin: Callable[[BackgroundApp], TerminalChat], text: str | None) -> None:
     """Answer the given text and end; without one, talk until the user leaves.
 
     Raises:
@@ -108,7 +108,7 @@ def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
     return None
 
 
-class Conversation:
+class TerminalChat:
     """One user's talk with one assistant, on the store itself."""
 
     def __init__(self, aside: BackgroundApp, scope: Scope, options: ChatOptions, session_id: str | None) -> None:

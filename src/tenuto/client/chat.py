@@ -11,7 +11,7 @@ import msgspec
 
 from tenuto.chat import ChatEvent, ChatRequest, Reply
 from tenuto.chat.request import CallRequested, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.client.http import Call, ConnectionLost, HttpClient, ServerEvent, path
+from tenuto.client.http import ApiCall, ConnectionLost, HttpClient, ServerEvent, path
 from tenuto.client.wire import refuse_unsent, value_from
 from tenuto.model import Scope
 from tenuto.model.generation import StepChanged, TextDelta, ToolCall
@@ -65,12 +65,12 @@ class RemoteChat:
 
     async def stop(self, scope: Scope, session_id: str) -> Reply | None:
         """Stop the turn that runs in a session; returns the answer it has now, `None` if it has none or no turn ran."""
-        call = Call("POST", path("sessions", session_id, "stop"), about={"session_id": session_id}, repeatable=True)
+        call = ApiCall("POST", path("sessions", session_id, "stop"), about={"session_id": session_id}, repeatable=True)
         reply = (await self._http.json(scope, call))["reply"]
         return None if reply is None else _reply_from(reply)
 
 
-def _call(request: ChatRequest, *, stream: bool = False) -> Call:
+def _call(request: ChatRequest, *, stream: bool = False) -> ApiCall:
     check_type(request, ChatRequest, "the request")
     unsent = (name for name in ChatRequest.__struct_fields__ if name not in _SUPPORTED_FIELDS)
     refuse_unsent(request, ChatRequest(text="-"), *unsent)
@@ -78,7 +78,7 @@ def _call(request: ChatRequest, *, stream: bool = False) -> Call:
     body = {"message": request.text, "regenerate": request.regenerate, "profile": request.profile, **fields}
     key = request.idempotency_key or fresh_id()
     about = {} if request.session_id is None else {"session_id": request.session_id}
-    call = Call("POST", path("chat"), {**body, "stream": stream}, headers={"Idempotency-Key": key}, about=about)
+    call = ApiCall("POST", path("chat"), {**body, "stream": stream}, headers={"Idempotency-Key": key}, about=about)
     return call._replace(repeatable=True, answers=True)
 
 
