@@ -56,10 +56,10 @@ def said(message_id: str, text: str) -> dict[str, Any]:
 
 
 async def ui(http: httpx.AsyncClient, *messages: Any, **body: Any) -> list[Any]:
-    answered = await http.post("/v1/ai-sdk/chat", json={"id": "c", "messages": messages, **body})
-    assert answered.status_code == 200, answered.text
-    assert answered.headers["x-vercel-ai-ui-message-stream"] == "v1"
-    return chunks_of(answered.text)
+    response = await http.post("/v1/ai-sdk/chat", json={"id": "c", "messages": messages, **body})
+    assert response.status_code == 200, response.text
+    assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    return chunks_of(response.text)
 
 
 def text_of(chunks: list[Any]) -> str:
@@ -153,9 +153,9 @@ async def run(http: httpx.AsyncClient, run_id: str, *messages: Any, **body: Any)
     """A run; every event fits the protocol's models, and their order its rules."""
     given = {"threadId": "c", "runId": run_id, "messages": messages, **body}
     RunAgentInput.model_validate(given)
-    answered = await http.post("/v1/ag-ui/helper", json=given)
-    assert answered.status_code == 200, answered.text
-    return checked(answered.text)
+    response = await http.post("/v1/ag-ui/helper", json=given)
+    assert response.status_code == 200, response.text
+    return checked(response.text)
 
 
 def checked(text: str) -> list[dict[str, Any]]:

@@ -109,14 +109,14 @@ UNUSABLE = {
 @pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE.keys())
 async def test_an_unusable_answer_is_unavailable_and_quotes_nobody(answer: bytes) -> None:
     async with service(answer) as presidio:
-        with pytest.raises(Unavailable) as refused:
+        with pytest.raises(Unavailable) as excinfo:
             await presidio.find(ANN, TEXT, "en")
 
-    assert "external detector" in str(refused.value)
-    assert "Ann" not in str(refused.value)
-    assert SECRET_WORDS not in str(refused.value)
-    assert refused.value.__cause__ is None
-    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+    assert "external detector" in str(excinfo.value)
+    assert "Ann" not in str(excinfo.value)
+    assert SECRET_WORDS not in str(excinfo.value)
+    assert excinfo.value.__cause__ is None
+    assert excinfo.value.__suppress_context__ or excinfo.value.__context__ is None
 
 
 async def test_a_service_that_takes_too_long_or_is_not_there_is_unavailable() -> None:

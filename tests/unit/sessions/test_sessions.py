@@ -57,12 +57,12 @@ async def test_on_missing_error_refuses_absent_and_foreign_alike(room: MemorySes
     sessions = room.sessions(on_missing=OnMissing.ERROR)
     theirs = (await whole_turn(sessions, ANN, turn_request("hello"))).session.id
 
-    with pytest.raises(SessionNotFound) as foreign:
+    with pytest.raises(SessionNotFound) as excinfo:
         await sessions.begin(BOB, turn_request("hi", theirs))
     with pytest.raises(SessionNotFound) as absent:
         await sessions.begin(BOB, turn_request("hi", "never was"))
 
-    assert str(foreign.value) == str(absent.value)
+    assert str(excinfo.value) == str(absent.value)
 
 
 @pytest.mark.requirement("A7")

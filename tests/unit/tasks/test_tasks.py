@@ -464,10 +464,10 @@ async def test_a_lease_that_is_none_is_refused(lease: Any) -> None:
     ids=count(),
 )
 def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str, object]) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         TaskPolicy(**given)  # type: ignore[arg-type]
 
-    assert refused.value.setting == setting
+    assert excinfo.value.setting == setting
 
 
 @pytest.mark.requirement("T20")
@@ -481,10 +481,10 @@ def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str
     ids=count(),
 )
 def test_a_life_that_cannot_be_is_told_by_the_setting_that_was_set(given: dict[str, str], blamed: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         read_settings(given)
 
-    assert refused.value.setting == blamed
+    assert excinfo.value.setting == blamed
 
 
 @pytest.mark.requirement("E6")

@@ -381,11 +381,11 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     model = ScriptedSummarizer(SUMMARY)
     house = SessionsWithUpkeep(model, cap=20)
     session = await house.talk(9)
-    begun = await house.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
+    turn = await house.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
-    await house.upkeep.after_turn.secure(house.ended(begun.session), through=0, adding=len(reply))
-    await house.sessions.finish(begun, FinishTurn(reply=reply))
+    await house.upkeep.after_turn.secure(house.ended(turn.session), through=0, adding=len(reply))
+    await house.sessions.finish(turn, FinishTurn(reply=reply))
 
     summary = await house.summary(session)
     log = await house.log(session)
