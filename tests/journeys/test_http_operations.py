@@ -203,7 +203,7 @@ def test_a_log_line_cannot_be_forged_or_broken() -> None:
     assert "\x1b" not in line
     assert line.count(" level=") == 1
     assert "raised=" in line
-    assert "ValueError at test_http_house.py" in line
+    assert "ValueError at test_http_operations.py" in line
     assert "KeyError" in line
     assert "hacked" not in line.split("raised=")[1]
 
