@@ -100,7 +100,7 @@ async def open_chat(
         screened[None] = screened[""] = screened[settings.model]
 
         async def open_screened(name: str) -> ChatModel:
-            return RedactingModel(model=await opening.open(name), screen=redactor)
+            return RedactingModel(model=await opening.open(name), redactor=redactor)
 
         span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
