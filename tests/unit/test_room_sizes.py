@@ -18,7 +18,7 @@ LIMITS = {
     "channels": 1400,
     "chat": 4750,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
     "cli": 6500,  # attachments
-    "client": 1750,  # `ask` and `scope` spell their parameters out, so that an editor completes them
+    "client": 1_800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3550,
     "gateway": 1100,
     "integrations": 4050,
