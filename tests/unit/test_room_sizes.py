@@ -16,16 +16,16 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4700,  # answers in a demanded form, parameters, why an answer ended
+    "chat": 4850,  # answers in a demanded form, parameters, why an answer ended; thoughts in their order
     "cli": 6400,
     "client": 1750,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3550,
+    "context": 3600,
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2850,  # which parameters reach which provider; attempts of our own
-    "model": 5100,  # attachments; parameters and their ranges
+    "llm": 3000,  # which parameters reach which provider; attempts of our own; thoughts that go back
+    "model": 5200,  # attachments; parameters and their ranges; thoughts
     "ports": 1060,
-    "privacy": 10200,
+    "privacy": 10250,
     "recall": 2900,
     "server": 12400,
     "sessions": 4100,

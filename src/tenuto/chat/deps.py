@@ -49,6 +49,7 @@ class ChatDeps:
     memories: Memories | None = None
     profiles: Profiles | None = None
     titles_by_model: bool = False
+    shows_reasoning: bool = True
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span | None = None
     calls: ModelCallLog = field(default_factory=ModelCallLog)

@@ -111,6 +111,7 @@ async def open_chat(
                 clock=clock,
                 afterwards=upkeep.after_turn,
                 titles_by_model=summarizer_model is not None,
+                shows_reasoning=settings.show_reasoning,
                 limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
                 span=span,
                 calls=calls,
