@@ -14,6 +14,7 @@ from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Reply
 from tenuto.errors import ModelFailed
 from tenuto.llm import Hang, ScriptedModel
+from tenuto.llm.choice import ModelChoice
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.generation import (
@@ -26,6 +27,7 @@ from tenuto.model.generation import (
     ToolSpec,
     TurnEnded,
 )
+from tenuto.model.model_names import ModelNames
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.session import Budgets
@@ -159,6 +161,7 @@ def talk(
             traces=store.traces,
             assistants=AssistantRegistry(known, known[0].name),
             models=lambda _: script,
+            model_choice=ModelChoice(ModelNames(), {}, _open_none),
             spending=Spending(ledger=UsageLedger(state=store.state, clock=clock), budgets=budgets or Budgets()),
             clock=clock,
             afterwards=noted if afterwards is None else afterwards(sessions),
@@ -170,6 +173,10 @@ def talk(
         )
     )
     return Talk(chat, store, sessions, script, noted.ended)
+
+
+async def _open_none(name: str) -> ChatModel:
+    raise AssertionError(f"no test opens {name}")
 
 
 def ask(text: str, session_id: str | None = None, **fields: Any) -> ChatRequest:

@@ -238,6 +238,13 @@ class TraceNotFound(NotFound):
     message: ClassVar[str] = "trace not found"
 
 
+class ModelUnknown(NotFound):
+    """No assistant, no alias and no model that the caller may use has this name."""
+
+    code: ClassVar[str] = "model_unknown"
+    message: ClassVar[str] = "there is no such model for this caller; GET /v1/models lists those that there are"
+
+
 class AttachmentNotFound(NotFound):
     """The session has no attachment of this id: it never had, or it was removed."""
 

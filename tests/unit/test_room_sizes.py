@@ -16,14 +16,14 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4850,  # answers in a demanded form, parameters, why an answer ended; thoughts in their order
+    "chat": 4950,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6400,
     "client": 1750,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3600,
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 3000,  # which parameters reach which provider; attempts of our own; thoughts that go back
-    "model": 5200,  # attachments; parameters and their ranges; thoughts
+    "llm": 3050,  # which parameters reach which provider; attempts of our own; thoughts that go back
+    "model": 5300,  # attachments; parameters and their ranges; thoughts
     "ports": 1060,
     "privacy": 10250,
     "recall": 2900,
@@ -32,10 +32,10 @@ LIMITS = {
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
-    "wiring": 1750,  # models that a caller gives, which were read in app.py
+    "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 13900,
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2850,  # background tasks, caches and pauses, which six rooms had each; the parameters of `ask` and `scope`
+    TOP: 2900,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tenuto.assistants import AssistantRegistry
 from tenuto.context import TokenCounter
 from tenuto.llm.calls import ModelCallLog
+from tenuto.llm.choice import ModelChoice
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel, Clock, Span, TraceStore, TurnFollowUp
@@ -41,6 +42,7 @@ class ChatDeps:
     traces: TraceStore
     assistants: AssistantRegistry
     models: Models
+    model_choice: ModelChoice
     spending: Spending
     clock: Clock
     afterwards: TurnFollowUp
@@ -50,6 +52,7 @@ class ChatDeps:
     profiles: Profiles | None = None
     titles_by_model: bool = False
     shows_reasoning: bool = True
+    unknown_models_get_default: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span | None = None
     calls: ModelCallLog = field(default_factory=ModelCallLog)

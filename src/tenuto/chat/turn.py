@@ -100,7 +100,7 @@ async def answer_once(
     deps: ChatDeps, scope: Scope, request: ChatRequest, history: tuple[Message, ...], sink: EventSink
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
-    choice = _choice(deps, scope, request, ActiveAssistant())
+    choice = await _choice(deps, scope, request, ActiveAssistant())
     await _check_input(deps, choice)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, _begin_unstored(deps, choice, history), None)
@@ -157,19 +157,23 @@ async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Choice:
 
     Raises:
         AssistantNotFound: there is no such assistant or persona.
+        ModelUnknown: there is no such model for this caller.
     """
     named = request.assistant is not None and (
         request.persona is not None or len(deps.assistants.find(request.assistant).personas) < 2
     )
     session = None if named else await _find_session(deps, scope, request.session_id)
-    return _choice(deps, scope, request, ActiveAssistant.of(session))
+    return await _choice(deps, scope, request, ActiveAssistant.of(session))
 
 
-def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Choice:
+async def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Choice:
     assistant, persona = resolve_assistant(deps.assistants, request.assistant, request.persona, last)
     assistant.check_installed()
     if request.policy is not None or request.compress_above is not None:
         assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
+    if request.model is not None:
+        model = await deps.model_choice.admit(scope.tenant, request.model)
+        assistant = dataclasses.replace(assistant, model=model)
     scope = scope if persona is None else replace(scope, persona=persona.id)
     return Choice(request=request, scope=scope, assistant=assistant, persona=persona)
 

@@ -92,6 +92,7 @@ async def chat(
         session_id=body.session_id,
         assistant=body.assistant,
         persona=body.persona,
+        model=body.model,
         idempotency_key=idempotency_key,
         # Of everything but the way the answer travels.
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"])

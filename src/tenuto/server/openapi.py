@@ -351,7 +351,7 @@ def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
     for route in routes:
         if route.operation is not None:
             kinds |= dict.fromkeys(route.operation.kinds)
-            operations = paths.setdefault(route.path, {})
+            operations = paths.setdefault(route.path_format, {})
             operations[route.method.lower()] = _build_operation(route, route.operation)
     used = {operation["tags"][0] for operations in paths.values() for operation in operations.values()}
     return {

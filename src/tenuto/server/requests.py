@@ -245,7 +245,8 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     """A message to an assistant.
 
     With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`,
-    `message` replaces the user message of that sequence number, and later messages are deleted. `parameters` are for
+    `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in
+    place of the assistant's, if this installation allows it. `parameters` are for
     the model, and refused where it does not take them; with a `schema`, the answer has that form.
     """
 
@@ -255,6 +256,7 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     session_id: Name | None = None
     assistant: Name | None = None
     persona: Name | None = None
+    model: Name | None = None
     stream: bool = False
     regenerate: bool = False
     edit: Annotated[int, Meta(ge=1, le=_MOST)] | None = None

@@ -324,6 +324,7 @@ export const en = {
   "reason.told": "The server says:",
   "problem.model_key_refused": "The model’s provider refused the key or its permissions.",
   "problem.model_not_found": "The model’s provider has no model with this name.",
+  "problem.model_unknown": "This server offers no model of this name.",
   "problem.prompt_too_long": "The prompt is longer than the model accepts.",
   "problem.extra_missing": "This assistant needs a package that is not installed on the server.",
   "problem.assistant_missing": "This assistant cannot be loaded. Its operator finds the cause in Health.",

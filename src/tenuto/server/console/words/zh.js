@@ -323,6 +323,7 @@ export const zh = {
   "reason.told": "服务器的说明：",
   "problem.model_key_refused": "模型服务商拒绝了密钥，或密钥权限不足。",
   "problem.model_not_found": "模型服务商没有这个名称的模型。",
+  "problem.model_unknown": "此服务器不提供此名称的模型。",
   "problem.prompt_too_long": "提示词超出了模型可接受的长度。",
   "problem.extra_missing": "此助手所需的软件包未安装在服务器上。",
   "problem.assistant_missing": "无法加载此助手。管理员可在“运行状况”页面查看原因。",
