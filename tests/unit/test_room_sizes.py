@@ -16,19 +16,19 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4700,  # answers in a demanded form, parameters, why an answer ended
+    "chat": 4800,  # answers in a demanded form, parameters, why an answer ended, what is shown
     "cli": 6400,
     "client": 1750,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3550,
+    "context": 3950,  # what pictures, sounds and files take, and which of them stay
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2850,  # which parameters reach which provider; attempts of our own
-    "model": 5100,  # attachments; parameters and their ranges
+    "llm": 2950,  # which parameters and attachments reach which provider; attempts of our own
+    "model": 5300,  # attachments, and words in their place; parameters and their ranges
     "ports": 1060,
     "privacy": 10200,
     "recall": 2900,
     "server": 12400,
-    "sessions": 4100,
+    "sessions": 4400,  # what is taken out of pictures before they are stored
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,

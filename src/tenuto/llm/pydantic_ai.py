@@ -39,6 +39,7 @@ from tenuto.errors import (
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
+from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import (
@@ -122,7 +123,7 @@ class PydanticAIModel:
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
-        self.facts = _facts_of(model, self._dialect)
+        self.facts = _facts_of(name, model, self._dialect)
         """What is known of it."""
 
     @property
@@ -163,7 +164,9 @@ class PydanticAIModel:
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
             parameters = self._request_parameters(request)
-            messages = self._model.prepare_messages(to_messages(request.messages), parameters)
+            messages = self._model.prepare_messages(
+                to_messages(request.messages, request.contents, self._model.system), parameters
+            )
             async with model_request_stream(
                 self._model, messages, model_settings=self._settings(request), model_request_parameters=parameters
             ) as stream:
@@ -307,7 +310,9 @@ def _dialect_of(model: Model) -> Dialect:
     return Dialect.ANTHROPIC if type(model).__name__ == "AnthropicModel" else Dialect.OTHER
 
 
-def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
+def _facts_of(name: str, model: Model, dialect: Dialect) -> ModelFacts:
+    # Other people's servers that speak the chat completions protocol know pictures, and no documents.
+    documents = dialect is not Dialect.OPENAI_CHAT or bool(_OPENAIS_OWN.match(model.model_name))
     ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
     if model.profile.get("anthropic_disallows_sampling_settings"):
         ignored |= {"temperature", "top_p", "top_k"}
@@ -315,6 +320,7 @@ def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
         context_window=model.profile.get("context_window"),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
+        media=media_of(name, model, dialect, reads_documents=documents),
     )
 
 
