@@ -26,17 +26,17 @@ def tenuto_server(folder: str) -> Iterator[str]:
 def main(folder: str) -> None:
     with tenuto_server(folder) as address, OpenAI(base_url=f"{address}/v1", api_key="none is needed yet") as client:
         conversation = client.conversations.create(metadata={"topic": "pets"})
-        told = client.responses.create(model="gpt-5", input="My cat is called Tom.", conversation=conversation.id)
-        answer = client.responses.create(model="gpt-5", input="What is my cat called?", conversation=conversation.id)
+        told = client.responses.create(model="general", input="My cat is called Tom.", conversation=conversation.id)
+        answer = client.responses.create(model="general", input="What is my cat called?", conversation=conversation.id)
         print(answer.output_text)
 
         # What follows a response instead of the conversation is a branch: the conversation stays as it is.
-        branch = client.responses.create(model="gpt-5", input="My cat is black.", previous_response_id=told.id)
-        branch = client.responses.create(model="gpt-5", input="What is my cat?", previous_response_id=branch.id)
+        branch = client.responses.create(model="general", input="My cat is black.", previous_response_id=told.id)
+        branch = client.responses.create(model="general", input="What is my cat?", previous_response_id=branch.id)
         print(branch.output_text)
 
         question = "And what is my cat called?"
-        with client.responses.stream(model="gpt-5", input=question, conversation=conversation.id) as stream:
+        with client.responses.stream(model="general", input=question, conversation=conversation.id) as stream:
             for event in stream:
                 if event.type == "response.output_text.delta":
                     print(event.delta, end="", flush=True)

@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.clock import FakeClock
 from tests.open_data import missing_data_notice as absent_data
+from tests.providers import ScriptedProvider, start_provider
 from tests.servers import (
     PostgresDatabase,
     PostgresServer,
@@ -153,6 +154,21 @@ def database(postgres: PostgresServer) -> Iterator[PostgresDatabase]:
     database = postgres.new_database()
     yield database
     postgres.drop_database(database)
+
+
+@pytest.fixture(scope="session")
+def running_provider() -> Iterator[ScriptedProvider]:
+    """One scripted provider of models for all tests."""
+    with start_provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def provider(running_provider: ScriptedProvider) -> Iterator[ScriptedProvider]:
+    """A provider that is asked nothing yet, and whose script must hold."""
+    running_provider.clear()
+    yield running_provider
+    assert not running_provider.script_faults
 
 
 def pytest_report_header() -> list[str]:

@@ -248,6 +248,13 @@ class TraceNotFound(NotFound):
     message: ClassVar[str] = "trace not found"
 
 
+class ModelUnknown(NotFound):
+    """No assistant, no alias and no model that the caller may use has this name."""
+
+    code: ClassVar[str] = "model_unknown"
+    message: ClassVar[str] = "there is no such model for this caller; GET /v1/models lists those that there are"
+
+
 class AttachmentNotFound(NotFound):
     """The session has no attachment of this id: it never had, or it was removed."""
 
@@ -393,8 +400,8 @@ class TooLarge(LimitReached):
 
     code: ClassVar[str] = "too_large"
 
-    def __init__(self, what: str, limit_bytes: int) -> None:
-        super().__init__(f"the {what} is larger than {limit_bytes} bytes")
+    def __init__(self, what: str, limit_bytes: int, field: str = "") -> None:
+        super().__init__(f"{field}{': ' * bool(field)}the {what} is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
 
 

@@ -22,6 +22,7 @@ from tenuto.channels.lark.app import FEISHU, LarkApp
 from tenuto.errors import InvalidSetting
 from tenuto.model.channel import ChannelPolicy
 from tenuto.model.memory import MemoryPolicy
+from tenuto.model.model_names import AllowedModel, ModelNames, read_model_names
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
@@ -165,6 +166,11 @@ class Settings(Value, frozen=True, kw_only=True):
     assistants: str | None = None
     npc_corpus: str | None = None
     model: str = "offline"
+    # Models that callers may name beside the assistants, and other names for assistants and models.
+    allowed_models: str | None = None
+    model_aliases: str | None = None
+    # What becomes of names that are none of these: refuse, or default for the default assistant.
+    unknown_models: str = "refuse"
     model_base_url: str | None = None
     model_api_key: str | None = None
     # None: of a model on this machine none, two minutes and one of others. 0: the first token has no limit.
@@ -220,6 +226,8 @@ class Settings(Value, frozen=True, kw_only=True):
         _check_range("embedding_tokens_per_minute", self.embedding_tokens_per_minute, 0, 2**31)
         _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
         _check_choice("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
+        _check_choice("unknown_models", self.unknown_models, ("refuse", "default"))
+        self.model_names()
         _check_choice("log_level", self.log_level, ("debug", "info", "warning", "error"))
         if self.max_body_bytes < self.max_message_bytes:
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
@@ -331,6 +339,17 @@ class Settings(Value, frozen=True, kw_only=True):
             InvalidSetting: a sink cannot have that mode.
         """
         return PrivacyPolicy(**{sink.value: getattr(self, f"privacy_{sink.value}") for sink in Sink})
+
+    def model_names(self) -> ModelNames:
+        """The names of models that callers may give; the main model's own is among them.
+
+        Raises:
+            InvalidSetting: an entry cannot be read.
+        """
+        names = read_model_names(self.allowed_models, self.model_aliases)
+        if ":" not in self.model or "," in self.model:
+            return names
+        return replace(names, allowed=(AllowedModel(pattern=self.model), *names.allowed))
 
     def budgets(self) -> Budgets:
         """What sessions and tenants may spend."""

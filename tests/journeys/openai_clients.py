@@ -31,10 +31,12 @@ class OpenAIService:
 
 @asynccontextmanager
 async def openai_served(**given: Any) -> AsyncIterator[OpenAIService]:
-    """The server, as `served` opens it."""
+    """The server, as `http_service` opens it; a model of any name is the default assistant."""
     async with AsyncExitStack() as stack:
         # A response that is read again has the same times.
-        service = await stack.enter_async_context(http_service(locked=True, **{"clock": FakeClock(), **given}))
+        service = await stack.enter_async_context(
+            http_service(locked=True, **{"clock": FakeClock(), "unknown_models": "default", **given})
+        )
         base_url = f"{await stack.enter_async_context(serving(service.app))}/v1"
         clients = []
         for tenant in ("acme", "evil"):

@@ -281,7 +281,7 @@ def test_a_title_by_the_model_is_there_when_the_process_ends(shell: Shell, provi
     assert [session["title"] for session in shell.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
 
 
-NOBODY = "there is no such assistant; available: general, goods, npc, legal; TENUTO_ASSISTANTS, the folder of"
+NOBODY = "there is no such assistant; available: general, goods, npc, legal, plain; TENUTO_ASSISTANTS, the folder of"
 
 
 @pytest.mark.parametrize(

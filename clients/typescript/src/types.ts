@@ -106,9 +106,10 @@ export interface AppendResultView {
   dropped: number;
 }
 
-/** The assistants that the caller can talk to. */
+/** The assistants that the caller can talk to, and the models that may answer in place of theirs. */
 export interface AssistantList {
   assistants: AssistantView[];
+  models: string[];
 }
 
 /** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing` or `assistant_missing`. */
@@ -121,6 +122,33 @@ export interface AssistantView {
   personas: PersonaView[];
   tools: string[];
   missing: MissingView | null;
+}
+
+/** A picture, a sound or a file: by its content, as base64 in `data`; by a link in `url`, which is not fetched; by the `file_id` of a provider's file; or by the id of an `attachment` that the session has. */
+export interface AttachmentBody {
+  data?: string | null;
+  url?: string | null;
+  file_id?: string | null;
+  attachment?: string | null;
+  media_type?: string | null;
+  name?: string | null;
+  type?: "audio" | "file" | "image" | null;
+  detail?: "auto" | "high" | "low" | "original" | null;
+  provider?: string | null;
+}
+
+/** The attachments of a session, in the order in which they came. */
+export interface AttachmentList {
+  attachments: AttachmentView[];
+}
+
+/** What is known of an attachment; `seqs` are the messages that show it. */
+export interface AttachmentView {
+  id: string;
+  media_type: string;
+  size: number;
+  name: string;
+  seqs: number[];
 }
 
 /** One attribute's value; null removes it. */
@@ -217,12 +245,15 @@ export interface ChangeTask {
   if_version?: number | null;
 }
 
-/** A message to an assistant. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
+/** A message to an assistant, with `attachments` if it shows pictures, sounds or files. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in place of the assistant's, if this installation allows it. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
 export interface ChatBody {
   message?: string;
+  attachments?: AttachmentBody[];
+  require_attachments?: boolean;
   session_id?: string | null;
   assistant?: string | null;
   persona?: string | null;
+  model?: string | null;
   stream?: boolean;
   regenerate?: boolean;
   edit?: number | null;
@@ -297,7 +328,7 @@ export interface EntryView {
 }
 
 /** What went wrong. Codes are stable; later versions may add some. */
-export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_limit" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_attachment" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
+export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_limit" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "model_unknown" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_attachment" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
 
 /** What happened. */
 export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";

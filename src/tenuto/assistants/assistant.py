@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tenuto.errors import AssistantMissing, AssistantNotFound, ExtraMissing, InvalidSetting
 from tenuto.model.generation import Persona, StepChanged, ToolContext, ToolOutput, ToolResult
@@ -17,6 +17,10 @@ from tenuto.ports import OfflineTool, Tool
 Words: TypeAlias = Mapping[Language, str]
 Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
 Respond: TypeAlias = Callable[[ToolContext], AsyncGenerator[StepChanged | ToolOutput, None]]
+
+
+PLAIN: Final = "plain"
+"""The name of the assistant that passes on what it gets."""
 
 
 def _empty_mapping() -> Mapping[Any, Any]:
@@ -182,4 +186,19 @@ def general_assistant(policies: Preset | None = None, prompt: PromptPolicy | Non
         },
         policies=policies or preset("platform"),
         prompt=prompt or PromptPolicy(),
+    )
+
+
+def plain_assistant(policies: Preset | None = None, prompt: PromptPolicy | None = None) -> Assistant:
+    """`plain`, which passes the conversation on: no system prompt of its own, and nothing recalled."""
+    return Assistant(
+        name=PLAIN,
+        titles={Language.ENGLISH: "Plain model", Language.CHINESE: "纯模型"},
+        description={
+            Language.ENGLISH: "The model itself: no system prompt and no memories are added.",
+            Language.CHINESE: "模型本身：不添加系统提示词，也不添加记忆。",
+        },
+        policies=policies or preset("platform"),
+        prompt=prompt or PromptPolicy(),
+        recalls=False,
     )

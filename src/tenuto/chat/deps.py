@@ -10,9 +10,10 @@ from typing import TypeAlias
 from tenuto.assistants import AssistantRegistry
 from tenuto.context import TokenCounter
 from tenuto.llm.calls import ModelCallLog
+from tenuto.llm.choice import ModelChoice
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Clock, Span, TraceStore, TurnFollowUp
+from tenuto.ports import ChatModel, Clock, Telemetry, TraceStore, TurnFollowUp
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
@@ -41,6 +42,7 @@ class ChatDeps:
     traces: TraceStore
     assistants: AssistantRegistry
     models: Models
+    model_choice: ModelChoice
     spending: Spending
     clock: Clock
     afterwards: TurnFollowUp
@@ -49,8 +51,9 @@ class ChatDeps:
     memories: Memories | None = None
     profiles: Profiles | None = None
     titles_by_model: bool = False
+    unknown_models_get_default: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
-    span: Span | None = None
+    telemetry: Telemetry | None = None
     calls: ModelCallLog = field(default_factory=ModelCallLog)
     observers: list[Observer] = field(default_factory=list)
     counter: TokenCounter = field(default_factory=TokenCounter)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.assistants.assistant import PLAIN
 from tenuto.chat.deps import ChatDeps, Observer
 from tenuto.chat.prompt_texts import load_prompt_texts
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
 from tenuto.chat.turn import answer_once, take_turn
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
+from tenuto.errors import ModelUnknown
 from tenuto.llm import ModelCallLog
 from tenuto.model import Message, Scope
 from tenuto.model.prompt import PartText
@@ -21,6 +23,13 @@ from tenuto.model.values import Value
 from tenuto.ports import ChatModel
 
 _Answer = TypeVar("_Answer", bound=Value)
+
+
+class Answerer(NamedTuple):
+    """Who answers: an assistant, with its own model or this one."""
+
+    assistant: str
+    model: str | None = None
 
 
 class Chat:
@@ -61,6 +70,34 @@ class Chat:
         """The model that a setting or an assistant names."""
         return self._deps.models(name)
 
+    def model_names(self, tenant: str) -> list[str]:
+        """The names of assistants, aliases and models that callers of the tenant may give."""
+        return self._deps.model_choice.names.listed(tenant, [each.name for each in self._deps.assistants])
+
+    def answerer_of(self, tenant: str, name: str | None) -> Answerer:
+        """Who answers where a caller names an assistant, an alias or a model: the default assistant without a name.
+
+        A model that is no assistant answers as the assistant that adds no prompt of its own.
+
+        Raises:
+            ModelUnknown: callers of the tenant have none of that name.
+        """
+        assistants, names = self._deps.assistants, self._deps.model_choice.names
+        meant = assistants.default if name is None else names.resolve(name)
+        if meant in assistants.names:
+            return Answerer(meant)
+        if names.admits(tenant, meant):
+            return Answerer(PLAIN, meant)
+        if self._deps.unknown_models_get_default:
+            return Answerer(assistants.default)
+        raise ModelUnknown
+
+    def has_model(self, tenant: str, name: str) -> bool:
+        """Whether callers of the tenant may give this name."""
+        names = self._deps.model_choice.names
+        meant = names.resolve(name)
+        return meant in self._deps.assistants.names or names.admits(tenant, meant)
+
     async def prompt_texts(self, scope: Scope, trace: Trace, *, show_assistant: bool) -> tuple[PartText, ...]:
         """The text of each part of a trace's prompt, from what is stored today and under the privacy policy.
 
@@ -88,6 +125,7 @@ class Chat:
 
         Raises:
             AssistantNotFound: there is no such assistant or character.
+            ModelUnknown: there is no such model for this caller.
             SessionNotFound: there is no such session, and its policy makes none.
             SessionBusy: another turn still ran when the wait was over.
             BudgetExhausted: session or tenant have spent what they may; no model was asked.

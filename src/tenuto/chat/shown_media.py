@@ -30,7 +30,8 @@ def check_taken(request: ChatRequest, model: ChatModel) -> None:
     if not request.require_attachments:
         return
     takes = facts_of(model).media.takes
-    for part in iter_media_parts([part for message in request.messages for part in message.parts]):
+    parts = [*request.parts, *(part for message in request.messages for part in message.parts)]
+    for part in iter_media_parts(parts):
         if not takes(part):
             raise UnsupportedAttachment(media_type_of(part) or part["type"], f"is not taken by {model.name}")
 

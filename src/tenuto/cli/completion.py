@@ -20,7 +20,7 @@ from tenuto.errors import TenutoError
 from tenuto.model import Scope, Session, SessionQuery
 from tenuto.settings import Settings, read_settings
 
-SHIPPED: Final = ("general", "goods", "npc", "legal")
+SHIPPED: Final = ("general", "goods", "npc", "legal", "plain")
 _PATIENCE_SECONDS: Final = 1.0
 _MOST: Final = 50
 # Shells split or expand other characters.

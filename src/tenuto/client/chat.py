@@ -19,9 +19,22 @@ from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import JsonObject, check_type
 from tenuto.sessions import fresh_id
+from tenuto.sessions.media_parts import with_data
 
 _SENT: Final = ("session_id", "assistant", "persona", "language", "edit")
-_CARRIED: Final = frozenset({*_SENT, "text", "regenerate", "profile", "idempotency_key", "fingerprint"})
+_CARRIED: Final = frozenset(
+    {
+        *_SENT,
+        "text",
+        "parts",
+        "contents",
+        "require_attachments",
+        "regenerate",
+        "profile",
+        "idempotency_key",
+        "fingerprint",
+    }
+)
 
 
 class RemoteChat:
@@ -74,6 +87,9 @@ def _call(request: ChatRequest, *, stream: bool = False) -> Call:
     refuse_unsent(request, ChatRequest(text="-"), *unsent)
     named = {name: getattr(request, name) for name in _SENT if getattr(request, name) is not None}
     body = {"message": request.text, "regenerate": request.regenerate, "profile": request.profile, **named}
+    if request.parts:
+        body["attachments"] = with_data(request.parts, {content.id: content for content in request.contents})
+        body["require_attachments"] = request.require_attachments
     key = request.idempotency_key or fresh_id()
     about = {} if request.session_id is None else {"session_id": request.session_id}
     call = Call("POST", path("chat"), {**body, "stream": stream}, headers={"Idempotency-Key": key}, about=about)

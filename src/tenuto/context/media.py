@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.model.attachment import AUDIO, IMAGE, iter_media_parts, map_media_parts, media_type_of
+from tenuto.model.attachment import AUDIO, IMAGE, iter_media_parts, map_media, media_type_of
 from tenuto.model.media import placeholder
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import LayoutName, PromptInputs
@@ -186,7 +186,7 @@ def fit_media(inputs: PromptInputs, layout: LayoutName, price: Price, left: int)
     def change(part: JsonObject) -> JsonObject:
         return part if takes(part) and allowance.take(part, price(part)) else placeholder(part, language)
 
-    question_parts = map_media_parts(inputs.question_parts, change)
+    question_parts = map_media(inputs.question_parts, change)
     allowance.tokens -= int((1 - MEDIA_SHARE) * left)
     shows = layout is LayoutName.CHAT
     history: list[Message] = []
@@ -194,9 +194,9 @@ def fit_media(inputs: PromptInputs, layout: LayoutName, price: Price, left: int)
         if not any(True for _ in iter_media_parts(message.parts)):
             history.append(message)
         elif shows and message.role in _SHOWING:
-            history.append(_with_parts(message, map_media_parts(message.parts, change)))
+            history.append(_with_parts(message, map_media(message.parts, change)))
         else:
-            hidden = map_media_parts(message.parts, lambda part: placeholder(part, language))
+            hidden = map_media(message.parts, lambda part: placeholder(part, language))
             history.append(_with_parts(message, hidden))
     return replace(inputs, question_parts=question_parts, history=tuple(reversed(history)))
 

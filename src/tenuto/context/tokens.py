@@ -24,7 +24,7 @@ import msgspec
 from tenuto.context.media import media_price
 from tenuto.context.wording import WORDING, language_of
 from tenuto.errors import InvalidSetting
-from tenuto.model.attachment import MEDIA_PARTS, SHOWING_PARTS, iter_media_parts, map_media_parts
+from tenuto.model.attachment import MEDIA_PARTS, SHOWING_PARTS, iter_media_parts, map_media
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.media import LEFT_OUT, count_left_out, placeholder
 from tenuto.model.message import Draft, readable_part
@@ -420,7 +420,7 @@ def _as_placeholder(part: JsonObject) -> JsonObject:
 
 def _truncate_part(part: JsonObject, limit: int, measure: Callable[[JsonObject], int], size: int) -> JsonObject:
     if part["type"] in SHOWING_PARTS and isinstance(part.get("output"), list):
-        shown = map_media_parts((part,), _as_placeholder)[0]
+        shown = map_media((part,), _as_placeholder)[0]
         if count_left_out((shown,)):
             part = {**shown, "output": output_text(shown["output"]), LEFT_OUT: part["type"]}
     return _with_body(part, truncate_text(_part_body(part), limit, lambda text: measure(_with_body(part, text)), size))

@@ -164,7 +164,7 @@ def without_attachments(parts: Iterable[JsonObject], ids: Iterable[str]) -> tupl
             return part
         return {name: value for name, value in part.items() if name not in (ATTACHMENT, "name")} | {REMOVED: True}
 
-    return map_media_parts(parts, mark)
+    return map_media(parts, mark)
 
 
 def with_attachment_ids(parts: Iterable[JsonObject], ids: Mapping[str, str]) -> tuple[JsonObject, ...]:
@@ -174,10 +174,10 @@ def with_attachment_ids(parts: Iterable[JsonObject], ids: Mapping[str, str]) -> 
         new = ids.get(part.get(ATTACHMENT, ""))
         return part if new is None else {**part, ATTACHMENT: new}
 
-    return map_media_parts(parts, rename)
+    return map_media(parts, rename)
 
 
-def map_media_parts(parts: Iterable[JsonObject], change: Callable[[JsonObject], JsonObject]) -> tuple[JsonObject, ...]:
+def map_media(parts: Iterable[JsonObject], change: Callable[[JsonObject], JsonObject]) -> tuple[JsonObject, ...]:
     """The parts with their pictures, sounds and files changed, also those in outputs of tools."""
     return tuple([_map_part(part, change) for part in parts])
 

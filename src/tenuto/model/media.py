@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.model.attachment import AUDIO, FILE, IMAGE, URL, iter_media_parts, map_media_parts, media_type_of
+from tenuto.model.attachment import AUDIO, FILE, IMAGE, URL, iter_media_parts, map_media, media_type_of
 from tenuto.model.message import Message, text_part
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import JsonObject
@@ -69,7 +69,7 @@ def with_media_named(messages: Sequence[Message], language: Language) -> tuple[M
 
     if not shows_media(messages):
         return tuple(messages)
-    return tuple([replace(message, parts=map_media_parts(message.parts, name), tokens=0) for message in messages])
+    return tuple([replace(message, parts=map_media(message.parts, name), tokens=0) for message in messages])
 
 
 def shown_media(messages: Iterable[Message], language: Language) -> list[str]:
@@ -98,5 +98,5 @@ def keep_media(
         left_out += 1
         return placeholder(part, language)
 
-    kept = [replace(message, parts=map_media_parts(message.parts, change)) for message in messages]
+    kept = [replace(message, parts=map_media(message.parts, change)) for message in messages]
     return tuple(kept), left_out

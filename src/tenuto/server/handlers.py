@@ -146,7 +146,7 @@ def _reader(name: str, hint: Any, path: str) -> _Read | None:
     """What reads a parameter from a request; `None` for the body."""
     if hint in _OURS:
         return _OURS[hint]
-    if f"{{{name}}}" in path:
+    if f"{{{name}}}" in path or f"{{{name}:" in path:
         return lambda request: path_parameter(request, name)
     if _is_query(hint):
         return lambda request: parse_query(request, hint)

@@ -133,6 +133,7 @@ _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
 _PARTS_OF_PATHS: Final = {
     "assistant": "The assistant's name.",
     "session_id": "The session's id, percent-encoded if it contains a slash or other special characters.",
+    "attachment_id": "The id of the attachment.",
     "turn_id": "The `turn_id` from the answer that began the turn.",
     "trace_id": "The `trace_id` from the turn's answer.",
     "user_id": "The user's id, percent-encoded if it contains special characters.",
@@ -351,7 +352,7 @@ def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
     for route in routes:
         if route.operation is not None:
             kinds |= dict.fromkeys(route.operation.kinds)
-            operations = paths.setdefault(route.path, {})
+            operations = paths.setdefault(route.path_format, {})
             operations[route.method.lower()] = _build_operation(route, route.operation)
     used = {operation["tags"][0] for operations in paths.values() for operation in operations.values()}
     return {

@@ -78,6 +78,7 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "turn_not_found",
         "message_not_found",
         "assistant_not_found",
+        "model_unknown",
         "trace_not_found",
         "placeholder_not_found",
         "task_not_found",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import AttachmentLimit, Invalid, SessionNotFound, Unavailable
 from tenuto.model import Content, Draft, Scope
-from tenuto.model.attachment import ATTACHMENT, map_media_parts
+from tenuto.model.attachment import ATTACHMENT, map_media
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.values import JsonObject
 from tenuto.ports import SessionStore, StoreUpkeep
@@ -63,7 +63,7 @@ def _with_prepared(draft: _Draft, prepared: dict[str, tuple[Content, JsonObject]
         own = {name: value for name, value in part.items() if name not in _NOTED}
         return {**own, ATTACHMENT: content.id, "size": len(content.data), **notes}
 
-    parts = map_media_parts(draft.parts, change)
+    parts = map_media(draft.parts, change)
     if not draft.contents and parts == draft.parts:
         return draft
     contents = {prepared[content.id][0].id: prepared[content.id][0] for content in draft.contents}

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry, Missing
-from tenuto.assistants.assistant import general_assistant
+from tenuto.assistants.assistant import general_assistant, plain_assistant
 from tenuto.assistants.custom import load_folder, missing_of
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
@@ -27,12 +27,13 @@ from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.extras import install_line
 from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model
+from tenuto.llm.choice import ModelChoice
 from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
-from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
+from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine, Telemetry
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -42,7 +43,7 @@ from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
 from tenuto.sessions.usage import Spending
 from tenuto.settings import Settings
-from tenuto.telemetry import open_spans
+from tenuto.telemetry import open_telemetry
 from tenuto.upkeep import LAST_WORK, SmallModel, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
 from tenuto.wiring.models import home_provider
@@ -81,7 +82,9 @@ async def open_chat(
     async with AsyncExitStack() as stack:
         home, small = home_provider(settings, models), settings.summarizer_model or settings.model
         calls = ModelCallLog(clock)
-        shelf, known = await _open_models(stack, settings, known, models, home, calls)
+        telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
+        opening = _ModelOpening(stack, settings, models, home, calls, telemetry)
+        shelf, known = await _open_models(opening, settings, known)
         timeout = settings.model_timeout or ChatLimits().model_timeout
         checked = [_check_assistant(each, shelf[each.model or settings.model]) for each in known]
         known = AssistantRegistry(checked, known.default)
@@ -96,13 +99,17 @@ async def open_chat(
             name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()
         }
         screened[None] = screened[""] = screened[settings.model]
-        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
+
+        async def open_screened(name: str) -> ChatModel:
+            return RedactingModel(model=await opening.open(name), screen=redactor)
+
         yield Chat(
             ChatDeps(
                 sessions=sessions,
                 traces=store.traces,
                 assistants=known,
                 models=screened.__getitem__,
+                model_choice=ModelChoice(settings.model_names(), screened, open_screened),
                 redaction=TurnRedaction(redactor),
                 embedder=memories.embedder,
                 memories=memories,
@@ -110,21 +117,59 @@ async def open_chat(
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep.after_turn,
+                unknown_models_get_default=settings.unknown_models == "default",
                 titles_by_model=summarizer_model is not None,
                 limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
-                span=span,
+                telemetry=telemetry,
                 calls=calls,
             )
         )
 
 
+class _ModelOpening:
+    """Opens models with the addresses, keys and limits of the settings, and closes them with the stack."""
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        settings: Settings,
+        given: Mapping[str, GivenModel],
+        home: str,
+        calls: ModelCallLog,
+        telemetry: Telemetry | None,
+    ) -> None:
+        self._stack = stack
+        self._settings = settings
+        self._given = given
+        self._home = home
+        self._calls = calls
+        self._telemetry = telemetry
+        self._slots = ModelSlots(settings.model_slots)
+
+    async def open(self, name: str) -> ChatModel:
+        """Open a model, or a chain of them.
+
+        Raises:
+            InvalidSetting: it cannot be opened.
+        """
+        # Address and key belong to the provider of the main model; others have theirs in the environment.
+        model = open_model(
+            name,
+            base_url=self._settings.model_base_url,
+            api_key=self._settings.model_api_key,
+            timeout=self._settings.model_timeout,
+            first_token_timeout=self._settings.first_token_timeout,
+            slots=self._slots,
+            given=self._given,
+            home=self._home,
+            calls=self._calls,
+            telemetry=self._telemetry,
+        )
+        return await self._stack.enter_async_context(model)
+
+
 async def _open_models(
-    stack: AsyncExitStack,
-    settings: Settings,
-    assistants: AssistantRegistry,
-    given: Mapping[str, GivenModel],
-    home: str,
-    calls: ModelCallLog,
+    opening: _ModelOpening, settings: Settings, assistants: AssistantRegistry
 ) -> tuple[dict[str, ChatModel], AssistantRegistry]:
     """The models of the settings and of the assistants, by name, and the assistants, of which some may lack theirs.
 
@@ -134,22 +179,9 @@ async def _open_models(
     of_settings = {settings.model, settings.summarizer_model or settings.model}
     shelf: dict[str, ChatModel] = {}
     failures: dict[str, InvalidSetting] = {}
-    slots = ModelSlots(settings.model_slots)
     for name in dict.fromkeys([*(each.model for each in assistants if each.model is not None), *of_settings]):
-        # Address and key belong to the provider of the main model; others have theirs in the environment.
-        model = open_model(
-            name,
-            base_url=settings.model_base_url,
-            api_key=settings.model_api_key,
-            timeout=settings.model_timeout,
-            first_token_timeout=settings.first_token_timeout,
-            slots=slots,
-            given=given,
-            home=home,
-            calls=calls,
-        )
         try:
-            shelf[name] = await stack.enter_async_context(model)
+            shelf[name] = await opening.open(name)
         except InvalidSetting as error:
             if name in of_settings or error.setting != "model":
                 raise _blame(error, name, settings) from None
@@ -192,16 +224,20 @@ async def open_small(
     Raises:
         InvalidSetting: the settings' model is not valid.
     """
-    async with open_model(
-        settings.summarizer_model or settings.model,
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        timeout=settings.model_timeout,
-        first_token_timeout=settings.first_token_timeout,
-        slots=ModelSlots(settings.model_slots),
-        given=models,
-        home=home_provider(settings, models),
-    ) as model:
+    async with AsyncExitStack() as stack:
+        telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
+        opening = open_model(
+            settings.summarizer_model or settings.model,
+            base_url=settings.model_base_url,
+            api_key=settings.model_api_key,
+            timeout=settings.model_timeout,
+            first_token_timeout=settings.first_token_timeout,
+            slots=ModelSlots(settings.model_slots),
+            given=models,
+            home=home_provider(settings, models),
+            telemetry=telemetry,
+        )
+        model = await stack.enter_async_context(opening)
         yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
@@ -238,6 +274,7 @@ def _builtin_assistants(
         missing=None if can_run_plans() else Missing(install=install_line(TASKS_EXTRA)),
         patient=settings.model_timeout is None and names_local_model(settings.model, settings.model_base_url, given),
     )
+    yield plain_assistant(settings.policies(), settings.prompt())
 
 
 def _custom_assistants(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:

@@ -316,7 +316,7 @@ async def test_what_still_stops_the_start(tmp_path: Path, files: dict[str, str],
 async def test_assistants_of_ones_own_keep_the_limits_of_the_installation(tmp_path: Path) -> None:
     """`busy_wait` and its fellows hold for every session here, unless an assistant names its own."""
     plain, named = 'system.en = "Hm."', 'system.en = "Hm."\nsessions.busy_wait = "PT3S"'
-    write(tmp_path, plain_toml=plain, named_toml=named)
+    write(tmp_path, usual_toml=plain, named_toml=named)
     given = Assistant(name="given", system={Language.ENGLISH: "Hm."})
     limits: dict[str, Any] = {"busy_wait": timedelta(seconds=30), "max_message_bytes": 2048}
 
@@ -324,7 +324,7 @@ async def test_assistants_of_ones_own_keep_the_limits_of_the_installation(tmp_pa
         in_code = (await t.chat()).assistants.find("given").policies.sessions
     async with open_app(Settings(store="memory://", assistants=str(tmp_path), **limits)) as app:
         known = (await app.chat()).assistants
-        read, own = (known.find(name).policies.sessions for name in ("plain", "named"))
+        read, own = (known.find(name).policies.sessions for name in ("usual", "named"))
 
     assert {policy.busy_wait for policy in (in_code, read)} == {timedelta(seconds=30)}
     assert own.busy_wait == timedelta(seconds=3)

@@ -329,7 +329,10 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
     driver = examined("--store", "redis://127.0.0.1:1/0")[1]["store"]
 
     assert (tasks["status"], tasks["advice"]) == ("warning", install_line("tasks"))
-    assert (plans["status"], plans["message"]) == ("warning", "general (default), goods, npc, legal (not installed)")
+    assert (plans["status"], plans["message"]) == (
+        "warning",
+        "general (default), goods, npc, legal (not installed), plain",
+    )
     assert plans["advice"] == f"legal: {install_line('tasks')}"
     assert (model["status"], model["advice"]) == ("error", install_line("models"))
     assert (driver["status"], driver["advice"]) == ("error", install_line("redis"))
@@ -385,11 +388,11 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
         )
 
     assert checks["model"]["message"].startswith("offline: needs no key")
-    assert checks["assistants"]["message"] == "general (default), goods, npc, legal"
+    assert checks["assistants"]["message"] == "general (default), goods, npc, legal, plain"
     assert checks["prompt"]["message"] == "8,192 tokens: 7,168 for the input, 1,024 for the reply"
     asked = f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key answers in "
     assert (chosen["model"]["status"], chosen["model"]["message"].startswith(asked)) == ("ok", True)
-    assert chosen["assistants"]["message"] == "general, goods (default), npc, legal"
+    assert chosen["assistants"]["message"] == "general, goods (default), npc, legal, plain"
     assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 for the input")
 
 
@@ -443,7 +446,7 @@ def test_each_assistants_file_that_cannot_be_loaded_is_named(tmp_path: Path) -> 
     printed = CliRunner().invoke(program, ["doctor"], env={"TENUTO_ASSISTANTS": str(tmp_path)}).stdout
 
     assert (code, checks["assistants"]["status"]) == (0, "ok")
-    assert checks["assistants"]["message"].endswith(", legal, bad (missing), graph (missing)")
+    assert checks["assistants"]["message"].endswith(", plain, bad (missing), graph (missing)")
     assert checks["assistant"]["status"] == "warning"
     assert "bad is missing: bad.toml: is not TOML" in printed
     assert "graph is missing: graph.py (No module named 'no_such_framework' at line 1)" in printed

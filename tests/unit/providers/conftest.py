@@ -1,4 +1,4 @@
-"""One scripted provider for all tests here, forgetful between them, and the real clients that speak to it."""
+"""The real clients that speak to the scripted provider."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.providers import ScriptedProvider, start_provider
+from tests.providers import ScriptedProvider
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,6 @@ class RealClients:
 
     openai: OpenAI
     anthropic: Anthropic
-
-
-@pytest.fixture(scope="session")
-def running_provider() -> Iterator[ScriptedProvider]:
-    with start_provider() as provider:
-        yield provider
 
 
 @pytest.fixture(scope="session")
@@ -36,10 +30,3 @@ def clients(running_provider: ScriptedProvider) -> Iterator[RealClients]:
         ) as anthropic,
     ):
         yield RealClients(openai, anthropic)
-
-
-@pytest.fixture
-def provider(running_provider: ScriptedProvider) -> Iterator[ScriptedProvider]:
-    running_provider.clear()
-    yield running_provider
-    assert not running_provider.script_faults

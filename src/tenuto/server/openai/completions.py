@@ -29,7 +29,7 @@ from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
 from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import messages_of
-from tenuto.server.openai.response_requests import assistant_of, policy_of, schema_of, tools_of
+from tenuto.server.openai.response_requests import policy_of, schema_of, tools_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
     ServerSentEvent,
@@ -256,9 +256,11 @@ async def _turn_of(
     end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
     last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
     tools = tools_of(body.tools, body.tool_choice)
+    answerer = context.chat.answerer_of(scope.tenant, body.model)
     turn = ChatRequest(
         messages=drafts[last:],
-        assistant=assistant_of(context.chat, body.model),
+        assistant=answerer.assistant,
+        model=answerer.model,
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
         instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
         tools=tools.tools,

@@ -20,6 +20,7 @@ from tenuto.errors import (
     NotFound,
     SessionBusy,
     TenutoError,
+    TooLarge,
     Unavailable,
     failure_reason,
 )
@@ -37,6 +38,8 @@ _ADDRESSES: Final = (
     *("/v1/files", "/v1/fine_tuning", "/v1/images", "/v1/moderations", "/v1/realtime", "/v1/threads", "/v1/uploads"),
     *("/v1/vector_stores", "/v1/videos"),
 )
+# What OpenAI calls by another code.
+_CODES: Final = {"model_unknown": "model_not_found"}
 _log = logging.getLogger(__name__)
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
 # Our messages about a field begin with its name.
@@ -57,13 +60,6 @@ class ResponseNotFound(NotFound):
 
     code: ClassVar[str] = "response_not_found"
     message: ClassVar[str] = "there is no such response"
-
-
-class ModelUnknown(NotFound):
-    """No assistant has that name."""
-
-    code: ClassVar[str] = "model_not_found"
-    message: ClassVar[str] = "there is no such model; GET /v1/models lists the assistants"
 
 
 class InputTooLong(Invalid):
@@ -117,7 +113,11 @@ def failure_response(error: TenutoError | AccessDenied) -> Response:
     headers = {name: problem.headers[name] for name in ("Retry-After",) if name in problem.headers}
     if isinstance(error, _NOT_AGAIN) and not isinstance(error, SessionBusy):
         headers["x-should-retry"] = "false"
-    return _response(problem.status_code, error_body(problem.status_code, error.code, str(error), error), headers)
+    return _response(
+        problem.status_code,
+        error_body(problem.status_code, _CODES.get(error.code, error.code), str(error), error),
+        headers,
+    )
 
 
 def in_shape_of(path: str, problem: Response) -> Response:
@@ -136,7 +136,7 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
 
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:
     """The body of an error; `param` is the field that an invalid request is about, `reason` why a model failed."""
-    named = _FIELD.match(message) if isinstance(error, Invalid) else None
+    named = _FIELD.match(message) if isinstance(error, Invalid | TooLarge) else None
     kind = "insufficient_quota" if isinstance(error, BudgetExhausted) else _KINDS.get(status)
     kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
     reason = failure_reason(error) if error is not None else None

@@ -1,4 +1,4 @@
-"""Routes of models, which are our assistants, and of embeddings."""
+"""Routes of models, among which are our assistants, and of embeddings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from starlette.requests import Request
 
 from tenuto.access import Caller
 from tenuto.context import TokenCounter
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, ModelUnknown
 from tenuto.model import Scope
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.auth import ServerContext
-from tenuto.server.openai.errors import ModelUnknown, OpenAIRouter
+from tenuto.server.openai.errors import OpenAIRouter
 from tenuto.server.streams import cancel_on_disconnect
 
 routes = OpenAIRouter()
@@ -39,16 +39,16 @@ class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/models")
-async def list_models(_: Scope, context: ServerContext) -> JsonObject:
-    """List the assistants as models."""
-    known = context.chat.assistants
-    return {"object": "list", "data": [_model_view(assistant.name) for assistant in known]}
+async def list_models(scope: Scope, context: ServerContext) -> JsonObject:
+    """List the assistants, aliases and models that the caller may name."""
+    names = context.chat.model_names(scope.tenant)
+    return {"object": "list", "data": [_model_view(name) for name in names]}
 
 
-@routes.get("/models/{model}")
-async def get_model(_: Scope, context: ServerContext, model: str) -> JsonObject:
-    """Get one assistant as a model."""
-    if model not in context.chat.assistants.names:
+@routes.get("/models/{model:path}")
+async def get_model(scope: Scope, context: ServerContext, model: str) -> JsonObject:
+    """Get a model that the caller may name, also one that only a `*` allows."""
+    if not context.chat.has_model(scope.tenant, model):
         raise ModelUnknown
     return _model_view(model)
 

@@ -244,12 +244,13 @@ async def read_request(
         drafts = await drafts_of_items(context, scope, items, session_id)
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
-    assistant = assistant_of(context.chat, body.model)
+    assistant, model = context.chat.answerer_of(scope.tenant, body.model)
     tools = tools_of(body.tools, body.tool_choice)
     turn = ChatRequest(
         text=body.input if isinstance(body.input, str) else "",
         messages=drafts,
         assistant=assistant,
+        model=model,
         idempotency_key=idempotency_key,
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name not in _NOT_SAID]),
         instructions=body.instructions or None,
@@ -282,12 +283,6 @@ async def _without_known_outputs(sessions: Sessions, scope: Scope, body: Respons
 def _is_known(item: JsonObject, known: dict[str, Json]) -> bool:
     call = str(item.get("call_id"))
     return item.get("type") == CALL_OUTPUT and call in known and known[call] == item.get("output")
-
-
-def assistant_of(chat: Chat, model: str | None) -> str:
-    """The assistant that a model's name stands for; the default one for names of others' models."""
-    known = chat.assistants
-    return model if model is not None and model in known.names else known.default
 
 
 def policy_of(chat: Chat, assistant: str) -> SessionPolicy:

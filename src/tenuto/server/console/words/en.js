@@ -77,6 +77,7 @@ export const en = {
 
   "assistant.choose": "Who would you like to talk to?",
   "assistant.persona": "Character",
+  "assistant.model.own": "the assistant’s own",
   "assistant.persona.any": "the assistant itself",
   "assistant.try": "Try saying",
   "about.offline.general": "Quotes back what you have told it. For open conversation, connect a language model.",
@@ -189,6 +190,7 @@ export const en = {
   "insight.usage": "{input} in, {output} out",
   "insight.usage.label": "Tokens",
   "insight.cost": "Cost",
+  "insight.parameters": "Parameters",
   "insight.free": "none",
   "insight.total": "Total",
   "insight.sum.label": "In the prompt",
@@ -326,6 +328,7 @@ export const en = {
   "reason.told": "The server says:",
   "problem.model_key_refused": "The model’s provider refused the key or its permissions.",
   "problem.model_not_found": "The model’s provider has no model with this name.",
+  "problem.model_unknown": "This server offers no model of this name.",
   "problem.prompt_too_long": "The prompt is longer than the model accepts.",
   "problem.extra_missing": "This assistant needs a package that is not installed on the server.",
   "problem.assistant_missing": "This assistant cannot be loaded. Its operator finds the cause in Health.",

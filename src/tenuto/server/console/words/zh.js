@@ -77,6 +77,7 @@ export const zh = {
 
   "assistant.choose": "您想和谁聊聊？",
   "assistant.persona": "人物",
+  "assistant.model.own": "助手自带的模型",
   "assistant.persona.any": "助手本身",
   "assistant.try": "可以这样说",
   "about.offline.general": "引用您说过的话来回答。接入大语言模型后即可自由对话。",
@@ -189,6 +190,7 @@ export const zh = {
   "insight.usage": "输入 {input}，输出 {output}",
   "insight.usage.label": "Token",
   "insight.cost": "费用",
+  "insight.parameters": "参数",
   "insight.free": "无",
   "insight.total": "合计",
   "insight.sum.label": "提示词合计",
@@ -325,6 +327,7 @@ export const zh = {
   "reason.told": "服务器的说明：",
   "problem.model_key_refused": "模型服务商拒绝了密钥，或密钥权限不足。",
   "problem.model_not_found": "模型服务商没有这个名称的模型。",
+  "problem.model_unknown": "此服务器不提供此名称的模型。",
   "problem.prompt_too_long": "提示词超出了模型可接受的长度。",
   "problem.extra_missing": "此助手所需的软件包未安装在服务器上。",
   "problem.assistant_missing": "无法加载此助手。管理员可在“运行状况”页面查看原因。",
