@@ -107,7 +107,7 @@ class Tenuto:
             spending=spending,
             redaction=upkeep.redaction,
             clock=clock,
-            small=None if (settings.summarizer_model or settings.model) == _OFFLINE else self._ask_small,
+            small_model=None if (settings.summarizer_model or settings.model) == _OFFLINE else self._ask_small,
         )
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 

@@ -255,13 +255,13 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: p
             "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "since must be before until",
             "before=2": "before: ",
         }.items():
-            refused = await service.http.get(f"/v1/traces?{query}", headers=ANN)
-            assert (refused.status_code, refused.json()["code"]) == (400, "invalid"), query
-            assert what in refused.json()["detail"]
+            response = await service.http.get(f"/v1/traces?{query}", headers=ANN)
+            assert (response.status_code, response.json()["code"]) == (400, "invalid"), query
+            assert what in response.json()["detail"]
         [brief, *_] = (await service.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
-        whole = (await service.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
-        assert brief.items() < whole.items()
-        assert whole.keys() - brief.keys() == {"tools", "spans", "data", "context"}
+        body = (await service.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
+        assert brief.items() < body.items()
+        assert body.keys() - brief.keys() == {"tools", "spans", "data", "context"}
 
 
 @pytest.mark.parametrize(

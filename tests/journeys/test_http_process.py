@@ -38,17 +38,17 @@ def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
     """Acknowledged is stored, however the process ends."""
     store = tmp_path / "sessions.db"
     with running_server(store) as first:
-        made = first.http.post("/v1/sessions", headers=ANN, json={"title": "Lisbon"}).json()
-        first.http.post(at(made["id"], "messages"), headers=ANN, json=says("before the stop"))
+        body = first.http.post("/v1/sessions", headers=ANN, json={"title": "Lisbon"}).json()
+        first.http.post(at(body["id"], "messages"), headers=ANN, json=says("before the stop"))
         assert first.end(signal.SIGTERM) == 0
 
     with running_server(store) as second:
-        second.http.post(at(made["id"], "messages"), headers=ANN, json=says("before the kill"))
+        second.http.post(at(body["id"], "messages"), headers=ANN, json=says("before the kill"))
         second.end(signal.SIGKILL)
 
     with running_server(store) as third:
-        head = third.http.get(at(made["id"]), headers=ANN).json()
-        page = third.http.get(at(made["id"], "messages"), headers=ANN).json()
+        head = third.http.get(at(body["id"]), headers=ANN).json()
+        page = third.http.get(at(body["id"], "messages"), headers=ANN).json()
 
     assert head["title"] == "Lisbon"
     assert [message["text"] for message in page["messages"]] == ["before the stop", "before the kill"]
@@ -116,11 +116,11 @@ def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_an
         address = str(server.http.base_url.join(wrong))
         huge = Request(address, data=b" " * 34_000_000, headers={"Content-Type": "application/json"})
 
-        with pytest.raises(HTTPError) as refused:
+        with pytest.raises(HTTPError) as excinfo:
             urlopen(huge, timeout=WAIT)
 
-        assert refused.value.code == (413 if wrong == "/v1/chat" else 404)
-        refused.value.close()
+        assert excinfo.value.code == (413 if wrong == "/v1/chat" else 404)
+        excinfo.value.close()
 
 
 @pytest.mark.requirement("T18")
@@ -143,8 +143,8 @@ def test_many_turns_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
                 words = {"message": says(f"{client}.{number}")}
                 turn = server.http.post(at("s", "turns"), headers=ANN, json=words).json()
                 reply = {"message": says(f"re {client}.{number}", "assistant"), "usage": {"tokens": 1}}
-                done = server.http.post(f"/v1/turns/{turn['turn_id']}/finish", headers=ANN, json=reply)
-                assert done.status_code == 200, done.text
+                response = server.http.post(f"/v1/turns/{turn['turn_id']}/finish", headers=ANN, json=reply)
+                assert response.status_code == 200, response.text
 
         with ThreadPoolExecutor(8) as clients:
             list(clients.map(talk, range(8)))

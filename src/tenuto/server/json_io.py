@@ -118,8 +118,8 @@ def decode_json(raw: bytes, kind: type[_Body]) -> _Body:
         _decoders[kind] = msgspec.json.Decoder(kind)
     try:
         value: _Body = _decoders[kind].decode(raw)
-    except msgspec.ValidationError as unfit:
-        _raise_invalid(unfit, kind)
+    except msgspec.ValidationError as error:
+        _raise_invalid(error, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _json_error(raw) from None
     except RecursionError:
@@ -131,8 +131,8 @@ def convert_json(body: JsonObject, kind: type[_Body]) -> _Body:
     """A JSON object that was read already, as a value of `kind`."""
     try:
         return msgspec.convert(body, kind)
-    except msgspec.ValidationError as unfit:
-        _raise_invalid(unfit, kind)
+    except msgspec.ValidationError as error:
+        _raise_invalid(error, kind)
 
 
 def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
@@ -185,8 +185,8 @@ def parse_query(request: Request, kind: type[_Query]) -> _Query:
     refuse_unknown_parameters(given, kind.__struct_fields__)
     try:
         return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as unfit:
-        _raise_invalid(unfit, kind, "the query")
+    except msgspec.ValidationError as error:
+        _raise_invalid(error, kind, "the query")
 
 
 def refuse_unknown_parameters(given: Mapping[str, str], known: Sequence[str]) -> None:

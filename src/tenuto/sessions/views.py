@@ -376,8 +376,8 @@ def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
         raise InvalidJson("a message is not a JSON object")
     try:
         new = msgspec.convert(body, NewMessage)
-    except msgspec.ValidationError as unfit:
-        found = _FIELD.search(str(unfit))
+    except msgspec.ValidationError as error:
+        found = _FIELD.search(str(error))
         name = found[1] if found is not None else ""
         raise Invalid(f"a message's {name} {_WRONG.get(name, 'is not a string')}") from None
     if new.sent_at is not None and new.sent_at.tzinfo is None:
