@@ -138,7 +138,7 @@ class PydanticAIModel:
         """
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            begun = False
+            has_begun = False
             try:
                 with self._calls.call(self._limit) as declined:
                     async with aclosing(self._stream_once(request)) as events:
@@ -146,17 +146,17 @@ class PydanticAIModel:
                             if (
                                 isinstance(event, ModelDone)
                                 and event.finish is FinishReason.CONTENT_FILTER
-                                and not begun
+                                and not has_begun
                             ):
                                 declined.append(ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER))
-                            begun = True
+                            has_begun = True
                             yield event
                 return
             except ModelFailed as error:
                 pause = backoff.next_pause()
                 if error.wait is not None:
                     pause = error.wait.total_seconds()
-                if begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
+                if has_begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
                     raise
             await asyncio.sleep(pause)
 
@@ -196,10 +196,10 @@ class PydanticAIModel:
         )
         return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=form)
 
-    def _settings(self, asking: ModelRequest) -> ModelSettings:
+    def _settings(self, request: ModelRequest) -> ModelSettings:
         profile = self._model.profile
         thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        settings = ModelSettings(max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0))
+        settings = ModelSettings(max_tokens=request.reply_tokens + (_THINKING_TOKENS if thinks else 0))
         if self._limit is not None:
             settings["request_timeout"] = self._limit.total_seconds()
         if (first := self._access.first_token_limit(local=self.local)) is not None:
@@ -209,15 +209,15 @@ class PydanticAIModel:
             settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = 0
-        if asking.tool_choice != AUTO and asking.tools:
-            settings["tool_choice"] = _CHOICES.get(asking.tool_choice) or [asking.tool_choice]
-        given = to_settings(self._dialect, asking.parameters, self.facts.parameters)
-        if not asking.tools:
+        if request.tool_choice != AUTO and request.tools:
+            settings["tool_choice"] = _CHOICES.get(request.tool_choice) or [request.tool_choice]
+        given = to_settings(self._dialect, request.parameters, self.facts.parameters)
+        if not request.tools:
             given.pop("parallel_tool_calls", None)
-        if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
-            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
+        if request.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
+            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(request.schema)}
         settings.update(cast(ModelSettings, given))
-        if asking.cacheable_messages and profile.get("supports_cache"):
+        if request.cacheable_messages and profile.get("supports_cache"):
             settings["cache"] = True
         return settings
 
@@ -262,11 +262,11 @@ class PydanticAIModel:
 
     def _failure(self, exc: Exception) -> ModelFailed:
         status = getattr(exc, "status_code", None)
-        told = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
+        values = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
         raised: type[Exception] = type(exc)
-        if _LLAMA_CPP_TOO_LONG in told:
+        if _LLAMA_CPP_TOO_LONG in values:
             raised = failures.ModelContextWindowExceededError
-        elif not _CONTENT_FILTER.isdisjoint(told):
+        elif not _CONTENT_FILTER.isdisjoint(values):
             raised = failures.ContentFilterError
         if is_late := isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             status = _status_before_retry(exc)
@@ -277,7 +277,7 @@ class PydanticAIModel:
             _host(self._model.base_url),
             (type(exc) if is_late else raised).__name__.lstrip("_"),
             status or "",
-            " ".join(filter(_CODE.fullmatch, told)),
+            " ".join(filter(_CODE.fullmatch, values)),
             str(exc)[:_MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
         )
         if is_late and status is None:
@@ -345,10 +345,10 @@ def _retry_after(error: BaseException) -> timedelta | None:
 
 def _refused_field(error: Exception) -> str | None:
     """The field of the request that a provider's error names."""
-    told: object = getattr(error, "body", None)
-    if isinstance(told, dict) and isinstance(told.get("error"), dict):
-        told = told["error"]
-    field = told.get("param") if isinstance(told, dict) else None
+    body: object = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    field = body.get("param") if isinstance(body, dict) else None
     return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
 
 
@@ -364,11 +364,11 @@ def _status_before_retry(error: BaseException) -> int | None:
 
 def _provider_message(error: Exception) -> str:
     """The message in the body of a provider's error, in one line."""
-    told: object = getattr(error, "body", None)
+    body: object = getattr(error, "body", None)
     for name in ("error", "message"):
-        if isinstance(told, dict) and name in told:
-            told = told[name]
-    return make_storable(" ".join(told.split()))[:_MESSAGE_CHARACTERS] if isinstance(told, str) else ""
+        if isinstance(body, dict) and name in body:
+            body = body[name]
+    return make_storable(" ".join(body.split()))[:_MESSAGE_CHARACTERS] if isinstance(body, str) else ""
 
 
 async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:
