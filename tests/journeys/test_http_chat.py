@@ -191,7 +191,8 @@ async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
         starts = [span["start"] for span in trace["spans"]]
         assert starts == sorted(starts)
         assert spans["tools"]["start"] <= trace["tools"][0]["start"] <= spans["model"]["start"]
-        each = {"input_tokens": 100, "output_tokens": 20, "cost_usd": "0.0015"}
+        none = {"cached_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0}
+        each = {"input_tokens": 100, "output_tokens": 20, **none, "cost_usd": "0.0015"}
         assert [span["usage"] for span in trace["spans"]] == [None, None, each, None, each, None]
         listed = (await service.http.get("/v1/traces", headers=ANN)).json()["traces"]
         one = (await service.http.get(f"/v1/traces?session_id={reply['session_id']}", headers=ANN)).json()["traces"]

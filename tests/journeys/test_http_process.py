@@ -102,7 +102,7 @@ def test_ten_megabytes_are_refused_and_the_server_lives(server: ServerProcess) -
 
     huge = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 10_000_000))
     large = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 2_000_000))
-    streamed = server.http.post(at("s", "messages"), headers=ANN, content=(b" " * 65_536 for _ in range(200)))
+    streamed = server.http.post(at("s", "messages"), headers=ANN, content=(b" " * 65_536 for _ in range(600)))
     fine = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 1_000_000))
 
     assert {code(answer) for answer in (huge, large, streamed)} == {(413, "too_large")}
@@ -114,7 +114,7 @@ def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_an
     """urllib asks for that, and sends everything before it looks for an answer."""
     for wrong in ("/v1/chat", "/nowhere"):
         address = str(server.http.base_url.join(wrong))
-        huge = Request(address, data=b" " * 30_000_000, headers={"Content-Type": "application/json"})
+        huge = Request(address, data=b" " * 34_000_000, headers={"Content-Type": "application/json"})
 
         with pytest.raises(HTTPError) as excinfo:
             urlopen(huge, timeout=WAIT)

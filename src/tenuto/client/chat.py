@@ -19,10 +19,11 @@ from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import JsonObject, check_type
 from tenuto.sessions import fresh_id
+from tenuto.sessions.media_parts import with_data
 
 _REQUEST_FIELDS: Final = ("session_id", "assistant", "persona", "language", "edit")
 _SUPPORTED_FIELDS: Final = frozenset(
-    {*_REQUEST_FIELDS, "text", "regenerate", "profile", "idempotency_key", "fingerprint"}
+    {*_REQUEST_FIELDS, "text", "parts", "contents", "regenerate", "profile", "idempotency_key", "fingerprint"}
 )
 
 
@@ -76,6 +77,8 @@ def _call(request: ChatRequest, *, stream: bool = False) -> ApiCall:
     refuse_unsent(request, ChatRequest(text="-"), *unsent)
     fields = {name: getattr(request, name) for name in _REQUEST_FIELDS if getattr(request, name) is not None}
     body = {"message": request.text, "regenerate": request.regenerate, "profile": request.profile, **fields}
+    if request.parts:
+        body["attachments"] = with_data(request.parts, {content.id: content for content in request.contents})
     key = request.idempotency_key or fresh_id()
     about = {} if request.session_id is None else {"session_id": request.session_id}
     call = ApiCall("POST", path("chat"), {**body, "stream": stream}, headers={"Idempotency-Key": key}, about=about)

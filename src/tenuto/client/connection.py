@@ -14,7 +14,7 @@ from tenuto.client.http import ApiCall, ClientPolicy, HttpClient, path
 from tenuto.client.sessions import RemoteSessions
 from tenuto.client.tasks import RemoteTasks
 from tenuto.errors import Invalid, InvalidSetting, Unavailable
-from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model import Content, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.status import StatusView
 from tenuto.model.values import check_text, check_type
 from tenuto.ports import utc_now
@@ -148,6 +148,7 @@ class TenutoClient:
         idempotency_key: str | None = None,
         profile: JsonObject | None = None,
         edit: int | None = None,
+        attachments: tuple[Content, ...] = (),
         messages: tuple[Draft, ...] = (),
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str | None = None,
@@ -165,6 +166,7 @@ class TenutoClient:
             idempotency_key=idempotency_key,
             profile=profile,
             edit=edit,
+            attachments=attachments,
             messages=messages,
             tools=tools,
             tool_choice=tool_choice,

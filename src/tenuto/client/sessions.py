@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from decimal import Decimal
 from typing import Final
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -27,7 +28,9 @@ from tenuto.client.wire import (
 from tenuto.errors import SessionNotFound
 from tenuto.model import (
     AppendResult,
+    Attachment,
     Changes,
+    Content,
     FinishTurn,
     Message,
     MessagePage,
@@ -188,6 +191,28 @@ class RemoteSessions:
         """Remove the session and everything of it."""
         call = ApiCall("DELETE", path("sessions", session_id), about=_about(session_id), repeatable=True, gone=True)
         await self._http.send(scope, call)
+
+    async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
+        """What is known of the session's attachments, in the order in which they came."""
+        body = await self._http.json(scope, _read(session_id, "attachments"))
+        return tuple([value_from(each, Attachment) for each in body["attachments"]])
+
+    async def attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Content:
+        """One attachment with its bytes."""
+        response = await self._http.send(scope, _read(session_id, "attachments", attachment_id))
+        name = unquote(response.headers["content-disposition"].partition("filename*=UTF-8''")[2])
+        return Content(
+            id=attachment_id,
+            media_type=response.headers["content-type"],
+            data=response.content,
+            # One without a name is saved under its id.
+            name=name if name != attachment_id else "",
+        )
+
+    async def remove_attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Session:
+        """Remove an attachment; the messages that showed it stay, with a mark in its place."""
+        call = ApiCall("DELETE", path("sessions", session_id, "attachments", attachment_id), about=_about(session_id))
+        return session_from(await self._http.json(scope, call))
 
     async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
         """Import an exported session under a fresh id, with all its messages or not at all."""

@@ -13,11 +13,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from tenuto.errors import Invalid
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, Message, OpenTurn, Scope, Session, TurnState, Usage
 from tenuto.model.session import Retention, cost_nanos, usd
 from tenuto.model.values import JsonObject, Value
+from tenuto.sessions.media_parts import with_data
 from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, ExportedSession
 from tenuto.sessions.views import EXTRA_FIELDS, OWN_FIELDS, SessionView
 
@@ -82,13 +84,10 @@ def instant_from(text: str | None) -> datetime | None:
 
 
 def draft_to_json(draft: Draft) -> JsonObject:
-    """A message as clients send it.
-
-    Raises:
-        Invalid: it has bytes of attachments, which no request carries.
-    """
+    """A message as clients send it, with the contents that it brings in its parts."""
     if draft.contents:
-        raise Invalid("contents of a Draft cannot be sent to a server")
+        contents = {content.id: content for content in draft.contents}
+        draft = replace(draft, parts=with_data(draft.parts, contents))
     own = {name: getattr(draft, name) for name in Draft.__struct_fields__ if name not in ("extra", "contents")}
     clashing = {name: item for name, item in draft.extra.items() if name in OWN_FIELDS}
     unclashing = {name: item for name, item in draft.extra.items() if name not in OWN_FIELDS}

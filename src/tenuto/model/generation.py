@@ -165,7 +165,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     `redacted` counts what the privacy policy took out of its words, by name. Of the input, `cached_tokens` were read
     from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
     not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
-    what a fallback does not take.
+    what a fallback does not take. `response_model` and `response_id` are what the provider calls the model and the
+    answer.
     """
 
     model: str
@@ -183,6 +184,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     fallback_reason: FailureReason | None = None
     fallback_message: str = ""
     redacted: dict[str, int] = {}
+    response_model: str = ""
+    response_id: str = ""
 
 
 ModelEvent: TypeAlias = TextDelta | ToolCallRequested | ModelDone

@@ -25,6 +25,7 @@ from tenuto.recall.service import Memories
 from tenuto.server import (
     agents,
     analytics,
+    attachments,
     export,
     goods,
     health,
@@ -143,6 +144,7 @@ def create_app(
         talks,
         turns,
         messages,
+        attachments,
         sessions,
         session_events,
         memories,

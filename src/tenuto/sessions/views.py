@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
+from tenuto.model import Attachment, Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
 from tenuto.model.analytics import UsageCounts, UsageReport
 from tenuto.model.message import STATE, check_part
 from tenuto.model.session import ForkPoint, SessionPage, usd
@@ -199,6 +199,32 @@ class MessageList(View, frozen=True, kw_only=True):
         """The view of a page of messages."""
         session = SessionView.of(page.session) if head else UNSET
         return cls.derive(page, messages=list(map(MessageView.of, page.messages)), session=session)
+
+
+class AttachmentView(View, frozen=True, kw_only=True):
+    """What is known of an attachment; `seqs` are the messages that show it."""
+
+    id: str
+    media_type: str
+    size: int
+    name: str
+    seqs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, attachment: Attachment) -> Self:
+        """The view of an attachment."""
+        return cls.derive(attachment)
+
+
+class AttachmentList(View, frozen=True, kw_only=True):
+    """The attachments of a session, in the order in which they came."""
+
+    attachments: list[AttachmentView]
+
+    @classmethod
+    def of(cls, attachments: Sequence[Attachment]) -> Self:
+        """The view of a session's attachments."""
+        return cls(attachments=list(map(AttachmentView.of, attachments)))
 
 
 class StatsView(View, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from tenuto.tasks import Tasks
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.step_runner import StepRunner
-from tenuto.telemetry import open_spans
+from tenuto.telemetry import open_telemetry
 from tenuto.wiring.stores import journal_folder
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ async def open_engine(
     """
     open_dbos_engine = await asyncio.to_thread(_load_engine)
     async with AsyncExitStack() as stack:
-        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
+        telemetry = await stack.enter_async_context(open_telemetry(metrics=False)) if settings.telemetry else None
         runner = StepRunner(
             tasks=tasks,
             contexts=contexts,
             agents=agents,
             policy=policy,
             clock=clock,
-            span=span,
+            telemetry=telemetry,
             redact=redactor.trace_text,
         )
         # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.

@@ -38,6 +38,8 @@ from tests.servers.openai_server import (
     words,
 )
 
+# What the server calls its model and each answer.
+ANSWERED: Any = {"response_model": "served", "response_id": "c1"}
 SECRET = "my password is hunter2"
 SOON = timedelta(seconds=30)
 
@@ -98,7 +100,7 @@ async def test_words_come_piece_by_piece_with_what_they_used(server: ModelServer
         TextDelta(text="Hel"),
         TextDelta(text="lo, "),
         TextDelta(text="世界"),
-        ModelDone(model="openai:local", input_tokens=11, output_tokens=5),
+        ModelDone(model="openai:local", input_tokens=11, output_tokens=5, **ANSWERED),
     ]
 
 
@@ -144,7 +146,7 @@ async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> N
     assert await answer(model) == [
         ToolCallRequested(call=ToolCall(id="a", name="look", arguments={"q": "x"})),
         ToolCallRequested(call=ToolCall(id="b", name="jump")),
-        ModelDone(model="openai:local", finish=FinishReason.TOOL_CALLS, input_tokens=20, output_tokens=8),
+        ModelDone(model="openai:local", finish=FinishReason.TOOL_CALLS, input_tokens=20, output_tokens=8, **ANSWERED),
     ]
 
 
