@@ -14,10 +14,19 @@ from urllib.parse import urlsplit
 
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.models.instrumented import InstrumentedModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider_class
@@ -39,6 +48,7 @@ from tenuto.errors import (
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
+from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
 from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
 from tenuto.llm.reach import LOCAL
@@ -123,6 +133,9 @@ class PydanticAIModel:
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
+        # Other servers that speak OpenAI's protocol may refuse a field that they do not know.
+        is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
+        self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
         self.facts = _facts_of(model, self._dialect)
         """What is known of it."""
 
@@ -164,7 +177,7 @@ class PydanticAIModel:
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
             parameters = self._request_parameters(request)
-            messages = self._model.prepare_messages(to_messages(request.messages), parameters)
+            messages = self._model.prepare_messages(self._messages(request), parameters)
             async with model_request_stream(
                 self._model,
                 messages,
@@ -192,14 +205,32 @@ class PydanticAIModel:
         """The names of those that it does not take."""
         return refused_parameters(parameters, self.facts.parameters)
 
+    def _messages(self, request: ModelRequest) -> list[ModelMessage]:
+        instructions = self._changing_instructions(request)
+        messages = to_messages((*request.messages[:1], *request.messages[1 + len(instructions) :]))
+        if not self._caches(request):
+            return messages
+        stable = to_messages(request.messages[: request.cacheable_messages])
+        return mark_stable_prefix(messages, sum(isinstance(message, ModelResponse) for message in stable))
+
+    def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
+        return changing_instructions(request.messages) if self._dialect is Dialect.ANTHROPIC else []
+
+    def _caches(self, request: ModelRequest) -> bool:
+        """Whether the provider wants to be told what to cache."""
+        return bool(request.cacheable_messages and self._model.profile.get("supports_cache"))
+
     def _request_parameters(self, request: ModelRequest) -> ModelRequestParameters:
         tools, schema = to_tools(request.tools), request.schema
+        parts = self._changing_instructions(request) or None
         if schema is None or schema.schema is None or self._dialect is Dialect.OPENAI_CHAT:
-            return ModelRequestParameters(function_tools=tools)
+            return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
         form = OutputObjectDefinition(
             json_schema=schema.schema, name=schema.name, description=schema.description or None, strict=schema.strict
         )
-        return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=form)
+        return ModelRequestParameters(
+            function_tools=tools, output_mode="native", output_object=form, instruction_parts=parts
+        )
 
     def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
@@ -222,8 +253,11 @@ class PydanticAIModel:
         if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
             given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
         settings.update(cast(ModelSettings, given))
-        if asking.cacheable_messages and profile.get("supports_cache"):
+        if self._caches(asking):
             settings["cache"] = True
+        own_key = asking.parameters.prompt_cache_key is not None
+        if self._takes_cache_key and not own_key and (key := cache_key(asking.tool_context)) is not None:
+            cast(OpenAIChatModelSettings, settings)["openai_prompt_cache_key"] = key
         return settings
 
     def _check_response(self, stream: StreamedResponse) -> ModelResponse:
