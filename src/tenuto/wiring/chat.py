@@ -96,12 +96,12 @@ async def open_chat(
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
         screened: dict[str | None, ChatModel] = {
-            name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()
+            name: RedactingModel(model=model, redactor=redactor) for name, model in shelf.items()
         }
         screened[None] = screened[""] = screened[settings.model]
 
         async def open_screened(name: str) -> ChatModel:
-            return RedactingModel(model=await opening.open(name), screen=redactor)
+            return RedactingModel(model=await opening.open(name), redactor=redactor)
 
         yield Chat(
             ChatDeps(
@@ -206,13 +206,13 @@ def _without_model(assistant: Assistant, error: InvalidSetting) -> Assistant:
     return dataclasses.replace(assistant, missing=missing_of(assistant.file, error))
 
 
-def _blame(unfit: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
+def _blame(error: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
     """The error with the setting that names this model."""
-    if unfit.setting != "model" or name == settings.model:
-        return unfit
-    if isinstance(unfit, PackageMissing):
-        return PackageMissing("summarizer_model", name, install=unfit.install)
-    return InvalidSetting("summarizer_model", str(unfit).removeprefix("model: "))
+    if error.setting != "model" or name == settings.model:
+        return error
+    if isinstance(error, PackageMissing):
+        return PackageMissing("summarizer_model", name, install=error.install)
+    return InvalidSetting("summarizer_model", str(error).removeprefix("model: "))
 
 
 @asynccontextmanager
@@ -247,12 +247,12 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
     timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
-        said, ended = await complete(model, instructions, text, tokens, timeout)
+        text, ended = await complete(model, instructions, text, tokens, timeout)
         counts = UsageCounts(
             input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
         )
         await spending.add(scope, counts)
-        return said
+        return text
 
     return small
 

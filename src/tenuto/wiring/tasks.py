@@ -134,8 +134,8 @@ def _load_engine() -> Callable[..., AbstractAsyncContextManager[TaskEngine]]:
 
 def one_machine_notice(settings: Settings) -> str | None:
     """What to know where tasks are shared by several machines, but their runs are not."""
-    shared = urlsplit(settings.store).scheme in ("postgresql", "postgres") or not is_network_store(settings.store)
-    if shared or (settings.tasks_database is not None and not settings.tasks_database.startswith("sqlite")):
+    is_shared = urlsplit(settings.store).scheme in ("postgresql", "postgres") or not is_network_store(settings.store)
+    if is_shared or (settings.tasks_database is not None and not settings.tasks_database.startswith("sqlite")):
         return None
     return (
         "Redis holds the tasks, but their runs are in a local file, so tasks of this machine run here alone; "
@@ -145,9 +145,9 @@ def one_machine_notice(settings: Settings) -> str | None:
 
 def engine_database(settings: Settings, scratch: Path = Path()) -> str:
     """The database of the engine: as it is set, or beside the store; `scratch` is for a store in memory."""
-    chosen, kind = settings.tasks_database, urlsplit(settings.store).scheme
-    if chosen is not None:
-        return chosen
+    database, kind = settings.tasks_database, urlsplit(settings.store).scheme
+    if database is not None:
+        return database
     if kind == "sqlite":
         store = sqlite_path(settings.store)
         return f"sqlite:///{store.with_name(store.stem + '-tasks' + store.suffix)}"
