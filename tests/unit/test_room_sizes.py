@@ -22,7 +22,7 @@ LIMITS = {
     "context": 3550,
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2850,  # which parameters reach which provider; attempts of our own
+    "llm": 2950,  # marks and keys for prompt caches; which parameters reach which provider; attempts of our own
     "model": 5400,  # attachments and their types; parameters and their ranges
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10200,
