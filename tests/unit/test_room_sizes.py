@@ -16,18 +16,18 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4750,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
-    "cli": 6500,  # attachments
+    "chat": 4850,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
+    "cli": 6550,  # attachments
     "client": 1_800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3550,
+    "context": 3650,  # system messages that are never cut
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2850,  # which parameters reach which provider; attempts of our own
-    "model": 5400,  # attachments and their types; parameters and their ranges
+    "llm": 2900,  # which parameters reach which provider; attempts of our own
+    "model": 5450,  # attachments and their types; parameters and their ranges
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10200,
     "recall": 2900,
-    "server": 12550,  # attachments
+    "server": 12600,  # attachments
     "sessions": 4450,  # attachments as clients send them
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
@@ -36,7 +36,7 @@ LIMITS = {
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 13950,  # a choice of the model
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2900,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
+    TOP: 2950,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
 
 

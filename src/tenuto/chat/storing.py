@@ -191,6 +191,8 @@ def _complete_answer(work: Answering) -> None:
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
+    if (work.prompt is not None and work.prompt.cut) or any(run.uncut_tokens for run in work.toolbox.runs):
+        work.degraded["cut"] = None
     if completion.dropped_parameters:
         work.degraded["parameters"] = None
     if any(result.error for result in results):

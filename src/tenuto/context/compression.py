@@ -340,7 +340,7 @@ def _measure_conversation(
     cap = prompt.message_tokens or max(16, prompt_limit // 4)
     counted = [int(message.role is not Role.ITEM) for message in talk]
     costs = [
-        min(counter.count_message(message), cap) + MESSAGE_TOKENS if counts else 0
+        _shown_tokens(message, counter, cap) + MESSAGE_TOKENS if counts else 0
         for message, counts in zip(talk, counted, strict=True)
     ]
     ratio = context.compress_at
@@ -355,6 +355,11 @@ def _measure_conversation(
         keep_tokens=None if most is None else _AFTER * most - _summary_tokens(context, prompt_limit) + summary_tokens,
         keep_messages=context.keep_verbatim,
     )
+
+
+def _shown_tokens(message: Message, counter: TokenCounter, cap: int) -> int:
+    tokens = counter.count_message(message)
+    return tokens if message.role is Role.SYSTEM else min(tokens, cap)
 
 
 def _choose_cut(between: _CutPoints, size: _ConversationSize, least: int) -> int:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model, infer_model_profile
 from pydantic_ai.models.instrumented import InstrumentedModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
@@ -60,7 +60,7 @@ from tenuto.ports import Tool
 
 _log = logging.getLogger(__name__)
 
-# Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
+# Models that think before they speak spend output tokens on it, which must not eat up a title or a summary.
 _THINKING_TOKENS: Final = 8_192
 # Seconds between two attempts.
 _FIRST_PAUSE: Final = 0.5
@@ -123,7 +123,7 @@ class PydanticAIModel:
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
-        self.facts = _facts_of(model, self._dialect)
+        self.facts = _facts_of(model, self._dialect, access.context_window)
         """What is known of it."""
 
     @property
@@ -204,7 +204,10 @@ class PydanticAIModel:
     def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
         thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        settings = ModelSettings(max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0))
+        settings = ModelSettings()
+        if asking.reply_tokens is not None:
+            # A caller's limit is passed on as it is; the limit of our own titles and summaries is that of their text.
+            settings["max_tokens"] = asking.reply_tokens + (_THINKING_TOKENS if thinks and asking.background else 0)
         if self._limit is not None:
             settings["request_timeout"] = self._limit.total_seconds()
         if (first := self._access.first_token_limit(local=self.local)) is not None:
@@ -314,14 +317,22 @@ def _dialect_of(model: Model) -> Dialect:
     return Dialect.ANTHROPIC if type(model).__name__ == "AnthropicModel" else Dialect.OTHER
 
 
-def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
+def _context_window(model: Model) -> int | None:
+    """The model's context window; OpenAI's own models have theirs behind a proxy as well."""
+    window: int | None = model.profile.get("context_window")
+    if window is None and (own := _OPENAIS_OWN.match(model.model_name)):
+        window = infer_model_profile(f"openai:{model.model_name[own.start('model') :]}").get("context_window")
+    return window
+
+
+def _facts_of(model: Model, dialect: Dialect, context_window: int | None) -> ModelFacts:
     ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
     if model.profile.get("anthropic_disallows_sampling_settings"):
         ignored |= {"temperature", "top_p", "top_k"}
     return ModelFacts(
         provider=model.system,
         model=model.model_name,
-        context_window=model.profile.get("context_window"),
+        context_window=context_window or _context_window(model),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
     )
@@ -495,7 +506,7 @@ def provider_class(kind: str) -> type[Provider[Any]]:
 
 
 _WELL_KNOWN: Final = "openai, anthropic, google, mistral, deepseek, openrouter, ollama and vllm"
-_OPENAIS_OWN: Final = re.compile(r"(?:openai/)?(?:gpt-(?!oss)|o\d)")
+_OPENAIS_OWN: Final = re.compile(r"(?:openai/)?(?P<model>gpt-(?!oss)|o\d)")
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _GROUP: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 

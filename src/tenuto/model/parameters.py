@@ -172,3 +172,6 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     context_window: int | None = None
     parameters: frozenset[str] = frozenset(PARAMETERS)
     schemas: bool = False
+
+
+NOTHING_KNOWN: Final = ModelFacts()
