@@ -16,16 +16,16 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4850,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
+    "chat": 5050,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6550,  # attachments
-    "client": 1_800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3650,  # system messages that are never cut
+    "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
+    "context": 3700,  # thoughts in prompts; system messages that are never cut
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2900,  # which parameters reach which provider; attempts of our own
-    "model": 5450,  # attachments and their types; parameters and their ranges
+    "llm": 3100,  # which parameters reach which provider; attempts of our own; thoughts that go back
+    "model": 5550,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10200,
+    "privacy": 10250,  # thoughts
     "recall": 2900,
     "server": 12600,  # attachments
     "sessions": 4450,  # attachments as clients send them
