@@ -144,7 +144,7 @@ class TenutoSession(SessionABC):
             assistant="",
             language=Language.ENGLISH,
             policies=_compressing(app.policies, over, keep),
-            prompt=app.settings.prompt(),
+            prompt=app.settings.own_prompt(),
             question="",
         )
         await app.upkeep.after_turn.compress(turn)

@@ -133,6 +133,11 @@ def refusal_part(text: str) -> JsonObject:
     return {"type": "refusal", "refusal": text}
 
 
+def degraded_view(names: Sequence[str]) -> JsonObject:
+    """A field of our own in answers of the API: what they had to do without; nothing where that is nothing."""
+    return {"degraded": list(names)} if names else {}
+
+
 def as_text(value: Json) -> str:
     """A value as tools send it: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -273,14 +273,15 @@ async def check_untruncated(context: ServerContext, asked: Asked) -> None:
     if body.truncation != "disabled":
         return
     assistant = context.chat.assistants.find(turn.assistant)
-    policy, loaded = assistant.prompt, assistant.policies.context.loaded_messages
+    policy = await context.chat.prompt_of(assistant, asked.scope.tenant, turn.model)
+    loaded = assistant.policies.context.loaded_messages
     tail = LogTail(await history_of(context.sessions, asked.scope, body, max(loaded, 1)))
     summary = tail.summary()
     talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
     beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
     tokens = await asyncio.to_thread(_count, (*talk, *messages_of(turn.messages)), beside)
     tokens += summary.tokens if summary is not None else 0
-    limit = policy.budget - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
+    limit = policy.budget_tokens - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
     if tokens > limit:
         raise InputTooLong(tokens, limit)
 
