@@ -174,7 +174,7 @@ async def test_content_that_cannot_be_taken_is_refused_by_the_name_of_its_field(
 
 
 async def test_a_question_shows_pictures_with_or_without_words() -> None:
-    model = ScriptedModel([Say("A cup.")] * 3)
+    model = ScriptedModel([Say("A cup.")])
     async with http_service(**playing(model)) as service:
         link = {"url": "https://example.com/a.pdf", "media_type": "application/pdf"}
         body = {"message": "What is it?", "session_id": "s", "attachments": [{"data": base64(PNG)}, link]}
