@@ -41,6 +41,7 @@ from tenuto.errors import (
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
+from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
@@ -118,7 +119,7 @@ class PydanticAIModel:
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
         self._thinker = Thinker.of(model, self._dialect)
-        self.facts = _facts_of(model, self._dialect)
+        self.facts = _facts_of(name, model, self._dialect)
         """What is known of it."""
 
     @property
@@ -160,7 +161,9 @@ class PydanticAIModel:
         try:
             prompt, dropped_reasoning = self._thinker.prompt(request.messages)
             parameters = self._request_parameters(request)
-            messages = self._model.prepare_messages(to_messages(prompt), parameters)
+            messages = self._model.prepare_messages(
+                to_messages(prompt, request.contents, self._model.system), parameters
+            )
             settings, dropped = self._settings(request, prompt)
             async with model_request_stream(
                 self._model,
@@ -338,7 +341,9 @@ def _dialect_of(model: Model) -> Dialect:
     return Dialect.ANTHROPIC if type(model).__name__ == "AnthropicModel" else Dialect.OTHER
 
 
-def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
+def _facts_of(name: str, model: Model, dialect: Dialect) -> ModelFacts:
+    # Other people's servers that speak the chat completions protocol know pictures, and no documents.
+    documents = dialect is not Dialect.OPENAI_CHAT or bool(_OPENAIS_OWN.match(model.model_name))
     ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
     if model.profile.get("anthropic_disallows_sampling_settings"):
         ignored |= {"temperature", "top_p", "top_k"}
@@ -348,6 +353,7 @@ def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
         context_window=model.profile.get("context_window"),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
+        media=media_of(name, model, dialect, reads_documents=documents),
     )
 
 
