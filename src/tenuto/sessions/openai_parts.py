@@ -8,8 +8,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model import Content
-from tenuto.model.attachment import ATTACHMENT, AUDIO, IMAGE, MEDIA_PARTS, REMOVED
+from tenuto.model.attachment import AS_SENT, ATTACHMENT, AUDIO, IMAGE, MEDIA_PARTS, REMOVED
 from tenuto.model.values import Json, JsonObject
+from tenuto.sessions.attachments import NOTED
 from tenuto.sessions.media_parts import AUDIO_FORMATS, FILE_ID, OWN_FIELDS, URL, reference_of
 
 _RESPONSES_MEDIA: Final = ("input_image", "input_file", "input_audio")
@@ -28,6 +29,7 @@ _CHAT: Final[Mapping[str, tuple[str, ...]]] = {
     "system": ("text",),
     "developer": ("text",),
 }
+_NOT_SHOWN: Final = frozenset({*OWN_FIELDS, *NOTED, AS_SENT})
 _TEXT_FIELDS: Final = {"refusal": "refusal", **dict.fromkeys(("text", "input_text", "output_text"), "text")}
 
 
@@ -91,7 +93,7 @@ def show_media(session_id: str = "", contents: Mapping[str, Content] | None = No
 
 def responses_part(part: JsonObject, content: Content | None, session_id: str = "") -> JsonObject:
     """A part of ours in the form of the Responses API, with its content or a reference to it."""
-    others = {name: value for name, value in part.items() if name not in OWN_FIELDS}
+    others = {name: value for name, value in part.items() if name not in _NOT_SHOWN}
     if part.get(REMOVED) is True:
         others[REMOVED] = True
     if "detail" in part:
