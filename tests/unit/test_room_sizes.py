@@ -17,7 +17,7 @@ LIMITS = {
     "assistants": 3550,
     "channels": 1400,
     "chat": 5050,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
-    "cli": 6500,  # attachments
+    "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3950,  # what pictures, sounds and files take, and which of them stay; thoughts
     "gateway": 1100,
@@ -28,7 +28,7 @@ LIMITS = {
     "privacy": 10250,  # thoughts
     "recall": 2900,
     "server": 12650,  # attachments
-    "sessions": 4900,  # attachments as clients send them, without what cameras write
+    "sessions": 5000,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines

@@ -173,14 +173,17 @@ def read_media(
     return {**source.others, "type": part_type, **said, kind: value, **provider}, None
 
 
-def with_data(parts: Sequence[JsonObject], contents: Mapping[str, Content]) -> tuple[JsonObject, ...]:
-    """The parts with these contents within, as `with_contents` reads them."""
+def with_data(
+    parts: Sequence[JsonObject], contents: Mapping[str, Content], *, named: bool = False
+) -> tuple[JsonObject, ...]:
+    """The parts with these contents within, as `with_contents` reads them, or beside their ids if they are `named`."""
+    gone = () if named else (ATTACHMENT, "size")
 
     def bring(part: JsonObject) -> JsonObject:
         content = contents.get(part.get(ATTACHMENT, ""))
         if content is None:
             return part
-        kept = {name: value for name, value in part.items() if name not in (ATTACHMENT, "size")}
+        kept = {name: value for name, value in part.items() if name not in gone}
         return {**kept, "media_type": content.media_type, DATA: b64encode(content.data).decode()}
 
     return map_media(parts, bring)
