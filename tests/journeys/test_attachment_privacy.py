@@ -45,10 +45,8 @@ async def test_what_is_not_stored_is_seen_once_by_the_model_and_leaves_a_mark() 
     async with opened(model, privacy_attachments_message=DROP) as app:
         reply = await app.ask(ANN, SHOWN)
         later = await app.ask(ANN, ChatRequest(text="And now?", session_id=reply.session_id))
-        parts, attachments = (
-            await stored_parts(app, reply.session_id),
-            await app.sessions.attachments(ANN, reply.session_id),
-        )
+        parts = await stored_parts(app, reply.session_id)
+        attachments = await app.sessions.attachments(ANN, reply.session_id)
 
     assert [*model.requests[0].contents.values()] == [PICTURE]
     assert not model.requests[1].contents

@@ -16,18 +16,18 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4900,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
-    "cli": 6500,  # attachments
-    "client": 1_800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3950,  # what pictures, sounds and files take, and which of them stay
+    "chat": 5050,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "cli": 6550,  # attachments
+    "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
+    "context": 3950,  # thoughts in prompts; what pictures, sounds and files take, and which of them stay
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 3050,  # which parameters reach which provider; attempts of our own
-    "model": 5550,  # attachments and their types; parameters and their ranges
+    "llm": 3250,  # which parameters reach which provider; attempts of our own; thoughts that go back
+    "model": 5700,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10200,
+    "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 12550,  # attachments
+    "server": 12600,  # attachments
     "sessions": 4750,  # attachments as clients send them
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
