@@ -19,7 +19,7 @@ LIMITS = {
     "chat": 5050,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3950,  # thoughts in prompts; what pictures, sounds and files take, and which of them stay
+    "context": 3950,  # what pictures, sounds and files take, and which of them stay; thoughts
     "gateway": 1100,
     "integrations": 4050,
     "llm": 3250,  # which parameters reach which provider; attempts of our own; thoughts that go back
@@ -28,7 +28,7 @@ LIMITS = {
     "privacy": 10300,  # thoughts
     "recall": 2900,
     "server": 12600,  # attachments
-    "sessions": 4750,  # attachments as clients send them
+    "sessions": 4750,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines

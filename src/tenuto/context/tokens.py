@@ -174,10 +174,10 @@ class TokenCounter:
                 return TOOL_TOKENS + self.count(str(part.get("name", ""))) + self.count(to_text(part.get("arguments")))
             case "tool_result":
                 return TOOL_TOKENS + self.count(output_text(part.get("output"))) + self.count_media((part,))
-            case kind if kind in MEDIA_PARTS:
-                return self.count_media((part,))
             case "reasoning" if is_reasoning(part):
                 return self.count(part["text"]) + len(str(part.get("encrypted", ""))) // _SEALED_CHARACTERS_A_TOKEN
+            case kind if kind in MEDIA_PARTS:
+                return self.count_media((part,))
             case _:
                 readable = readable_part(part)
                 return 0 if readable is part else self.count_part(readable)
@@ -395,8 +395,8 @@ def level(sizes: Sequence[int], limit: int) -> int:
 
 
 def truncate_parts(parts: Sequence[JsonObject], limit: int, counter: TokenCounter) -> tuple[JsonObject, ...]:
-    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs,
-    and thoughts, which cannot be cut, go.
+    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs, and thoughts,
+    which cannot be cut, go.
 
     A picture, a sound or a file cannot be cut: where there is no room for all of them, there are placeholders.
     """

@@ -182,8 +182,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     `redacted` counts what the privacy policy took out of its words, by name. Of the input, `cached_tokens` were read
     from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
     not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
-    what a fallback does not take, and `media_left_out` counts the pictures, sounds and files that it did not get;
-    `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since another provider made them.
+    what a fallback does not take, `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since
+    another provider made them, and `media_left_out` the pictures, sounds and files that it did not get.
     `response_model` and `response_id` are what the provider calls the model and the answer.
     """
 
@@ -196,8 +196,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     logprobs: tuple[JsonObject, ...] | None = None
     dropped_parameters: tuple[str, ...] = ()
-    media_left_out: int = 0
     dropped_reasoning: int = 0
+    media_left_out: int = 0
     cost_nanos: int = 0
     offline: bool = False
     used_fallback: bool = False
