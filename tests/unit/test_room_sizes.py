@@ -23,9 +23,9 @@ LIMITS = {
     "gateway": 1100,
     "integrations": 4150,
     "llm": 3350,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5700,  # attachments and their types; parameters and their ranges; thoughts
+    "model": 5750,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10250,  # thoughts
+    "privacy": 10300,  # thoughts
     "recall": 2900,
     "server": 12700,  # attachments
     "sessions": 5000,  # attachments as clients send them, without what cameras write
