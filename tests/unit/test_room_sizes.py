@@ -27,7 +27,7 @@ LIMITS = {
     "ports": 1060,
     "privacy": 10250,
     "recall": 2900,
-    "server": 12400,
+    "server": 12600,  # thoughts as items and events
     "sessions": 4100,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "tasks": 5110,  # names that say what they hold wrap a few lines
