@@ -27,8 +27,8 @@ async def plan_a_trip(t: TenutoApi) -> None:
         print(f"  {message.seq} {message.role}: {message.text}")
     try:
         await t.sessions.get(t.scope(user="bob"), turn.session.id)
-    except tenuto.NotFound as absent:
-        print(f"  for bob: {absent}")
+    except tenuto.NotFound as error:
+        print(f"  for bob: {error}")
 
 
 @asynccontextmanager

@@ -106,7 +106,7 @@ def screened(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            yield RedactingStore(store=store, screen=redactor_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
+            yield RedactingStore(store=store, redactor=redactor_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
 
     return Backend(f"screened {backend.name}", opened)
 

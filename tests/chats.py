@@ -32,7 +32,7 @@ from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.session import Budgets
 from tenuto.model.values import JsonObject
-from tenuto.ports import ChatModel, Clock, Embedder, Span, Store, TurnFollowUp
+from tenuto.ports import ChatModel, Clock, Embedder, Store, Telemetry, TurnFollowUp
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
@@ -136,7 +136,7 @@ def talk(
     ended: ModelDone | None = None,
     limits: ChatLimits | None = None,
     model: ScriptedModel | None = None,
-    span: Span | None = None,
+    telemetry: Telemetry | None = None,
     embedder: Embedder | None = None,
     patience: timedelta = timedelta(seconds=5),
     memories: Memories | None = None,
@@ -154,19 +154,20 @@ def talk(
     )
     known = list(assistants) or [helper()]
     script = model or ScriptedModel(*scripts, ended=ended)
+    asked = telemetry.observe(script) if telemetry is not None else script
     noted = FollowUpRecorder()
     chat = Chat(
         ChatDeps(
             sessions=sessions,
             traces=store.traces,
             assistants=AssistantRegistry(known, known[0].name),
-            models=lambda _: script,
+            models=lambda _: asked,
             model_choice=ModelChoice(ModelNames(), {}, _open_none),
             spending=Spending(ledger=UsageLedger(state=store.state, clock=clock), budgets=budgets or Budgets()),
             clock=clock,
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),
-            span=span,
+            telemetry=telemetry,
             embedder=CachedEmbedder(embedder, clock=clock, time_limit=patience) if embedder is not None else None,
             memories=memories,
             redaction=redaction or TurnRedaction(NO_REDACTION),

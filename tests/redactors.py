@@ -27,7 +27,7 @@ def vault_over(store: Store) -> Vault:
 
 
 def redactor_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> Redactor:
-    """A screen with that policy, the default one where none is named, and a vault."""
+    """A redactor with that policy, the default one where none is named, and a vault."""
     return Redactor(policies=TenantPolicies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
 
 
@@ -36,7 +36,7 @@ def redacting_store(
 ) -> tuple[MemoryStore, RedactingStore]:
     """A store in memory, and the same store behind a policy."""
     store = MemoryStore()
-    return store, RedactingStore(store=store, screen=redactor_over(store, policy, **tenants))
+    return store, RedactingStore(store=store, redactor=redactor_over(store, policy, **tenants))
 
 
 OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))

@@ -57,8 +57,8 @@ async def _talk(service: HttpService, user: str, assistant: str, texts: Sequence
     session: str | None = None
     for text in texts:
         body = {"message": text, "assistant": assistant, "session_id": session}
-        answered = await service.http.post("/v1/chat", json=body, headers={"X-User-ID": user})
-        session = answered.raise_for_status().json()["session_id"]
+        response = await service.http.post("/v1/chat", json=body, headers={"X-User-ID": user})
+        session = response.raise_for_status().json()["session_id"]
     assert session is not None
     return session
 

@@ -15,7 +15,7 @@ from tenuto import wiring
 from tenuto.background import running
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.lazy_imports import lazy_module
-from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model import AppendResult, Content, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.channel import ChannelPolicy
 from tenuto.model.policy import Preset, RunPolicy
 from tenuto.model.values import check_text
@@ -107,7 +107,7 @@ class Tenuto:
             spending=spending,
             redaction=upkeep.redaction,
             clock=clock,
-            small=None if (settings.summarizer_model or settings.model) == _OFFLINE else self._ask_small,
+            small_model=None if (settings.summarizer_model or settings.model) == _OFFLINE else self._ask_small,
         )
         self.scheduled_scan = self._schedule_scan(settings.privacy_scan_every)
 
@@ -192,14 +192,16 @@ class Tenuto:
         idempotency_key: str | None = None,
         profile: JsonObject | None = None,
         edit: int | None = None,
+        attachments: tuple[Content, ...] = (),
         messages: tuple[Draft, ...] = (),
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str | None = None,
     ) -> Reply:
         """Send a message to an assistant and get its reply.
 
-        The language may be given by its code, `"en"` or `"zh"`. All that a turn can be asked goes into a `ChatRequest`,
-        which is then given in place of the text, without further arguments.
+        The language may be given by its code, `"en"` or `"zh"`; `attachments` are shown beside the text.
+        All that a turn can be asked goes into a `ChatRequest`, which is then given in place of the text, without
+        further arguments.
         """
         _check_scope(scope)
         request = chat_requests.request_from(
@@ -211,6 +213,7 @@ class Tenuto:
             idempotency_key=idempotency_key,
             profile=profile,
             edit=edit,
+            attachments=attachments,
             messages=messages,
             tools=tools,
             tool_choice=tool_choice,

@@ -390,8 +390,8 @@ class TooLarge(LimitReached):
 
     code: ClassVar[str] = "too_large"
 
-    def __init__(self, what: str, limit_bytes: int) -> None:
-        super().__init__(f"the {what} is larger than {limit_bytes} bytes")
+    def __init__(self, what: str, limit_bytes: int, field: str = "") -> None:
+        super().__init__(f"{field}{': ' * bool(field)}the {what} is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
 
 

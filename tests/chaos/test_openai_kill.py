@@ -41,8 +41,8 @@ def test_a_response_that_was_cut_off_is_told_so_and_resumed_by_its_key(tmp_path:
                 assert begun["status"] == "in_progress"
                 first.end(signal.SIGKILL)
     with running_server(tmp_path / "t.db") as second:
-        found = second.http.get(f"/v1/responses/{begun['id']}", headers=WHO).json()
-        assert (found["status"], found["error"]["code"]) == ("failed", "server_error")
+        body = second.http.get(f"/v1/responses/{begun['id']}", headers=WHO).json()
+        assert (body["status"], body["error"]["code"]) == ("failed", "server_error")
         assert items(second, made) == ["Tell me everything"]
         resumed = second.http.post("/v1/responses", json=asked, headers=headers).json()
         again = second.http.post("/v1/responses", json=asked, headers=headers).json()

@@ -229,9 +229,9 @@ async def test_a_locked_key_is_its_holders_until_the_lease_ends(board: Board, cl
         board.delete("a", agent="y"),
         board.lock("a", agent="y"),
     ):
-        with pytest.raises(KeyLocked) as told:
+        with pytest.raises(KeyLocked) as excinfo:
             await refused
-        assert told.value.retry_after == LITTLE
+        assert excinfo.value.retry_after == LITTLE
     mine = await board.write("a", 1, agent="x", token=lock.token)
     assert (await board.view()).locks == (lock,)
     clock.advance(LITTLE)

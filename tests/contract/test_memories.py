@@ -25,8 +25,8 @@ def unscreened(store: Store) -> Store:
 
 
 def office_over(store: Store, policy: PrivacyPolicy | None = None) -> PrivacyService:
-    screened = RedactingStore(store=store, screen=redactor_over(store, policy))
-    return PrivacyService(store=screened, screen=screened.screen, erase=screened.upkeep.erase, clock=utc_now)
+    screened = RedactingStore(store=store, redactor=redactor_over(store, policy))
+    return PrivacyService(store=screened, redactor=screened.redactor, erase=screened.upkeep.erase, clock=utc_now)
 
 
 async def scanned(office: PrivacyService, scope: Scope = ACME, *, fix: bool = False) -> Report:
@@ -36,7 +36,7 @@ async def scanned(office: PrivacyService, scope: Scope = ACME, *, fix: bool = Fa
 @pytest.mark.requirement("A11", "A13")
 async def test_what_is_remembered_is_stored_without_private_data(store: Store) -> None:
     """By default, on whatever store; reading, versions and compare-and-set are the store's own."""
-    screened = RedactingStore(store=store, screen=redactor_over(store))
+    screened = RedactingStore(store=store, redactor=redactor_over(store))
 
     first = await screened.state.write_state(ANN, "facts", "mail", {"said": [f"write to {MAIL}"], "n": 3}, if_version=0)
     second = await screened.state.write_state(ANN, "facts", "mail", f"or {MAIL}", if_version=first.version)

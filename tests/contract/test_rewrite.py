@@ -128,10 +128,10 @@ async def test_a_rewrite_on_another_version_is_refused(store: Store) -> None:
 
     changes = Rewrite(messages=(reworded(message, "b"),), if_version=before.version)
     after = await store.sessions.rewrite(ANN, "s", changes)
-    with pytest.raises(VersionConflict) as refused:
+    with pytest.raises(VersionConflict) as excinfo:
         await store.sessions.rewrite(ANN, "s", replace(changes, messages=(reworded(message, "c"),)))
 
-    assert (refused.value.expected, refused.value.actual) == (before.version, after.version)
+    assert (excinfo.value.expected, excinfo.value.actual) == (before.version, after.version)
     assert await texts(store, ANN, "s") == ["b"]
     with pytest.raises(SessionNotFound):
         await store.sessions.rewrite(BOB, "s", changes)

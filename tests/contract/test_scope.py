@@ -41,13 +41,13 @@ async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: 
             await talk(store, ANN, session_id, "secret", "kept")
             before = await store.sessions.messages(ANN, session_id, Page())
 
-            with pytest.raises(SessionNotFound) as foreign:
+            with pytest.raises(SessionNotFound) as excinfo:
                 await act(store, stranger, session_id)
             with pytest.raises(SessionNotFound) as absent:
                 await act(store, Scope(tenant="nobody", user="x"), session_id)
 
-            assert str(foreign.value) == str(absent.value)
-            assert foreign.value.code == absent.value.code
+            assert str(excinfo.value) == str(absent.value)
+            assert excinfo.value.code == absent.value.code
             assert await store.sessions.messages(ANN, session_id, Page()) == before
 
 
@@ -97,13 +97,13 @@ async def test_a_corrupt_session_is_not_found_and_set_aside(
             await talk(store, ANN, name, "secret", "kept")
             await backend.damage(store, ANN, name)
 
-            with pytest.raises(SessionNotFound) as corrupt:
+            with pytest.raises(SessionNotFound) as excinfo:
                 await act(store, ANN, name)
             with pytest.raises(SessionNotFound) as absent:
                 await store.sessions.get(ANN, "never was")
             turn = await begin(store, ANN, name, "fresh start")
 
-            assert str(corrupt.value) == str(absent.value)
+            assert str(excinfo.value) == str(absent.value)
             assert turn.created
             assert await texts(store, ANN, name) == ["fresh start"]
 
@@ -129,12 +129,12 @@ async def test_creating_on_a_foreign_id_of_the_tenant_touches_nothing(store: Sto
     await talk(store, ANN, "s", "secret", "kept")
     before = await store.sessions.messages(ANN, "s", Page())
 
-    with pytest.raises(SessionForeign) as foreign:
+    with pytest.raises(SessionForeign) as excinfo:
         await begin(store, BOB, "s", "mine now")
     with pytest.raises(SessionForeign):
         await store.sessions.append(BOB, "s", batch("mine now"))
 
-    assert foreign.value.owner == "user:ann"
+    assert excinfo.value.owner == "user:ann"
     assert await store.sessions.messages(ANN, "s", Page()) == before
 
 

@@ -480,7 +480,7 @@ async def test_a_privacy_scan_mends_what_opens_and_counts_what_does_not(processe
     policy = PrivacyPolicy(message=Mode.REDACT)
 
     *_, report = [
-        report async for report in Scanner(store=reader, screen=redactor_over(reader, policy)).scan(ACME, fix=True)
+        report async for report in Scanner(store=reader, redactor=redactor_over(reader, policy)).scan(ACME, fix=True)
     ]
 
     assert (report.sessions, report.unreadable, report.fixed, report.total) == (2, 1, 2, 2)

@@ -101,9 +101,9 @@ async def test_a_removal_on_another_version_is_refused(store: Store) -> None:
     await store.state.write_state(ANN, "prefs", "k", 2)
 
     for key, version in (("k", 1), ("k", 0), ("other", 1)):
-        with pytest.raises(VersionConflict) as refused:
+        with pytest.raises(VersionConflict) as excinfo:
             await store.state.delete_state(ANN, "prefs", key, if_version=version)
-        assert (refused.value.expected, refused.value.actual) == (version, 2 if key == "k" else 0)
+        assert (excinfo.value.expected, excinfo.value.actual) == (version, 2 if key == "k" else 0)
     assert await store.state.delete_state(ANN, "prefs", "other", if_version=0) is False
     assert await store.state.delete_state(ANN, "prefs", "k", if_version=2) is True
     assert await store.state.state_keys(ANN, "prefs") == ()
@@ -120,9 +120,9 @@ async def test_many_changes_are_one_step_all_or_none(store: Store) -> None:
     other = StateChange(key="kept", value=2, if_version=7)
     for conflict in (other, StateChange(key="none", removes=True, if_version=7)):
         for refused in ([*puts, conflict], [conflict, *puts]):
-            with pytest.raises(VersionConflict) as told:
+            with pytest.raises(VersionConflict) as excinfo:
                 await state.change_states(ANN, "prefs", refused)
-            assert (told.value.expected, told.value.actual) == (7, int(conflict.key == "kept"))
+            assert (excinfo.value.expected, excinfo.value.actual) == (7, int(conflict.key == "kept"))
     with pytest.raises(Invalid):
         await state.change_states(ANN, "prefs", [StateChange(key="k0", value=1), StateChange(key="k0", removes=True)])
     assert await state.state_keys(ANN, "prefs") == ("gone", "kept")

@@ -47,16 +47,16 @@ async def deadlines_left(store: Store) -> int:
 async def test_a_task_lives_from_pending_to_its_end(tasks: Tasks, clock: FakeClock) -> None:
     new = await tasks.open(ANN, NewTask(type="review", goal="Read the contract"))
     clock.advance(MINUTE)
-    begun = await tasks.begin(ANN, new.id)
+    turn = await tasks.begin(ANN, new.id)
     clock.advance(MINUTE)
     ended = await tasks.finish(ANN, new.id, result={"months": 12})
 
-    assert (new.status, begun.status, ended.status) == (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.COMPLETED)
+    assert (new.status, turn.status, ended.status) == (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.COMPLETED)
     assert (new.goal, new.session_id, new.completed_at) == ("Read the contract", None, None)
     assert (ended.created_at, ended.updated_at) == (new.created_at, clock())
     assert (ended.completed_at, ended.expires_at) == (clock(), clock() + DAY)
     assert (ended.result, ended.is_finished) == ({"months": 12}, True)
-    assert new.version < begun.version < ended.version
+    assert new.version < turn.version < ended.version
     assert await tasks.get(ANN, new.id) == ended
 
 
@@ -94,11 +94,11 @@ async def test_what_has_ended_changes_no_more_and_can_be_read(tasks: Tasks) -> N
 async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
     task = await opened(tasks, ANN)
 
-    with pytest.raises(VersionConflict) as refused:
+    with pytest.raises(VersionConflict) as excinfo:
         await tasks.finish(ANN, task.id, if_version=task.version - 1)
     ended = await tasks.finish(ANN, task.id, if_version=task.version)
 
-    assert (refused.value.expected, refused.value.actual) == (task.version - 1, task.version)
+    assert (excinfo.value.expected, excinfo.value.actual) == (task.version - 1, task.version)
     assert ended.is_finished
     with pytest.raises(VersionConflict):
         await tasks.delete(ANN, task.id, if_version=task.version)
@@ -113,9 +113,9 @@ async def test_a_task_exists_for_its_owner_alone(tasks: Tasks) -> None:
 
     for other in (BOB, EVE, ACME, ANN_ELSEWHERE, CHAT):
         for foreign in _everything(tasks, other, task.id):
-            with pytest.raises(TaskNotFound) as refused:
+            with pytest.raises(TaskNotFound) as excinfo:
                 await foreign
-            assert str(refused.value) == "task not found"
+            assert str(excinfo.value) == "task not found"
         assert (await tasks.list(other)).tasks == ()
     assert await tasks.board(ANN, task.id).read_entry("a") == kept
 

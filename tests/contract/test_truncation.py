@@ -16,10 +16,10 @@ async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(st
     seen = (await store.sessions.append(ANN, "s", batch("a", "b"))).session
     await store.sessions.append(ANN, "s", batch("from elsewhere"))
 
-    with pytest.raises(VersionConflict) as conflict:
+    with pytest.raises(VersionConflict) as excinfo:
         await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=seen.version))
 
-    assert (conflict.value.expected, conflict.value.actual) == (seen.version, seen.version + 1)
+    assert (excinfo.value.expected, excinfo.value.actual) == (seen.version, seen.version + 1)
     assert await texts(store, ANN, "s") == ["a", "b", "from elsewhere"]
     assert (await store.sessions.get(ANN, "s")).version == seen.version + 1
 

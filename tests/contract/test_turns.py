@@ -62,19 +62,19 @@ async def test_a_second_turn_on_a_busy_session_stores_nothing(store: Store, cloc
     first = await begin(store, ANN, "s", "one", lease=timedelta(seconds=60))
     clock.advance(timedelta(seconds=20))
 
-    with pytest.raises(SessionBusy) as busy:
+    with pytest.raises(SessionBusy) as excinfo:
         await begin(store, ANN, "s", "two")
 
-    assert busy.value.retry_after == timedelta(seconds=40)
+    assert excinfo.value.retry_after == timedelta(seconds=40)
     await store.sessions.finish_turn(first, closing("answer"))
     assert await texts(store, ANN, "s") == ["one", "answer"]
 
 
 async def test_a_refusal_names_the_turn_to_abandon(store: Store) -> None:
     first = await begin(store, ANN, "s", "one")
-    with pytest.raises(SessionBusy) as busy:
+    with pytest.raises(SessionBusy) as excinfo:
         await begin(store, ANN, "s", "two")
-    named = OpenTurn.named(ANN, "s", busy.value.incarnation, busy.value.turn_id)
+    named = OpenTurn.named(ANN, "s", excinfo.value.incarnation, excinfo.value.turn_id)
 
     await store.sessions.finish_turn(named, FinishTurn(abandoned=True))
     second = await begin(store, ANN, "s", "two")

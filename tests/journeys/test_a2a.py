@@ -279,9 +279,9 @@ async def test_other_tenants_wrong_bodies_and_clients_without_a_key_find_nothing
         assert code(await service.http.post("/a2a/unknown", json={}, headers=keys[0])) == (404, "assistant_not_found")
         for body in (b"", b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000, b'{"method": 1}'):
             for path in ("/a2a/general", "/a2a/general/message:send"):
-                answered = await service.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})
-                assert "error" in answered.json(), (path, body)
-                assert answered.status_code < 500, (path, body)
+                response = await service.http.post(path, content=body, headers={**keys[0], "A2A-Version": "1.0"})
+                assert "error" in response.json(), (path, body)
+                assert response.status_code < 500, (path, body)
 
 
 @pytest.mark.requirement("E14")
@@ -305,8 +305,8 @@ async def test_an_agent_that_asks_waits_for_the_answer_in_the_same_task(subtests
             assert [task.id for task in listed.tasks] == [asks.id], "the task that the turn ran is a part of it"
         with subtests.test("a plan asks"):
             plan = {"steps": [{"id": "approval", "human_input": "Send this?"}]}
-            made = await service.http.post("/v1/tasks", json={"type": "review", "plan": plan}, headers=ANN)
-            task_id = made.json()["id"]
+            response = await service.http.post("/v1/tasks", json={"type": "review", "plan": plan}, headers=ANN)
+            task_id = response.json()["id"]
             async with client(service, ANN, streams=True) as ann:
                 events = [event async for event in ann.subscribe(proto.SubscribeToTaskRequest(id=task_id))]
                 said = new_data_message({"send": True, "copies": 2}, role=proto.ROLE_USER, task_id=task_id)
@@ -387,9 +387,9 @@ async def test_a_client_of_the_former_version_is_answered() -> None:
     call = {"jsonrpc": "2.0", "id": 7, "method": "message/send", "params": {"message": said}}
     async with http_service() as service:
         card = (await service.http.get("/a2a/general/.well-known/agent-card.json", headers=ANN)).json()
-        answered = (await service.http.post(card["url"], json=call, headers=ANN)).json()
+        body = (await service.http.post(card["url"], json=call, headers=ANN)).json()
         outside = await service.http.get("/.well-known/agent-card.json", headers={"Host": "evil.example"})
 
-    assert (answered["id"], answered["result"]["status"]["state"]) == (7, "completed")
+    assert (body["id"], body["result"]["status"]["state"]) == (7, "completed")
     assert card["preferredTransport"] == "JSONRPC"
     assert code(outside) == (403, "host_not_allowed")

@@ -388,8 +388,8 @@ async def test_what_only_the_callers_model_can_read_stays_in_the_window() -> Non
     async with http_service(preset="channel") as service:
         parts = [{"type": "text", "text": "Look."}, picture]
         for message in ({"role": "user", "parts": parts}, {"role": "item", "parts": [picture]}):
-            begun = await service.http.post(at("s", "turns"), headers=ANN, json={"message": message})
-            await service.http.post(f"/v1/turns/{begun.json()['turn_id']}/finish", headers=ANN, json={})
+            response = await service.http.post(at("s", "turns"), headers=ANN, json={"message": message})
+            await service.http.post(f"/v1/turns/{response.json()['turn_id']}/finish", headers=ANN, json={})
 
         turn = (await service.http.post(at("s", "turns"), headers=ANN, json={"message": says("Well?")})).json()
 

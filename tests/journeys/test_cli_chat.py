@@ -16,7 +16,7 @@ import pytest
 from tenuto.app import Tenuto
 from tenuto.chat import Chat
 from tenuto.cli.background import BackgroundApp
-from tenuto.cli.conversation import ChatOptions, Conversation
+from tenuto.cli.conversation import ChatOptions, TerminalChat
 from tenuto.model import Scope
 from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Shell
 from tests.servers.openai_server import ModelServer, Reply, refusal, stalling, start_model_server, words
@@ -140,7 +140,7 @@ def test_the_command_to_go_on_with_shows_no_password(shell: Shell) -> None:
     manner = ChatOptions(persona="ancestor_yan", store="redis://me:hush@example.org/0")
     scope = Scope(tenant="local", user="ann")
 
-    command = Conversation(cast(BackgroundApp, SimpleNamespace(app=None)), scope, manner, "s 1")._again()
+    command = TerminalChat(cast(BackgroundApp, SimpleNamespace(app=None)), scope, manner, "s 1")._again()
 
     assert "hush" not in command
     assert shlex.split(command)[2:] == [

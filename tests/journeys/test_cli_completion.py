@@ -72,6 +72,6 @@ def test_the_tab_key_completes_commands_options_ids_and_assistants(tmp_path: Pat
 
 async def test_the_shipped_assistants_are_those_that_complete() -> None:
     async with http_service() as service:
-        told = (await service.http.get("/v1/assistants")).json()
+        body = (await service.http.get("/v1/assistants")).json()
 
-    assert sorted(each["name"] for each in told["assistants"]) == sorted(SHIPPED)
+    assert sorted(each["name"] for each in body["assistants"]) == sorted(SHIPPED)

@@ -110,12 +110,12 @@ def test_a_search_shows_why_each_was_found() -> None:
 
 def test_a_memory_is_added_changed_and_superseded() -> None:
     added = run_json("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann")
-    said = run_command("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann").stdout
+    stdout = run_command("memories", "add", "I work at Ducati.", "--subject", "employer", "--user", "ann").stdout
     edited = run_json("memories", "edit", added["id"], "--text", "I work at Ferrari.", "--user", "ann")
     later = run_json("memories", "add", "I work at Lamborghini.", "--subject", "employer", "--user", "ann")
     table = run_command("memories", "list", "--superseded", "--user", "ann").stdout
 
-    assert said == f"Remembered as fact {added['id']}, 2 times: I work at Ducati.\n"
+    assert stdout == f"Remembered as fact {added['id']}, 2 times: I work at Ducati.\n"
     assert (edited["text"], edited["id"]) == ("I work at Ferrari.", added["id"])
     assert table.split()[:6] == ["ID", "KIND", "SAID", "UNTIL", "MENTIONS", "TEXT"]
     assert [line.split()[0] for line in table.splitlines()[1:]] == [later["id"], added["id"]]
@@ -123,12 +123,12 @@ def test_a_memory_is_added_changed_and_superseded() -> None:
 
 @pytest.mark.usefixtures("remembered")
 def test_preferences_are_shown_and_set() -> None:
-    shown = run_command("memories", "preferences", "--user", "ann").stdout
+    stdout = run_command("memories", "preferences", "--user", "ann").stdout
     held = run_json(
         "memories", "preferences", "--set", "Answer in Italian.", "--set", "Be brief, please.", "--user", "ann"
     )
 
-    assert "Answer in Italian." in shown
+    assert "Answer in Italian." in stdout
     assert [(one["text"], one["kind"]) for one in held["preferences"]] == [
         ("Answer in Italian.", "preference"), ("Be brief, please.", "preference"),
     ]  # fmt: skip
@@ -142,13 +142,13 @@ def test_many_are_forgotten_only_when_it_is_confirmed() -> None:
     unclear = run_command("memories", "forget", "m1", "--all", "--user", "ann")
     foreign = run_command("memories", "forget", "m1", "--user", "bob")
     one = run_command("memories", "forget", "m3", "--user", "ann")
-    kept = run_json("memories", "list", "--user", "ann")
+    output = run_json("memories", "list", "--user", "ann")
     many = run_json("memories", "forget", "--session", "talk", "--yes", "--user", "ann")
 
     assert (unasked.exit_code, blind.exit_code, unclear.exit_code) == (2, 2, 2)
     assert (foreign.exit_code, foreign.stderr) == (1, "memory_not_found: memory not found\n")
     assert one.stdout == "1 memory forgotten.\n"
-    assert [each["id"] for each in kept["memories"]] == ["m2", "m1"]
+    assert [each["id"] for each in output["memories"]] == ["m2", "m1"]
     assert many == {"forgotten": 2}
     assert run_json("memories", "list", "--user", "ann")["memories"] == []
 
@@ -171,12 +171,12 @@ def test_an_export_holds_everything_and_nothing_private(tmp_path: Path, monkeypa
     monkeypatch.setenv("TENUTO_PRIVACY_MEMORY", "keep")
     run_command("memories", "add", "Write to me at ann@example.com.", "--user", "ann")
     printed = json.loads(run_command("memories", "export", "--user", "ann").stdout)
-    told = run_command("memories", "export", "--user", "ann", "--output", str(tmp_path / "ann.json"))
+    result = run_command("memories", "export", "--user", "ann", "--output", str(tmp_path / "ann.json"))
 
     assert (printed["format"], printed["version"], len(printed["memories"])) == ("tenuto.memories", 1, 4)
     assert "Write to me at [REDACTED_EMAIL]." in [one["text"] for one in printed["memories"]]
     assert json.loads((tmp_path / "ann.json").read_text()) == printed
-    assert told.stdout == f"4 memories written to {tmp_path / 'ann.json'}.\n"
+    assert result.stdout == f"4 memories written to {tmp_path / 'ann.json'}.\n"
 
 
 def test_an_audit_counts_junk_and_repetition_of_all_owners_of_a_site() -> None:
@@ -227,13 +227,13 @@ def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monk
     mine = run_json("memories", "add", HOME)
     talk = run_command("chat", "Where do I live?")
     monkeypatch.setenv("TENUTO_MEMORIES_WITHOUT_USER", "false")
-    refused = run_command("memories", "list")
+    result = run_command("memories", "list")
     silent = run_command("chat", "Where do I live?")
 
     assert opened == [True, False]
     assert mine["text"] == HOME
     assert HOME in talk.stdout
-    assert (refused.exit_code, "--user" in refused.stderr) == (1, True)
+    assert (result.exit_code, "--user" in result.stderr) == (1, True)
     assert HOME not in silent.stdout
 
 
@@ -246,11 +246,11 @@ def test_a_caller_without_a_user_has_memories_unless_the_setting_forbids_it(monk
 def test_bad_input_ends_with_a_sentence(command: list[str]) -> None:
     run_json("memories", "add", HOME, "--user", "ann")
 
-    done = run_command("memories", *command, "--user", "ann")
+    result = run_command("memories", *command, "--user", "ann")
 
-    assert done.exit_code in (1, 2)
-    assert done.stderr
-    assert "Traceback" not in done.stderr
+    assert result.exit_code in (1, 2)
+    assert result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_what_a_chat_remembers_is_embedded_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +270,6 @@ def test_a_chat_says_which_memories_it_left_without_a_vector(monkeypatch: pytest
     monkeypatch.setattr(conversation, "_EMBED_WITHIN", timedelta(0))
     monkeypatch.setenv("TENUTO_EMBEDDER", "local")
 
-    done = run_command("chat", HOME)
+    result = run_command("chat", HOME)
 
-    assert "(1 memory without a vector: a running server adds them)" in done.stderr
+    assert "(1 memory without a vector: a running server adds them)" in result.stderr

@@ -44,7 +44,7 @@ def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() 
     session = chat_session_id(env=KEEP_SETTINGS)
 
     first = run_command("privacy", "scan")
-    told = run_json("privacy", "scan", ends=1)
+    output = run_json("privacy", "scan", ends=1)
     fixed = run_json("privacy", "scan", "--fix")
     again = run_json("privacy", "scan")
 
@@ -55,9 +55,9 @@ def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() 
     ]
     assert "against the policy" in first.stdout
     assert MAIL not in first.output
-    assert told["matches"]["message"] == {"CC": 1, "EMAIL": 2}, "the message, and the title made of it"
-    assert "message" in told["allowed_sinks"]
-    assert told["violations"] == 3, "two values in the trace, one in the title"
+    assert output["matches"]["message"] == {"CC": 1, "EMAIL": 2}, "the message, and the title made of it"
+    assert "message" in output["allowed_sinks"]
+    assert output["violations"] == 3, "two values in the trace, one in the title"
     assert fixed["fixed"] >= 1
     assert again["violations"] == 0
     assert MAIL in shown(session), "the live message stays by default"
@@ -79,7 +79,7 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
     asyncio.run(remember())
 
     first = run_command("privacy", "scan")
-    told = run_json("privacy", "scan", "--all", ends=1)
+    output = run_json("privacy", "scan", "--all", ends=1)
     fixed = run_json("privacy", "scan", "--fix")
     again = run_command("privacy", "scan", "--all")
     note = run_json("privacy", "audit")["entries"][-1]
@@ -87,9 +87,9 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
     assert first.exit_code == 1
     assert ["memory", "EMAIL", "1", "against", "the", "policy"] in [line.split() for line in first.stdout.splitlines()]
     assert "0 sessions, 2 memories, 2 texts scanned." in first.stdout
-    assert (told["sessions"], told["memories"], told["violations"]) == (0, 4, 2)
-    assert told["matches"] == {"memory": {"EMAIL": 2}}
-    assert [(one["tenant"], one["memories"]) for one in told["sites"]] == [("acme", 2), ("local", 2)]
+    assert (output["sessions"], output["memories"], output["violations"]) == (0, 4, 2)
+    assert output["matches"] == {"memory": {"EMAIL": 2}}
+    assert [(one["tenant"], one["memories"]) for one in output["sites"]] == [("acme", 2), ("local", 2)]
     assert (fixed["memories"], fixed["fixed"]) == (2, 1)
     assert (note["act"], note["about"]) == ("fixed", {"sessions": 0, "memories": 2, "fixed": 1})
     assert ["acme", "0", "2", "1", "1"] in [line.split() for line in again.stdout.splitlines()]
@@ -198,20 +198,20 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
     lacking = {**sealed, **one, "TENUTO_PRIVACY_MESSAGE": "redact"}
 
     fixed = run_json("privacy", "scan", "--all", "--fix", env=lacking, ends=1)
-    told = run_command("privacy", "scan", "--all", env=lacking)
+    result = run_command("privacy", "scan", "--all", env=lacking)
 
     assert [(site["tenant"], bool(site["fixed"])) for site in fixed["sites"]] == [("acme", True), ("charlie", True)]
     assert [(site["tenant"], site["code"]) for site in fixed["locked_sites"]] == [("bravo", "decryption_failed")]
     assert fixed["compaction"] == "done"
-    assert told.stderr.startswith("decryption_failed: tenant bravo was not scanned: ")
-    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("decryption_failed: tenant bravo was not scanned: ")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 
 
 def test_a_scan_of_everything_takes_no_tenant() -> None:
     for where in (("--tenant", "acme"), ("--site", "museum")):
-        refused = run_command("privacy", "scan", "--all", *where)
-        assert refused.exit_code == 2
-        assert "--tenant" in refused.output
+        result = run_command("privacy", "scan", "--all", *where)
+        assert result.exit_code == 2
+        assert "--tenant" in result.output
 
 
 def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
@@ -309,9 +309,9 @@ def test_a_receipt_that_is_not_there_is_told_by_its_name() -> None:
 def test_a_receipt_that_cannot_be_written_stops_the_erasing() -> None:
     chat_session_id()
 
-    refused = run_command("privacy", "erase", "--user", "ann", "--yes", "--out", "no/such/folder/receipt.json")
+    result = run_command("privacy", "erase", "--user", "ann", "--yes", "--out", "no/such/folder/receipt.json")
 
-    assert refused.exit_code == 1
+    assert result.exit_code == 1
     assert run_json("stats")["sessions"] == 1
 
 
@@ -396,11 +396,13 @@ def test_an_export_to_the_terminal_or_a_file_holds_nothing_private(written: str,
 
     printed = run_command("sessions", "export", session, "--format", written).stdout
     run_command("sessions", "export", session, "--format", written, "-o", "out")
-    kept = run_command("sessions", "export", session, "--format", written, env={"TENUTO_PRIVACY_EXPORT": "keep"}).stdout
+    stdout = run_command(
+        "sessions", "export", session, "--format", written, env={"TENUTO_PRIVACY_EXPORT": "keep"}
+    ).stdout
 
     assert MAIL not in printed + (tmp_path / "out").read_text()
     assert not shows_card(printed)
-    assert MAIL in kept
+    assert MAIL in stdout
 
 
 def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_path: Path) -> None:
@@ -411,14 +413,14 @@ def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_p
     run_json("sessions", "fork", last, "--new-id", odd, env=sealed)
     _mix_up(tmp_path / "data" / "tenuto.db", last, first)
 
-    told = run_command("sessions", "export", "--all", "-o", "out", env=sealed)
+    result = run_command("sessions", "export", "--all", "-o", "out", env=sealed)
     exported = run_json("sessions", "export", "--all", "-o", "lines", "--format", "jsonl", env=sealed, ends=1)
     hers = run_json("sessions", "export", "--all", "-o", "hers", "--user", "bob", env=sealed)
 
-    assert told.exit_code == 1
-    assert told.stdout == "2 sessions written to out.\n"
-    assert told.stderr.startswith(f"decryption_failed: session {first}: the encrypted record ")
-    assert MAIL not in told.output
+    assert result.exit_code == 1
+    assert result.stdout == "2 sessions written to out.\n"
+    assert result.stderr.startswith(f"decryption_failed: session {first}: the encrypted record ")
+    assert MAIL not in result.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {f"{last}.json", "%2E.%2Fa%20b%2F%25.json"}
     assert "[REDACTED_EMAIL]" in (tmp_path / "out" / f"{last}.json").read_text()
@@ -448,10 +450,10 @@ def test_an_export_takes_one_id_or_everything() -> None:
 def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:
     asyncio.run(_made())
 
-    refused = run_command("chat", PRIVATE_TEXT, env={"TENUTO_PRIVACY_MESSAGE": "block"})
+    result = run_command("chat", PRIVATE_TEXT, env={"TENUTO_PRIVACY_MESSAGE": "block"})
 
-    assert refused.exit_code == 1
-    assert refused.stderr.startswith("private_data: ")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("private_data: ")
     with sqlite3.connect(tmp_path / "data" / "tenuto.db") as db:
         assert db.execute("SELECT count(*) FROM entry").fetchone() == (0,)
     db.close()

@@ -46,9 +46,9 @@ def test_the_doctor_finds_an_outside_detector_that_does_not_answer() -> None:
 
 
 def test_no_setting_that_is_shown_shows_a_key() -> None:
-    shown = run_command("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
+    stdout = run_command("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
 
-    assert "cd" * 32 not in shown
+    assert "cd" * 32 not in stdout
 
 
 @pytest.mark.parametrize("tenant", ["~tenuto", "acme"], ids=["the installation's", "a tenant's"])

@@ -39,13 +39,13 @@ def test_a_policy_of_pseudonyms_without_a_key_is_shown_and_told_to_need_one(tmp_
     run_command("privacy", "new-key", "key.toml")
     sentence = "invalid_setting: privacy_key: is needed for pseudonyms: set it, or privacy_key_file\n"
 
-    shown = run_command("privacy", "policy", "--store", "sqlite:///elsewhere.db", env=env)
+    result = run_command("privacy", "policy", "--store", "sqlite:///elsewhere.db", env=env)
     told = run_command("privacy", "policy", "--json", env=env)
     start = run_command("stats", "--store", "memory://", env=env)
     keyed = run_command("privacy", "policy", env={**env, "TENUTO_PRIVACY_KEY_FILE": "key.toml"})
 
-    assert [(one.exit_code, one.stderr) for one in (shown, told, start)] == [(1, sentence)] * 3
-    assert "key                none" in shown.stdout
+    assert [(one.exit_code, one.stderr) for one in (result, told, start)] == [(1, sentence)] * 3
+    assert "key                none" in result.stdout
     assert json.loads(told.stdout)["key"] is False
     assert (keyed.exit_code, keyed.stderr) == (0, "")
 

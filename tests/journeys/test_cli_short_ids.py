@@ -109,8 +109,8 @@ def test_the_end_of_an_id_is_enough(made: Made) -> None:
     Path("plan.toml").write_text(PLAN)
     assert json.loads(run_command(*_line(RUN, short)).stdout)["task"]["session_id"] == made.session
     for command in CHANGING:
-        done = run_command(*_line(command, short))
-        assert done.exit_code == 0, (command, done.output)
+        result = run_command(*_line(command, short))
+        assert result.exit_code == 0, (command, result.output)
 
     left = {session["id"] for session in run_json("sessions", "list", "--all")["sessions"]}
     assert made.session not in left
@@ -124,8 +124,8 @@ def test_an_error_is_about_what_the_short_id_stands_for(made: Made) -> None:
     assert run_command(*_line("tasks cancel {task} --user ann", made)).exit_code == 0
 
     for command, says in REFUSED.items():
-        done = run_command(*_line(command, short), env={"TENUTO_PRIVACY_KEY": "11" * 32})
-        assert (done.exit_code, says in done.output) == (1, True), (command, done.output)
+        result = run_command(*_line(command, short), env={"TENUTO_PRIVACY_KEY": "11" * 32})
+        assert (result.exit_code, says in result.output) == (1, True), (command, result.output)
 
 
 def test_every_command_with_an_id_is_tried() -> None:
@@ -156,11 +156,11 @@ FITTING = [
 
 def test_what_fits_none_or_several(made: Made) -> None:
     for command, code, says in FITTING:
-        done = run_command(*command.split())
+        result = run_command(*command.split())
 
-        assert (done.exit_code, says in done.output) == (code, True), (command, done.output)
+        assert (result.exit_code, says in result.output) == (code, True), (command, result.output)
         if says.startswith("ambiguous"):
-            listed = [line for line in done.stderr.splitlines() if line.startswith("  ")]
+            listed = [line for line in result.stderr.splitlines() if line.startswith("  ")]
             assert (listed[0].split()[1:3], listed[5:]) == (["Talk", "1"], ["  and 1 more"])
     assert len(run_json("sessions", "list")["sessions"]) == len(SESSIONS) + len(CHOSEN)
 
@@ -168,6 +168,6 @@ def test_what_fits_none_or_several(made: Made) -> None:
 def test_a_search_that_ends_before_the_last_id_says_so(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_ids, "_SEARCHED", 3)
 
-    done = run_command("sessions", "show", "00a2")
+    result = run_command("sessions", "show", "00a2")
 
-    assert "(only the newest 3 sessions were searched for 00a2)" in done.stderr
+    assert "(only the newest 3 sessions were searched for 00a2)" in result.stderr

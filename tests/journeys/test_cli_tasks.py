@@ -61,8 +61,8 @@ def test_tasks_are_listed(task: str) -> None:
     assert [each["id"] for each in answer["tasks"]] == [task]
     session = answer["tasks"][0]["session_id"]
     assert run_json("tasks", "list", "--user", "ann", "--session", session) == answer
-    shown = run_json("sessions", "show", session, "--user", "ann")["session"]
-    assert shown["active_tasks"] == [{"id": task, "status": "running"}]
+    output = run_json("sessions", "show", session, "--user", "ann")["session"]
+    assert output["active_tasks"] == [{"id": task, "status": "running"}]
     page = run_command("sessions", "show", session, "--user", "ann").stdout
     assert ["active", "task", task, "(running)"] in [line.split() for line in page.splitlines()]
     assert run_json("tasks", "list", "--user", "ann", "--status", "failed")["tasks"] == []
@@ -194,17 +194,17 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plan_is_run_and_followed_to_its_end(plans: Path) -> None:
-    done = run_command("tasks", "run", "good.json", "--user", "ann", "--goal", f"all {EVIL}")
+    result = run_command("tasks", "run", "good.json", "--user", "ann", "--goal", f"all {EVIL}")
     (listed,) = run_json("tasks", "list", "--user", "ann")["tasks"]
     followed = run_command("tasks", "follow", listed["id"], "--user", "ann")
     shown = run_command("tasks", "show", listed["id"], "--user", "ann").stdout
 
-    assert done.exit_code == 0
-    assert done.stdout.splitlines()[-1].startswith(f"Task {listed['id']} completed: ")
-    assert "a: completed" in done.stdout.splitlines()
-    assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + shown)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith(f"Task {listed['id']} completed: ")
+    assert "a: completed" in result.stdout.splitlines()
+    assert not {"\x1b", "\x07", "\u202e"} & set(result.stdout + shown)
     # On a slow machine the first command sees the step run.
-    assert (followed.exit_code, followed.stdout) == (0, done.stdout.replace("a: running\n", ""))
+    assert (followed.exit_code, followed.stdout) == (0, result.stdout.replace("a: running\n", ""))
     assert ["a", "reader", "completed", "1"] in [line.split()[:4] for line in shown.splitlines()]
 
 
@@ -236,9 +236,9 @@ def test_a_submitted_plan_waits_for_a_worker(plans: Path) -> None:
 @pytest.mark.requirement("E15")
 @pytest.mark.parametrize(("name", "code"), [("cycle", "plan_invalid"), ("stranger", "agent_not_found")])
 def test_a_plan_that_cannot_run_is_refused(plans: Path, name: str, code: str) -> None:
-    refused = run_command("tasks", "run", f"{name}.json")
+    result = run_command("tasks", "run", f"{name}.json")
 
-    assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, code)
+    assert (result.exit_code, result.stderr.partition(":")[0]) == (1, code)
     assert run_json("tasks", "list")["tasks"] == []
 
 

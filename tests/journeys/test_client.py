@@ -99,9 +99,9 @@ async def converse(t: TenutoApi) -> None:
     ]
     with pytest.raises(IdempotencyKeyReused):
         await t.begin(ann, "Where is the wine museum?", idempotency_key="q1")
-    with pytest.raises(SessionBusy) as busy:
+    with pytest.raises(SessionBusy) as excinfo:
         await t.begin(ann, "And the river?", session_id=turn.session.id)
-    assert busy.value.session_id == turn.session.id
+    assert excinfo.value.session_id == turn.session.id
 
     renewed = await t.sessions.renew(again)
     assert renewed.lease_until is not None
@@ -173,9 +173,9 @@ async def refuse(t: TenutoApi) -> None:
         t.sessions.fork(eve, hers.id),
         t.sessions.delete(eve, hers.id),
     ):
-        with pytest.raises(SessionNotFound) as absent:
+        with pytest.raises(SessionNotFound) as excinfo:
             await call
-        assert absent.value.session_id == hers.id
+        assert excinfo.value.session_id == hers.id
     assert await t.sessions.set_attribute(eve, hers.id, "a", 1) is False
     with pytest.raises(TooLarge) as large:
         await t.begin(ann, "x" * 20_001)
@@ -390,9 +390,9 @@ async def test_a_key_decides_for_whom_a_client_acts(server: tuple[ServerProcess,
     url, (_, key, _) = str(server[0].http.base_url), server
     async with tenuto.connect(url, key) as client:
         assert (client.owner.tenant, client.scope(user="ann").user) == ("acme", "ann")
-        with pytest.raises(AccessRefused) as refused:
+        with pytest.raises(AccessRefused) as excinfo:
             await client.sessions.list(client.scope(tenant="evil"))
-        assert refused.value.code == "scope_mismatch"
+        assert excinfo.value.code == "scope_mismatch"
         with pytest.raises(Invalid, match="visitor"):
             await client.sessions.list(client.scope(user=None, visitor=True))
     with pytest.raises(AccessRefused):

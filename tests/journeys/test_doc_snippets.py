@@ -85,6 +85,8 @@ def check_line(words: list[str], extras: set[str], targets: set[str]) -> None:
         case [program, "install", *rest] if program.endswith("pip"):
             named_extras = re.findall(r"^\.\[([\w,-]+)\]$", "\n".join(rest), re.MULTILINE)
             assert {extra for some in named_extras for extra in some.split(",")} <= extras
+        case [program, "uninstall", "--yes", package] if program.endswith("pip"):
+            assert f"{package}==" in (TOP / "requirements" / "console.txt").read_text()
         case ["make", target]:
             assert target in targets
         case [program, *_]:

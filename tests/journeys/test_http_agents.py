@@ -136,11 +136,11 @@ async def test_a_credential_acts_as_its_agent_alone(
 ) -> None:
     headers = {**office.spy, **sent.get("headers", {})}
 
-    answered = await office.service.http.request(method, office.task + path, **{**sent, "headers": headers})
+    response = await office.service.http.request(method, office.task + path, **{**sent, "headers": headers})
 
-    assert answered.status_code == 403
-    assert code(answered)[1] in ("forbidden", "scope_mismatch")
-    assert PRIVATE not in answered.text
+    assert response.status_code == 403
+    assert code(response)[1] in ("forbidden", "scope_mismatch")
+    assert PRIVATE not in response.text
 
 
 async def test_a_credential_of_an_agent_writes_in_its_name_without_naming_it(office: Office) -> None:
@@ -163,8 +163,8 @@ async def test_every_route_that_is_not_for_agents_refuses_their_credentials(offi
             continue
         path = route.path.format(**dict.fromkeys(route.param_convertors, "x"))
         for method in route.methods or ():
-            answered = await office.service.http.request(method, path, headers=office.spy)
-            if answered.status_code != 403:
+            response = await office.service.http.request(method, path, headers=office.spy)
+            if response.status_code != 403:
                 open_to_agents.append(f"{method} {route.path}")
 
     assert open_to_agents
@@ -203,11 +203,11 @@ async def test_a_header_is_no_credential_of_an_agent(office: Office, named: dict
     for owner in (await service.key(user="ann"), {**await service.key(), "X-User-ID": "ann"}):
         for path in PRIVATE_PATHS:
             seen = await service.http.get(office.task + path, headers={**owner, **named})
-            absent = await service.http.get(office.task + path.replace("reader", "idle"), headers={**owner, **idle})
+            response = await service.http.get(office.task + path.replace("reader", "idle"), headers={**owner, **idle})
             assert PRIVATE not in seen.text
-            assert seen.status_code == absent.status_code
+            assert seen.status_code == response.status_code
             if path.startswith("/agents"):
-                assert seen.content == absent.content
+                assert seen.content == response.content
         for method in ("PUT", "DELETE"):
             body: dict[str, Any] = {"json": {"value": "forged"}} if method == "PUT" else {}
             written = await service.http.request(
@@ -244,14 +244,16 @@ async def test_a_users_key_decides_nothing_in_an_agents_name(office: Office) -> 
         "method": "tools/call",
         "params": {"name": "write_board", "arguments": arguments},
     }
-    told = await service.http.post("/mcp", headers={**user, "Accept": "application/json, text/event-stream"}, json=call)
+    response = await service.http.post(
+        "/mcp", headers={**user, "Accept": "application/json, text/event-stream"}, json=call
+    )
     plain = await service.http.put(f"{office.task}/board/clause", headers=named, **body)
     backend = await service.http.put(decided, headers={**await service.key(), "X-User-ID": "ann", **DECISION}, **body)
     agents = await service.key(user="ann", agent="decision-agent")
     own = await service.http.put(decided, headers=agents, **body)
 
     assert [code(answer) for answer in refused] == [(409, "key_protected")] * len(refused)
-    assert "key_protected" in told.text
+    assert "key_protected" in response.text
     assert [plain.status_code, backend.status_code, own.status_code] == [200, 200, 200]
 
 
@@ -311,15 +313,15 @@ def test_the_command_line_shows_nothing_private_and_makes_bound_keys() -> None:
         run_command("tasks", "show", task, "--user", "ann").stdout,
         json.dumps(run_json("tasks", "show", task, "--user", "ann")),
     ]
-    made = run_json("keys", "create", "--tenant", "acme", "--agent", "reader")
-    refused = run_command("keys", "create", "--tenant", "acme", "--agent", "reader", "--role", "admin")
+    output = run_json("keys", "create", "--tenant", "acme", "--agent", "reader")
+    result = run_command("keys", "create", "--tenant", "acme", "--agent", "reader", "--role", "admin")
 
     assert all(task in text for text in shown)
     assert PRIVATE not in "".join(shown)
-    assert made["key"]["agent"] == "reader"
+    assert output["key"]["agent"] == "reader"
     assert "reader" in run_command("keys", "list").stdout
-    assert refused.exit_code != 0
-    assert "cannot have the role admin" in refused.stderr
+    assert result.exit_code != 0
+    assert "cannot have the role admin" in result.stderr
 
 
 @pytest.mark.parametrize("bound", [{"agent": "human"}, {"agent": ""}, {"agent": "reader", "role": "admin"}], ids=str)

@@ -72,10 +72,10 @@ async def test_a_spent_budget_and_the_usage_are_the_same_numbers() -> None:
     async with http_service(tenant_daily_tokens=240, **played) as service:
         for _ in range(2):
             await say(service, ANN, "Hello there")
-        refused = await service.http.post("/v1/chat", headers=ANN, json={"message": "Once more"})
+        response = await service.http.post("/v1/chat", headers=ANN, json={"message": "Once more"})
         used = await read(service, "usage?days=1")
 
-    assert code(refused) == (429, "budget_exhausted")
+    assert code(response) == (429, "budget_exhausted")
     assert (used["total"]["turns"], used["total"]["input_tokens"] + used["total"]["output_tokens"]) == (2, 240)
 
 

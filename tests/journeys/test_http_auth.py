@@ -60,9 +60,9 @@ async def test_without_a_credential_that_holds_nobody_gets_in(locked: HttpServic
 async def test_a_key_opens_its_tenant_and_no_other(locked: HttpService) -> None:
     acme, evil = await locked.key("acme"), await locked.key("evil")
 
-    made = await locked.http.post("/v1/sessions", headers=acme, json={"id": "s"})
+    response = await locked.http.post("/v1/sessions", headers=acme, json={"id": "s"})
 
-    assert made.json()["tenant"] == "acme"
+    assert response.json()["tenant"] == "acme"
     assert await status(locked, acme, at("s")) == 200
     assert await status(locked, evil, at("s")) == 404
 
@@ -140,12 +140,12 @@ async def test_an_address_with_many_wrong_credentials_is_told_to_wait() -> None:
         wrong = bearer(f"tnt_{key.id}_{'x' * 43}")
 
         statuses = await tried(service.http, 4, wrong)
-        refused = await service.http.get("/v1/sessions", headers={"X-API-Key": "nonsense"})
+        response = await service.http.get("/v1/sessions", headers={"X-API-Key": "nonsense"})
 
         assert statuses == [401, 401, 401, 429]
-        assert code(refused) == (429, "rate_limited")
-        assert refused.headers["retry-after"] == "20"
-        assert "wrong credentials" in refused.json()["detail"]
+        assert code(response) == (429, "rate_limited")
+        assert response.headers["retry-after"] == "20"
+        assert "wrong credentials" in response.json()["detail"]
 
         service.ticks.now += 20
 
@@ -293,9 +293,13 @@ def hs(**changed: Any) -> dict[str, str]:
 
 async def test_a_token_says_tenant_and_user() -> None:
     async with http_service(jwt_secret=SECRET) as service:
-        made = await service.http.post("/v1/sessions", headers=hs(site_id="museum"), json={"id": "s"})
+        response = await service.http.post("/v1/sessions", headers=hs(site_id="museum"), json={"id": "s"})
 
-        assert (made.json()["tenant"], made.json()["site"], made.json()["user"]) == ("acme", "museum", "ann")
+        assert (response.json()["tenant"], response.json()["site"], response.json()["user"]) == (
+            "acme",
+            "museum",
+            "ann",
+        )
         assert await status(service, hs(site_id="museum", sub="bob"), at("s")) == 404
         assert await status(service, hs(site_id="museum", tenant_id="evil"), at("s")) == 404
         assert await status(service, {**hs(), "X-Tenant-ID": "evil"}) == 403

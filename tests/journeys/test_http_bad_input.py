@@ -74,17 +74,17 @@ WIDE = {
 async def test_json_in_another_encoding_is_told_which_one_is_right(
     service: HttpService, body: bytes, told: str
 ) -> None:
-    refused = await service.http.post(at("s", "messages"), headers=ANN, content=body)
+    response = await service.http.post(at("s", "messages"), headers=ANN, content=body)
 
-    assert code(refused) == (400, "invalid_json")
-    assert told in refused.json()["detail"]
+    assert code(response) == (400, "invalid_json")
+    assert told in response.json()["detail"]
 
 
 async def test_a_byte_order_mark_in_utf_8_is_passed_over(service: HttpService) -> None:
-    made = await service.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 + b'{"title": "here"}')
+    response = await service.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 + b'{"title": "here"}')
     twice = await service.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 * 2 + b"{}")
 
-    assert (made.status_code, made.json()["title"]) == (201, "here")
+    assert (response.status_code, response.json()["title"]) == (201, "here")
     assert code(twice) == (400, "invalid_json")
 
 
@@ -95,11 +95,11 @@ async def test_a_number_that_no_store_keeps_is_refused_with_its_field(
 ) -> None:
     body = f'{{"message": "x", "profile": {{"{WORDS}": [{number}]}}, "session_id": {session}}}'
 
-    refused = await service.http.post("/v1/chat", headers=ANN, content=body)
+    response = await service.http.post("/v1/chat", headers=ANN, content=body)
 
-    assert refused.status_code == 400
-    assert re.match(r"profile.*(integer|number)", refused.json()["detail"])
-    assert WORDS not in refused.text
+    assert response.status_code == 400
+    assert re.match(r"profile.*(integer|number)", response.json()["detail"])
+    assert WORDS not in response.text
 
 
 MESSAGES: list[object] = [
@@ -158,10 +158,10 @@ MESSAGES: list[object] = [
     ids=lambda body: str(body)[:40],
 )
 async def test_a_session_of_the_wrong_shape_is_not_made(service: HttpService, body: object) -> None:
-    refused = await service.http.post("/v1/sessions", headers=ANN, json=body)
+    response = await service.http.post("/v1/sessions", headers=ANN, json=body)
 
-    assert refused.status_code == 400
-    assert WORDS not in refused.text
+    assert response.status_code == 400
+    assert WORDS not in response.text
     assert len((await service.http.get("/v1/sessions", headers=ANN)).json()["sessions"]) == 1
 
 
@@ -183,11 +183,11 @@ BAD_QUERIES = {
     "query", [path + end for path, ends in BAD_QUERIES.items() for end in ends], ids=lambda q: q[:60]
 )
 async def test_negative_absurd_and_meaningless_parameters_are_refused(service: HttpService, query: str) -> None:
-    refused = await service.http.get(query, headers=ANN)
+    response = await service.http.get(query, headers=ANN)
 
-    assert refused.status_code == 400
-    assert refused.json()["code"] in ("invalid", "invalid_text", "invalid_cursor")
-    assert WORDS not in refused.text
+    assert response.status_code == 400
+    assert response.json()["code"] in ("invalid", "invalid_text", "invalid_cursor")
+    assert WORDS not in response.text
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ async def test_negative_absurd_and_meaningless_parameters_are_refused(service: H
     ids=str,
 )
 async def test_a_body_of_the_wrong_shape_is_refused_whole(service: HttpService, path: str, body: object) -> None:
-    refused = await service.http.post(path, headers=ANN, json=body)
+    response = await service.http.post(path, headers=ANN, json=body)
 
-    assert refused.status_code == 400
-    assert refused.json()["code"] in ("invalid", "invalid_json")
-    assert WORDS not in refused.text
+    assert response.status_code == 400
+    assert response.json()["code"] in ("invalid", "invalid_json")
+    assert WORDS not in response.text
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ async def test_a_body_of_the_wrong_shape_is_refused_whole(service: HttpService, 
     ids=lambda b: str(b[:9]),
 )
 async def test_what_is_no_export_is_not_imported(service: HttpService, body: bytes) -> None:
-    refused = await service.http.post("/v1/sessions/import", headers=ANN, content=body)
+    response = await service.http.post("/v1/sessions/import", headers=ANN, content=body)
 
-    assert code(refused) == (400, "invalid_json")
+    assert code(response) == (400, "invalid_json")
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ async def test_a_choice_or_name_that_is_none_is_told_which_there_are(
 
 async def test_other_headers_are_read_as_strictly(service: HttpService) -> None:
     for version in (WORDS, "-1", '"x"', "", "9" * 40):
-        refused = await service.http.patch(at("s"), headers={**ANN, "If-Match": version}, json={"title": "x"})
-        assert code(refused) == (400, "invalid")
+        response = await service.http.patch(at("s"), headers={**ANN, "If-Match": version}, json={"title": "x"})
+        assert code(response) == (400, "invalid")
     torn = await service.http.patch(at("s"), headers={**ANN, "If-Match": '"1"'}, json={"if_version": 2})
     assert code(torn) == (400, "invalid")
     empty = await service.http.post("/v1/sessions", headers={**ANN, "Idempotency-Key": ""})
@@ -291,20 +291,20 @@ async def test_other_headers_are_read_as_strictly(service: HttpService) -> None:
 
 @pytest.mark.parametrize("unfit", ["laptop", {"seq": 1}, {"id": "laptop", "seq": "one"}], ids=str)
 async def test_a_producer_that_does_not_fit_is_told_the_shape(service: HttpService, unfit: object) -> None:
-    refused = await service.http.post(
+    response = await service.http.post(
         at("s", "messages"), headers=ANN, json={"messages": [says("x")], "producer": unfit}
     )
 
-    assert code(refused) == (400, "invalid")
-    assert '{"id": "laptop", "seq": 1}' in refused.json()["detail"]
+    assert code(response) == (400, "invalid")
+    assert '{"id": "laptop", "seq": 1}' in response.json()["detail"]
 
 
 async def test_a_key_and_a_producer_do_not_go_together(service: HttpService) -> None:
     body = {"messages": [says("x")], "producer": {"id": "p", "seq": 1}}
 
-    refused = await service.http.post(at("s", "messages"), headers={**ANN, "Idempotency-Key": "k"}, json=body)
+    response = await service.http.post(at("s", "messages"), headers={**ANN, "Idempotency-Key": "k"}, json=body)
 
-    assert code(refused) == (400, "invalid")
+    assert code(response) == (400, "invalid")
 
 
 @pytest.mark.parametrize("said", [None, "5", "200000"], ids=["no length", "a lie", "the truth"])
@@ -320,26 +320,26 @@ async def test_a_body_above_its_limit_is_too_large_whatever_its_header_says(
             yield b" " * 1000
 
     headers = ANN if said is None else {**ANN, "Content-Length": said}
-    refused = await service.http.post(at("s", "messages"), headers=headers, content=pieces())
+    response = await service.http.post(at("s", "messages"), headers=headers, content=pieces())
 
-    assert code(refused) == (413, "too_large")
-    assert refused.json()["limit_bytes"] == 100_000
+    assert code(response) == (413, "too_large")
+    assert response.json()["limit_bytes"] == 100_000
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/v2", "/v1", "/v1/", "/v1/sessions/", "/v1/sessions/s/nothing", "/api", "/apiv1/x"]
 )
 async def test_what_is_nowhere_is_a_problem_too(service: HttpService, path: str) -> None:
-    refused = await service.http.request("PROPFIND" if path == "/" else "GET", path, headers=ANN)
+    response = await service.http.request("PROPFIND" if path == "/" else "GET", path, headers=ANN)
 
-    assert code(refused) in ((404, "not_found"), (405, "method_not_allowed"))
+    assert code(response) in ((404, "not_found"), (405, "method_not_allowed"))
 
 
 async def test_an_unknown_method_is_told_which_are_known(service: HttpService) -> None:
-    refused = await service.http.put("/v1/sessions", headers=ANN)
+    response = await service.http.put("/v1/sessions", headers=ANN)
 
-    assert code(refused) == (405, "method_not_allowed")
-    assert refused.headers["allow"] == "GET, HEAD, POST"
+    assert code(response) == (405, "method_not_allowed")
+    assert response.headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.fixture
@@ -367,14 +367,14 @@ async def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_words(
 
 
 async def test_no_log_line_carries_what_people_say(service: HttpService, silent_log: pytest.LogCaptureFixture) -> None:
-    made = await service.http.post("/v1/sessions", headers=ANN, json={"title": WORDS})
-    await service.http.post(f"{made.headers['location']}/messages", headers=ANN, json=says(WORDS))
+    response = await service.http.post("/v1/sessions", headers=ANN, json={"title": WORDS})
+    await service.http.post(f"{response.headers['location']}/messages", headers=ANN, json=says(WORDS))
     await service.http.get("/v1/sessions", params={"q": WORDS}, headers=ANN)
     refused: httpx.Response = await service.http.post("/v1/sessions", headers=ANN, json={"title": WORDS + "\n" + WORDS})
 
     assert refused.status_code == 400
     assert silent_log.records
-    await service.http.delete(made.headers["location"], headers=ANN)
+    await service.http.delete(response.headers["location"], headers=ANN)
 
 
 @pytest.mark.parametrize(
@@ -383,8 +383,8 @@ async def test_no_log_line_carries_what_people_say(service: HttpService, silent_
 async def test_an_unknown_field_is_named_where_it_looks_like_a_name(
     service: HttpService, field: str, named: str
 ) -> None:
-    refused = await service.http.post("/v1/chat", headers=ANN, json={"message": "hello", field: 1})
+    response = await service.http.post("/v1/chat", headers=ANN, json={"message": "hello", field: 1})
 
-    assert code(refused) == (400, "invalid")
-    assert refused.json()["detail"].startswith(f"the body: {named}")
-    assert WORDS not in refused.text
+    assert code(response) == (400, "invalid")
+    assert response.json()["detail"].startswith(f"the body: {named}")
+    assert WORDS not in response.text

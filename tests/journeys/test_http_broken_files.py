@@ -65,9 +65,9 @@ async def test_the_cause_is_for_operators(folder: str, subtests: pytest.Subtests
         for who, (key, sees) in credentials.items():
             listed = await service.http.get("/v1/assistants", headers=key)
             asked = {"message": "Hi", "assistant": "name"}
-            refused = await service.http.post("/v1/chat", headers=key, json=asked)
+            response = await service.http.post("/v1/chat", headers=key, json=asked)
             with subtests.test(who):
                 missing = {each["name"]: each["missing"] for each in listed.json()["assistants"]}
                 assert missing["name"] is not None
                 assert ("NameError" in listed.text) == sees
-                assert "NameError" not in refused.text
+                assert "NameError" not in response.text

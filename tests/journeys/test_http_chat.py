@@ -191,7 +191,8 @@ async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
         starts = [span["start"] for span in trace["spans"]]
         assert starts == sorted(starts)
         assert spans["tools"]["start"] <= trace["tools"][0]["start"] <= spans["model"]["start"]
-        each = {"input_tokens": 100, "output_tokens": 20, "cost_usd": "0.0015"}
+        none = {"cached_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0}
+        each = {"input_tokens": 100, "output_tokens": 20, **none, "cost_usd": "0.0015"}
         assert [span["usage"] for span in trace["spans"]] == [None, None, each, None, each, None]
         listed = (await service.http.get("/v1/traces", headers=ANN)).json()["traces"]
         one = (await service.http.get(f"/v1/traces?session_id={reply['session_id']}", headers=ANN)).json()["traces"]
@@ -254,13 +255,13 @@ async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: p
             "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "since must be before until",
             "before=2": "before: ",
         }.items():
-            refused = await service.http.get(f"/v1/traces?{query}", headers=ANN)
-            assert (refused.status_code, refused.json()["code"]) == (400, "invalid"), query
-            assert what in refused.json()["detail"]
+            response = await service.http.get(f"/v1/traces?{query}", headers=ANN)
+            assert (response.status_code, response.json()["code"]) == (400, "invalid"), query
+            assert what in response.json()["detail"]
         [brief, *_] = (await service.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
-        whole = (await service.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
-        assert brief.items() < whole.items()
-        assert whole.keys() - brief.keys() == {"tools", "spans", "data", "context"}
+        body = (await service.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
+        assert brief.items() < body.items()
+        assert body.keys() - brief.keys() == {"tools", "spans", "data", "context"}
 
 
 @pytest.mark.parametrize(

@@ -38,17 +38,17 @@ async def sent(service: HttpService, way: str, message: dict[str, Any], times: i
     messages = [message] * times
     if way == "import":
         head = {"format": "tenuto.session", "version": 1, "session": {"title": "Trip"}, "messages": messages}
-        made = await service.http.post("/v1/sessions/import", headers=ANN, json=head)
-        assert made.status_code == 201
-        return str(made.json()["id"])
+        response = await service.http.post("/v1/sessions/import", headers=ANN, json=head)
+        assert response.status_code == 201
+        return str(response.json()["id"])
     await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
     if way == "messages":
         await service.http.post(at("s", "messages"), headers=ANN, json={"messages": messages})
         return "s"
     words = messages if way == "words" else []
-    begun = (await service.http.post(at("s", "turns"), headers=ANN, json={"messages": words})).json()
+    body = (await service.http.post(at("s", "turns"), headers=ANN, json={"messages": words})).json()
     reply = messages if way == "reply" else []
-    await service.http.post(f"/v1/turns/{begun['turn_id']}/finish", headers=ANN, json={"messages": reply})
+    await service.http.post(f"/v1/turns/{body['turn_id']}/finish", headers=ANN, json={"messages": reply})
     return "s"
 
 

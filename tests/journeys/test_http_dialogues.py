@@ -89,12 +89,12 @@ async def test_sessions_of_characters_can_be_seen_and_cleared(service: HttpServi
     await ask_npc(service, "家训有哪些？", "session-1")
     seen = (await service.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
     cleared = (await service.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
-    gone = await service.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
+    response = await service.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
 
     assert seen["message_count"] == 2
     assert seen["recent_messages"][0]["content"] == "家训有哪些？"
     assert cleared == {"success": True, "session_id": "session-1"}
-    assert gone.status_code == 404
+    assert response.status_code == 404
 
 
 @pytest.mark.requirement("C1", "C13")
@@ -314,9 +314,9 @@ async def test_a_shopper_is_named_by_a_number_or_by_any_text(service: HttpServic
 async def test_a_bound_key_cannot_ask_for_another_user_s_orders(locked: HttpService) -> None:
     """The identity comes from the credential."""
     key = await locked.key(tenant="acme", user="1002")
-    refused = await locked.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
+    response = await locked.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
 
-    assert refused.status_code == 403
+    assert response.status_code == 403
 
 
 async def test_a_general_talk_remembers_after_a_restart_and_gets_a_title(tmp_path: Path) -> None:
@@ -353,11 +353,11 @@ async def test_each_example_of_the_page_works_in_an_empty_conversation(subtests:
             for name, text, who in clicks:
                 with subtests.test(text, persona=who):
                     asked = {"message": text, "assistant": name, "persona": who}
-                    told = (await service.http.post("/v1/chat", json=asked)).json()
-                    assert told["answer"] not in empty
-                    assert name != "goods" or told["data"]["goods"]
-                    assert name != "npc" or told["data"]["policy_mode"] != "refuse"
-                    assert name != "legal" or told["data"]["sources"]
+                    body = (await service.http.post("/v1/chat", json=asked)).json()
+                    assert body["answer"] not in empty
+                    assert name != "goods" or body["data"]["goods"]
+                    assert name != "npc" or body["data"]["policy_mode"] != "refuse"
+                    assert name != "legal" or body["data"]["sources"]
 
 
 async def test_the_shop_tells_what_an_answer_had_to_do_without(service: HttpService) -> None:

@@ -89,10 +89,10 @@ async def test_user_messages_of_every_route_have_a_speaker_and_go_with_them() ->
         await service.http.post(at("g", "messages"), headers=team, json=says("And I"))
 
         spoken = [message["speaker"] for message in await messages_of(service, backend, "g")]
-        done = await service.http.delete("/v1/users/ann", headers=backend)
+        response = await service.http.delete("/v1/users/ann", headers=backend)
 
     assert spoken == [*["ann", None] * 3, "bob", None]
-    assert done.json()["counts"]["shared_messages"] == 3
+    assert response.json()["counts"]["shared_messages"] == 3
 
 
 async def test_people_erase_themselves_and_nobody_else() -> None:
@@ -127,10 +127,10 @@ async def test_asking_to_be_erased_again_and_again_sets_off_nothing_more() -> No
 
 
 async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it(service: HttpService) -> None:
-    done = (await service.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
+    body = (await service.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
 
-    assert sum(done["counts"].values()) == 0
-    assert done["tenant"] == "acme"
+    assert sum(body["counts"].values()) == 0
+    assert body["tenant"] == "acme"
 
 
 async def test_erasing_covers_every_site_unless_one_is_named(locked: HttpService) -> None:
@@ -141,14 +141,14 @@ async def test_erasing_covers_every_site_unless_one_is_named(locked: HttpService
             await ask(locked, {**key, "X-User-ID": "ann", "X-Site-ID": site}, "Hello!")
     await ask(locked, {**backend, "X-User-ID": "bob", "X-Site-ID": "park"}, "Hello!")
 
-    done = (await locked.http.delete("/v1/users/ann", headers=backend)).json()
+    body = (await locked.http.delete("/v1/users/ann", headers=backend)).json()
     left = [
         len((await locked.http.get("/v1/sessions", headers={**key, "X-Site-ID": site})).json()["sessions"])
         for key in (backend, other)
         for site in ("", "museum", "park")
     ]
 
-    assert (done["sites"], done["counts"]["sessions"]) == (["", "museum", "park"], 3)
+    assert (body["sites"], body["counts"]["sessions"]) == (["", "museum", "park"], 3)
     assert left == [0, 0, 1, 1, 1, 1]
 
 
@@ -157,15 +157,15 @@ async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names(lo
     here = await ask(locked, {**backend, "X-User-ID": "ann", "X-Site-ID": "museum"}, "Hello!")
     there = await ask(locked, {**backend, "X-User-ID": "ann", "X-Site-ID": "park"}, "Hello!")
 
-    refused = await locked.http.delete("/v1/users/ann", headers=museum, params={"site_id": "park"})
-    done = (await locked.http.delete("/v1/users/ann", headers=museum)).json()
+    response = await locked.http.delete("/v1/users/ann", headers=museum, params={"site_id": "park"})
+    body = (await locked.http.delete("/v1/users/ann", headers=museum)).json()
     statuses = [
         (await locked.http.get(at(reply["session_id"]), headers={**backend, "X-Site-ID": site})).status_code
         for reply, site in ((here, "museum"), (there, "park"))
     ]
     named = (await locked.http.delete("/v1/users/ann", headers=backend, params={"site_id": "park"})).json()
 
-    assert code(refused) == (403, "scope_mismatch")
-    assert (done["sites"], done["counts"]["sessions"]) == (["museum"], 1)
+    assert code(response) == (403, "scope_mismatch")
+    assert (body["sites"], body["counts"]["sessions"]) == (["museum"], 1)
     assert statuses == [404, 200]
     assert (named["sites"], named["counts"]["sessions"]) == (["park"], 1)

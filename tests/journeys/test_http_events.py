@@ -49,7 +49,7 @@ async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch:
 
         monkeypatch.setattr(session_events, "_LASTS", 0.0)
         stream = await service.http.get("/v1/events", headers=ANN)
-        absent = await service.http.get("/v1/events?session_id=e", headers=ANN)
+        response = await service.http.get("/v1/events?session_id=e", headers=ANN)
         monkeypatch.setattr(session_events, "_MOST_STREAMS", 1)
         refused = await service.http.get("/v1/events", headers=ANN)
 
@@ -64,7 +64,7 @@ async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch:
     assert other.session_id == "e"
     assert stream.headers["content-type"].startswith("text/event-stream")
     assert stream.text == "event: ready\ndata: {}\n\n"
-    assert code(absent) == (404, "session_not_found")
+    assert code(response) == (404, "session_not_found")
     assert code(refused)[0] == 429
 
 
@@ -189,7 +189,7 @@ async def test_a_token_that_expires_ends_streams_of_events_alone(
             name: await _reach(service, hangs[name], name, token, path, body) for name, (path, body) in ANSWERS.items()
         }
         monkeypatch.setattr(jwt_verifier, "_LEEWAY_SECONDS", -3600)
-        refused = await service.http.get("/v1/sessions", headers=token)
+        response = await service.http.get("/v1/sessions", headers=token)
         service.app.state.service.gate.forget("another key")
         await listening
         for name, hang in hangs.items():
@@ -199,7 +199,7 @@ async def test_a_token_that_expires_ends_streams_of_events_alone(
                 assert (answered.status_code, "two." in answered.text) == (200, True), answered.text
                 assert "invalid_" not in answered.text
 
-    assert code(refused) == (401, "invalid_credential")
+    assert code(response) == (401, "invalid_credential")
 
 
 async def _reach(

@@ -42,17 +42,17 @@ async def test_what_is_exported_can_be_imported(service: HttpService, written: s
     await _talk(service, 450)
 
     paper = await service.http.get(at("s", "export"), params={"format": written}, headers=ANN)
-    made = await service.http.post("/v1/sessions/import", headers=BOB, content=paper.content)
-    copy = await service.http.get(f"{made.headers['location']}/messages?limit=1000", headers=BOB)
+    response = await service.http.post("/v1/sessions/import", headers=BOB, content=paper.content)
+    copy = await service.http.get(f"{response.headers['location']}/messages?limit=1000", headers=BOB)
     original = await service.http.get(at("s", "messages") + "?limit=1000", headers=ANN)
 
-    assert (paper.status_code, made.status_code) == (200, 201)
+    assert (paper.status_code, response.status_code) == (200, 201)
     assert paper.headers["content-type"] == media
     assert paper.headers["content-disposition"] == f'attachment; filename="{name}"'
     kept = ("title", "attributes", "tokens", "cost_usd", "message_count")
     source = (await service.http.get(at("s"), headers=ANN)).json()
-    assert {field: made.json()[field] for field in kept} == {field: source[field] for field in kept}
-    assert (made.json()["user"], made.json()["id"] != "s") == ("bob", True)
+    assert {field: response.json()[field] for field in kept} == {field: source[field] for field in kept}
+    assert (response.json()["user"], response.json()["id"] != "s") == ("bob", True)
     assert [_without_place(message) for message in copy.json()["messages"]] == [
         _without_place(message) for message in original.json()["messages"]
     ]
@@ -73,8 +73,8 @@ async def test_json_is_the_default_and_is_json(service: HttpService) -> None:
 async def test_an_empty_session_is_exported_too(service: HttpService) -> None:
     for written in ("json", "jsonl", "markdown"):
         paper = await service.http.get(at("s", "export"), params={"format": written}, headers=ANN)
-        made = await service.http.post("/v1/sessions/import", headers=ANN, content=paper.content)
-        assert (made.status_code, made.json()["message_count"]) == (201, 0)
+        response = await service.http.post("/v1/sessions/import", headers=ANN, content=paper.content)
+        assert (response.status_code, response.json()["message_count"]) == (201, 0)
 
 
 async def test_a_groups_session_does_not_become_one_members_own(service: HttpService) -> None:
@@ -82,11 +82,11 @@ async def test_a_groups_session_does_not_become_one_members_own(service: HttpSer
     await service.http.post("/v1/sessions", headers={**room, **ANN}, json={"id": "room"})
     saved = (await service.http.get(at("room", "export"), headers={**room, **ANN})).content
 
-    refused = await service.http.post("/v1/sessions/import", headers=ANN, content=saved)
+    response = await service.http.post("/v1/sessions/import", headers=ANN, content=saved)
     by_chat = await service.http.post("/v1/sessions/import", headers={**room, **BOB}, content=saved)
     by_tenant = await service.http.post("/v1/sessions/import", headers={"X-Tenant-ID": "acme"}, content=saved)
 
-    assert code(refused) == (400, "invalid")
+    assert code(response) == (400, "invalid")
     for imported in (by_chat, by_tenant):
         assert (imported.status_code, imported.json()["chat"]) == (201, "c1")
         assert (await service.http.get(at(imported.json()["id"]), headers={**room, **BOB})).status_code == 200

@@ -102,8 +102,8 @@ async def test_creating_on_a_foreign_id_gives_another_and_warns(
 @pytest.mark.requirement("A1")
 async def test_the_same_id_in_two_tenants_is_two_sessions(service: HttpService) -> None:
     for who, title in ((ANN, "acme's"), (EVE, "evil's")):
-        made = await service.http.post("/v1/sessions", headers=who, json={"id": "s", "title": title})
-        assert made.status_code == 201
+        response = await service.http.post("/v1/sessions", headers=who, json={"id": "s", "title": title})
+        assert response.status_code == 201
 
     assert (await service.http.get(at("s"), headers=ANN)).json()["title"] == "acme's"
     assert (await service.http.get(at("s"), headers=EVE)).json()["title"] == "evil's"
@@ -115,12 +115,12 @@ async def test_an_odd_id_is_an_id_like_any_other(service: HttpService, subtests:
     plain = await service.http.post("/v1/sessions", headers=ANN, json={"id": "a", "title": "plain"})
     for session_id in [*odd_texts("hostile session ids"), "x" * 10_000]:
         with subtests.test(session_id=session_id):
-            made = await service.http.post("/v1/sessions", headers=ANN, json={"id": session_id, "title": "odd"})
+            response = await service.http.post("/v1/sessions", headers=ANN, json={"id": session_id, "title": "odd"})
             sent = await service.http.post(at(session_id, "messages"), headers=ANN, json=says("hello"))
 
-            found = await service.http.get(made.headers["location"], headers=ANN)
+            found = await service.http.get(response.headers["location"], headers=ANN)
 
-            assert (made.status_code, sent.status_code, found.status_code) == (201, 201, 200)
+            assert (response.status_code, sent.status_code, found.status_code) == (201, 201, 200)
             assert found.json()["id"] == session_id
             assert found.json()["message_count"] == 1
             assert (await service.http.get(plain.headers["location"], headers=ANN)).json()["message_count"] == 0
@@ -133,9 +133,9 @@ async def test_an_odd_tenant_keeps_to_itself(service: HttpService, subtests: pyt
         with subtests.test(tenant=tenant):
             who = {b"X-Tenant-ID": tenant.encode(), b"X-User-ID": b"ann"}
 
-            made = await service.http.post("/v1/sessions", headers=who, json={"id": "s"})
+            response = await service.http.post("/v1/sessions", headers=who, json={"id": "s"})
 
-            assert made.json()["tenant"] == tenant
+            assert response.json()["tenant"] == tenant
             assert code(await service.http.get(at("s"), headers=ANN)) == (404, "session_not_found")
 
 
@@ -143,9 +143,9 @@ async def test_an_odd_tenant_keeps_to_itself(service: HttpService, subtests: pyt
 async def test_a_chat_belongs_to_all_in_it(service: HttpService) -> None:
     """Who speaks is said by the request, whose session it is by the chat."""
     room = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}
-    made = await service.http.post("/v1/sessions", headers={**ANN, **room}, json={"id": "group"})
+    response = await service.http.post("/v1/sessions", headers={**ANN, **room}, json={"id": "group"})
 
-    assert made.status_code == 201
+    assert response.status_code == 201
     assert (await service.http.get(at("group"), headers={**BOB, **room})).status_code == 200
     assert (await service.http.get(at("group"), headers=BOB)).status_code == 404
     assert code(await service.http.get("/v1/sessions", headers={**ANN, "X-Thread-ID": "t"})) == (400, "invalid")

@@ -68,14 +68,14 @@ async def test_an_admin_makes_and_revokes_the_keys_of_the_tenant(locked: HttpSer
     worked = await locked.http.get("/v1/sessions", headers=ann)
     revoked = await locked.http.delete(f"{KEYS}/{made[0]['key']['id']}", headers=admin)
     again = await locked.http.delete(f"{KEYS}/{made[0]['key']['id']}", headers=admin)
-    refused = await locked.http.get("/v1/sessions", headers=ann)
+    response = await locked.http.get("/v1/sessions", headers=ann)
     first = (await locked.http.get(KEYS, headers=admin, params={"limit": 3})).json()
     rest = await ids(locked, admin, cursor=first["cursor"])
 
     assert [key["key"][name] for key, name in zip(made, ("user", "agent", "site"), strict=True)] == [
         *("ann", "reader", "museum")
     ]
-    assert (worked.status_code, revoked.status_code, code(refused)) == (200, 200, (401, "invalid_credential"))
+    assert (worked.status_code, revoked.status_code, code(response)) == (200, 200, (401, "invalid_credential"))
     assert revoked.json()["revoked_at"] is not None
     assert again.json() == revoked.json()
     newest = [key["id"] for key in first["keys"]]
@@ -107,9 +107,9 @@ async def test_keys_are_out_of_reach_for_all_but_admins_of_their_tenant_and_site
         assert {code(answer) for answer in tries} == {(403, "forbidden")}
     for who in strangers:
         assert key.id not in await ids(locked, who)
-        absent = await locked.http.delete(f"{KEYS}/{'0' * 16}", headers=who)
+        response = await locked.http.delete(f"{KEYS}/{'0' * 16}", headers=who)
         foreign = await locked.http.delete(f"{KEYS}/{key.id}", headers=who)
-        assert (code(foreign), foreign.content) == ((404, "api_key_not_found"), absent.content)
+        assert (code(foreign), foreign.content) == ((404, "api_key_not_found"), response.content)
     assert code(await create(locked, admin, tenant_id="evil")) == (403, "scope_mismatch")
     assert code(await create(locked, museum, site_id="shop")) == (403, "scope_mismatch")
     assert (await create(locked, museum)).json()["key"]["site"] == "museum"

@@ -25,12 +25,12 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_back() -> None:
         busy, calm = await service.key(), await service.key()
 
         statuses = [(await service.http.get("/v1/sessions", headers=busy)).status_code for _ in range(4)]
-        refused = await service.http.get("/v1/sessions", headers=busy)
+        response = await service.http.get("/v1/sessions", headers=busy)
 
         assert statuses == [200, 200, 200, 429]
-        assert code(refused) == (429, "rate_limited")
-        assert refused.json()["retry_after"] == 20
-        assert refused.headers["retry-after"] == "20"
+        assert code(response) == (429, "rate_limited")
+        assert response.json()["retry_after"] == 20
+        assert response.headers["retry-after"] == "20"
         assert (await service.http.get("/v1/sessions", headers=calm)).status_code == 200
 
         service.ticks.now += 20
@@ -278,11 +278,11 @@ async def test_a_message_may_say_exactly_as_much_as_the_limit_allows(small: Http
     }
     for path, body in ways.items():
         keyed = {**ANN, "Idempotency-Key": path * 10}
-        refused = await small.http.post(path, headers=keyed, json=body(fits + more))
+        response = await small.http.post(path, headers=keyed, json=body(fits + more))
         taken = await small.http.post(path, headers=keyed, json=body(fits))
 
-        assert code(refused) == (413, "too_large"), path
-        assert refused.json()["limit_bytes"] == 3000
+        assert code(response) == (413, "too_large"), path
+        assert response.json()["limit_bytes"] == 3000
         assert taken.status_code in (200, 201), path
 
 
@@ -290,7 +290,7 @@ async def test_what_comes_along_with_a_message_has_the_same_limit_again(small: H
     """Metadata and further fields are counted together, as JSON."""
     around = len('[{"a":""},{}]')
 
-    taken = await small.http.post(
+    response = await small.http.post(
         at("s", "messages"), headers=ANN, json=says("x" * 3000, metadata={"a": "x" * (3000 - around)})
     )
     refused = [
@@ -298,7 +298,7 @@ async def test_what_comes_along_with_a_message_has_the_same_limit_again(small: H
         for more in ({"metadata": {"a": "x" * (3001 - around)}}, {"phase": "x" * 3000}, {"phase": "严" * 1000})
     ]
 
-    assert taken.status_code == 201
+    assert response.status_code == 201
     assert [code(answer) for answer in refused] == [(413, "too_large")] * 3
 
 
@@ -311,8 +311,8 @@ async def test_parts_of_other_kinds_count_as_json(small: HttpService) -> None:
         padded = {**call, "arguments": {"a": "x" * letters}}
         return {"role": "assistant", "parts": [{"type": "text", "text": "y" * words}, padded]}
 
-    taken = await small.http.post(at("s", "messages"), headers=ANN, json=said(1000, 2000 - around))
+    response = await small.http.post(at("s", "messages"), headers=ANN, json=said(1000, 2000 - around))
     refused = await small.http.post(at("s", "messages"), headers=ANN, json=said(1000, 2001 - around))
 
-    assert taken.status_code == 201
+    assert response.status_code == 201
     assert code(refused) == (413, "too_large")

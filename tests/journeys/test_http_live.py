@@ -24,7 +24,7 @@ Events = list[tuple[str, str, dict[str, Any]]]
 
 
 @asynccontextmanager
-async def house(*scripts: Script) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel, HttpService]]:
+async def open_http(*scripts: Script) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel, HttpService]]:
     """A server on a port, whose assistant plays scripts, and a client."""
     model = ScriptedModel(*scripts)
     async with (
@@ -66,7 +66,7 @@ async def log_of(http: httpx.AsyncClient) -> list[tuple[str, str, bool]]:
 
 
 async def test_a_cut_stream_is_joined_and_the_answer_is_whole() -> None:
-    async with house([Say("One ", "two "), hang := Hang(), Say("three.")]) as (http, model, _):
+    async with open_http([Say("One ", "two "), hang := Hang(), Say("three.")]) as (http, model, _):
         heard = await cut(http, hang)
 
         last = heard[-1][0]
@@ -96,7 +96,7 @@ async def test_a_cut_stream_is_joined_and_the_answer_is_whole() -> None:
 
 
 async def test_a_request_whose_client_left_is_answered_under_its_key() -> None:
-    async with house([hang := Hang(), Say("Once.")]) as (http, model, _):
+    async with open_http([hang := Hang(), Say("Once.")]) as (http, model, _):
         asked: dict[str, Any] = {"json": {"message": "Go", "session_id": "s"}, "headers": {"Idempotency-Key": "k"}}
         left = asyncio.create_task(http.post("/v1/chat", **asked))
         await hang.reached.wait()
@@ -111,7 +111,7 @@ async def test_a_request_whose_client_left_is_answered_under_its_key() -> None:
 
 
 async def test_a_stop_keeps_what_was_said() -> None:
-    async with house([Say("One ", "two "), hang := Hang()], "Three.") as (http, model, _):
+    async with open_http([Say("One ", "two "), hang := Hang()], "Three.") as (http, model, _):
         await cut(http, hang, **{"Idempotency-Key": "k"})
         hidden = [await http.post(at("s", "stop"), headers=who) for who in (BOB, EVE)]
         joined = asyncio.create_task(http.get(at("s", "stream")))

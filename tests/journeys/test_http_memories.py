@@ -34,15 +34,15 @@ async def add(service: HttpService, text: str, who: dict[str, str] = ANN, **body
 
 async def listed(service: HttpService, who: dict[str, str] = ANN, **asked: Any) -> list[str]:
     """The texts of a listing."""
-    answered = await service.http.get(MEMORIES, headers=who, params=asked)
-    return [memory["text"] for memory in answered.json()["memories"]]
+    response = await service.http.get(MEMORIES, headers=who, params=asked)
+    return [memory["text"] for memory in response.json()["memories"]]
 
 
 async def search(service: HttpService, query: str, who: dict[str, str] = ANN, **body: Any) -> list[str]:
     """The texts that a search finds."""
-    answered = await service.http.post(f"{MEMORIES}/search", headers=who, json={"query": query, **body})
-    assert answered.status_code == 200, answered.text
-    return [hit["memory"]["text"] for hit in answered.json()["hits"]]
+    response = await service.http.post(f"{MEMORIES}/search", headers=who, json={"query": query, **body})
+    assert response.status_code == 200, response.text
+    return [hit["memory"]["text"] for hit in response.json()["hits"]]
 
 
 def ask(server: ServerProcess, text: str, who: dict[str, str] = ANN) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path:
         (hit,) = second.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "Where do I live?"}).json()["hits"]
         other = ask(second, "Where do I live?", BOB)
         foreign = second.http.delete(f"{MEMORIES}/{remembered['id']}", headers=BOB)
-        gone = second.http.delete(f"{MEMORIES}/{remembered['id']}", headers=ANN)
+        response = second.http.delete(f"{MEMORIES}/{remembered['id']}", headers=ANN)
         found = second.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "Bologna"}).json()["hits"]
         after = ask(second, "Where do I live?")
 
@@ -95,7 +95,7 @@ def test_what_was_said_before_a_kill_is_recalled_until_it_is_forgotten(tmp_path:
     assert hit["scores"]["terms"] == ["live"]
     assert (recalled_ids(other), "Bologna" in other["answer"]) == ([], False)
     assert code(foreign) == (404, "memory_not_found")
-    assert (gone.status_code, found, recalled_ids(after), "Bologna" in after["answer"]) == (204, [], [], False)
+    assert (response.status_code, found, recalled_ids(after), "Bologna" in after["answer"]) == (204, [], [], False)
 
 
 async def test_memories_are_added_listed_and_changed_on_every_store(store_url: str) -> None:
@@ -145,13 +145,13 @@ async def test_preferences_are_set_as_a_whole(service: HttpService) -> None:
     second = await service.http.put(
         address, headers=ANN, json={"preferences": ["Be brief, please.", "Write to ann@example.com about bugs."]}
     )
-    refused = await service.http.put(address, headers=ANN, json={"preferences": ["Be kind.", " "]})
+    response = await service.http.put(address, headers=ANN, json={"preferences": ["Be kind.", " "]})
     read = await service.http.get(address, headers=ANN)
 
     assert [one["text"] for one in first.json()["preferences"]] == ["Answer in Italian.", "Be brief, please."]
     assert second.json()["preferences"][0] == first.json()["preferences"][1]
     assert second.json()["preferences"][1]["text"] == "Write to [REDACTED_EMAIL] about bugs."
-    assert code(refused) == (400, "invalid")
+    assert code(response) == (400, "invalid")
     assert read.json() == second.json()
     assert await listed(service, kind="preference", who=BOB) == []
 
@@ -190,8 +190,8 @@ async def test_nobody_elses_memories_exist(service: HttpService) -> None:
         assert await listed(service, who=who) == []
         assert await search(service, "Bologna", who=who) == []
         for method in ("GET", "DELETE", "PATCH"):
-            answered = await service.http.request(method, f"{MEMORIES}/{memory['id']}", headers=who)
-            assert code(answered) == (404, "memory_not_found"), (who, method)
+            response = await service.http.request(method, f"{MEMORIES}/{memory['id']}", headers=who)
+            assert code(response) == (404, "memory_not_found"), (who, method)
     assert await listed(service) == [HOME]
 
 
@@ -266,9 +266,9 @@ async def test_what_a_caller_without_a_user_said_is_recalled_in_its_own_session_
     async with http_service(embedder="none", compress_over=6, keep_verbatim=2) as service:
 
         async def ask(text: str, session: str) -> dict[str, Any]:
-            answered = await service.http.post("/v1/chat", json={"message": text, "session_id": session})
+            response = await service.http.post("/v1/chat", json={"message": text, "session_id": session})
             await service.tenuto.upkeep.drain()
-            return dict(answered.json())
+            return dict(response.json())
 
         for session in ("mine", "other"):
             await service.http.post("/v1/sessions", json={"id": session})
@@ -312,9 +312,9 @@ async def test_memories_without_a_user_are_refused_and_the_answer_says_why(locke
 async def test_the_setting_decides_about_callers_without_a_user(setting: bool) -> None:
     async with http_service(memories_without_user=setting, locked=setting) as service:
         who = await service.key() if setting else {}
-        answered = await service.http.get(MEMORIES, headers=who)
+        response = await service.http.get(MEMORIES, headers=who)
 
-    assert answered.status_code == (200 if setting else 400)
+    assert response.status_code == (200 if setting else 400)
 
 
 BAD: list[tuple[str, str, Any, str]] = [
@@ -347,10 +347,10 @@ BAD: list[tuple[str, str, Any, str]] = [
 async def test_bad_input_is_refused_with_its_reason(
     service: HttpService, method: str, path: str, body: Any, names: str
 ) -> None:
-    answered = await service.http.request(method, MEMORIES + path, headers=ANN, json=body)
+    response = await service.http.request(method, MEMORIES + path, headers=ANN, json=body)
 
-    assert answered.status_code == 400
-    assert names in answered.json()["detail"]
+    assert response.status_code == 400
+    assert names in response.json()["detail"]
 
 
 @pytest.mark.requirement("A19")
@@ -375,19 +375,19 @@ async def test_a_search_weighs_relevance_against_likeness_as_asked() -> None:
 async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(service: HttpService) -> None:
     await add(service, HOME)
 
-    answered = await service.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "🙂🙃"})
+    response = await service.http.post(f"{MEMORIES}/search", headers=ANN, json={"query": "🙂🙃"})
 
-    assert answered.status_code == 200
+    assert response.status_code == 200
 
 
 async def test_nothing_is_added_where_memories_are_off() -> None:
     """What is stored from before can still be read and forgotten."""
     async with http_service(memories=False) as service:
-        refused = await service.http.post(MEMORIES, headers=ANN, json={"text": HOME})
+        response = await service.http.post(MEMORIES, headers=ANN, json={"text": HOME})
         forgotten = await service.http.delete(MEMORIES, headers=ANN, params={"all": True})
 
-        assert code(refused) == (400, "invalid")
-        assert "off" in refused.json()["detail"]
+        assert code(response) == (400, "invalid")
+        assert "off" in response.json()["detail"]
         assert (await listed(service), forgotten.json()["forgotten"]) == ([], 0)
 
 

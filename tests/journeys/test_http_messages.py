@@ -132,9 +132,9 @@ async def test_usage_adds_up_exactly(service: HttpService) -> None:
 
 
 async def test_appending_to_no_session_is_not_found_and_makes_none(service: HttpService) -> None:
-    refused = await service.http.post(at("none", "messages"), headers=ANN, json=says("hello?"))
+    response = await service.http.post(at("none", "messages"), headers=ANN, json=says("hello?"))
 
-    assert code(refused) == (404, "session_not_found")
+    assert code(response) == (404, "session_not_found")
     assert code(await service.http.get(at("none"), headers=ANN)) == (404, "session_not_found")
 
 

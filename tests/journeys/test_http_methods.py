@@ -59,10 +59,10 @@ async def test_head_of_a_stream_ends_at_once(service: HttpService) -> None:
 async def test_every_get_answers_head_and_allow_names_all_methods(service: HttpService) -> None:
     for path, operations in document(service.app)["paths"].items():
         methods = {method.upper() for method in operations} | ({"HEAD"} if "get" in operations else set())
-        refused = await service.http.request("TRACE", path.translate({ord("{"): None, ord("}"): None}), headers=ANN)
-        assert refused.status_code == 405
+        response = await service.http.request("TRACE", path.translate({ord("{"): None, ord("}"): None}), headers=ANN)
+        assert response.status_code == 405
         # A fixed address may fit a pattern beside it as well.
-        assert methods <= set(refused.headers["allow"].split(", ")), path
+        assert methods <= set(response.headers["allow"].split(", ")), path
 
 
 @pytest.mark.parametrize("address", ["/v1/sessions", at("s"), at("s", "messages"), "/v1/stats", "/v1/tasks"])
@@ -100,7 +100,7 @@ async def test_large_json_is_compressed_for_clients_that_can_read_it(service: Ht
 
     plain = await service.http.get(address, headers=PLAIN)
     packed = await service.http.get(address, headers=GZIP)
-    refused = await service.http.get(address, headers={**ANN, "Accept-Encoding": "gzip;q=0"})
+    response = await service.http.get(address, headers={**ANN, "Accept-Encoding": "gzip;q=0"})
     small = await service.http.get("/v1/stats", headers=GZIP)
 
     assert packed.headers["content-encoding"] == "gzip"
@@ -108,7 +108,7 @@ async def test_large_json_is_compressed_for_clients_that_can_read_it(service: Ht
     assert int(packed.headers["content-length"]) * 5 < int(plain.headers["content-length"])
     assert packed.headers["etag"] == plain.headers["etag"]
     assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
-    assert "content-encoding" not in {**refused.headers, **small.headers}
+    assert "content-encoding" not in {**response.headers, **small.headers}
 
 
 async def test_streams_are_not_compressed(service: HttpService) -> None:
@@ -118,14 +118,14 @@ async def test_streams_are_not_compressed(service: HttpService) -> None:
 
 
 async def test_unknown_parameters_are_refused_where_a_route_has_none(service: HttpService) -> None:
-    known = await service.http.get("/v1/stats", headers=ANN, params={"tenant_id": "acme"})
+    response = await service.http.get("/v1/stats", headers=ANN, params={"tenant_id": "acme"})
     refusals: list[httpx.Response] = [
         await service.http.get("/v1/stats", headers=ANN, params={"colour": "red"}),
         await service.http.get(at("s"), headers=ANN, params={"limit": 3}),
         await service.http.post(at("s", "reset"), headers=ANN, params={"force": "yes"}),
     ]
 
-    assert known.status_code == 200
+    assert response.status_code == 200
     assert [code(refusal) for refusal in refusals] == [(400, "invalid")] * 3
     assert "colour" in refusals[0].json()["detail"]
     # Probes and caches add what they like.

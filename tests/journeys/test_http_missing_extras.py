@@ -69,8 +69,8 @@ async def test_the_folder_of_the_clone_is_for_operators(monkeypatch: pytest.Monk
     async with http_service(locked=True) as service:
         user, operator = await service.key(user="ann"), await service.key()
         listed = [(await service.http.get("/v1/assistants", headers=key)).text for key in (user, operator)]
-        refused = await service.http.post("/v1/chat", headers=user, json={"message": "Hi", "assistant": "legal"})
+        response = await service.http.post("/v1/chat", headers=user, json={"message": "Hi", "assistant": "legal"})
 
     assert ["pip install '.[tasks]'" in text for text in listed] == [True, False]
     assert ["pip install '/srv/clone[tasks]'" in text for text in listed] == [False, True]
-    assert "/srv/clone" not in refused.text
+    assert "/srv/clone" not in response.text

@@ -34,9 +34,9 @@ async def test_a_talk_is_told_in_short(service: HttpService, fake_clock: FakeClo
     """These fields and no others."""
     await _say(service, fake_clock, "请问严氏家训有哪些？", "后生问得好...")
 
-    told = await service.http.get(PATH, headers=MUSEUM)
+    response = await service.http.get(PATH, headers=MUSEUM)
 
-    assert told.json() == {
+    assert response.json() == {
         "session_id": "session-def456",
         "message_count": 2,
         "recent_messages": [
@@ -52,11 +52,11 @@ async def test_a_talk_is_told_in_short(service: HttpService, fake_clock: FakeClo
 async def test_only_the_last_ten_messages_are_kept(service: HttpService, fake_clock: FakeClock) -> None:
     await _say(service, fake_clock, *(f"line {number}" for number in range(12)))
 
-    told = (await service.http.get(PATH, headers=MUSEUM)).json()
+    body = (await service.http.get(PATH, headers=MUSEUM)).json()
 
-    assert told["message_count"] == 10
-    assert [message["content"] for message in told["recent_messages"]] == [f"line {n}" for n in range(2, 12)]
-    assert told["first_message_at"] == "2026-01-15T09:00:02Z"
+    assert body["message_count"] == 10
+    assert [message["content"] for message in body["recent_messages"]] == [f"line {n}" for n in range(2, 12)]
+    assert body["first_message_at"] == "2026-01-15T09:00:02Z"
 
 
 @pytest.mark.requirement("C3")
@@ -70,34 +70,36 @@ async def test_a_tool_call_does_not_count_as_a_message(service: HttpService) -> 
             {"role": "tool", "parts": [{"type": "tool_result", "call_id": "c", "output": {}}]},
             {"role": "assistant", "content": f"answer {number}"},
         ]
-        said = await service.http.post("/v1/sessions/session-def456/messages", headers=MUSEUM, json={"messages": turn})
-        assert said.status_code == 201, said.text
+        response = await service.http.post(
+            "/v1/sessions/session-def456/messages", headers=MUSEUM, json={"messages": turn}
+        )
+        assert response.status_code == 201, response.text
 
-    told = (await service.http.get(PATH, headers=MUSEUM)).json()
+    body = (await service.http.get(PATH, headers=MUSEUM)).json()
 
-    assert told["message_count"] == 10
-    assert [one["content"] for one in told["recent_messages"]][::2] == [f"question {n}" for n in range(1, 6)]
+    assert body["message_count"] == 10
+    assert [one["content"] for one in body["recent_messages"]][::2] == [f"question {n}" for n in range(1, 6)]
 
 
 @pytest.mark.requirement("C4")
 async def test_recent_means_at_most_four_thousand_characters(service: HttpService, fake_clock: FakeClock) -> None:
     """The oldest go first, and the newest stays however long it is."""
     await _say(service, fake_clock, "a" * 3000, "b" * 3000, "c" * 500)
-    told = (await service.http.get(PATH, headers=MUSEUM)).json()
+    body = (await service.http.get(PATH, headers=MUSEUM)).json()
     await _say(service, fake_clock, "d" * 5000)
     after = (await service.http.get(PATH, headers=MUSEUM)).json()
 
-    assert [message["content"][0] for message in told["recent_messages"]] == ["b", "c"]
-    assert told["message_count"] == 3
-    assert told["first_message_at"] == "2026-01-15T09:00:00Z"
+    assert [message["content"][0] for message in body["recent_messages"]] == ["b", "c"]
+    assert body["message_count"] == 3
+    assert body["first_message_at"] == "2026-01-15T09:00:00Z"
     assert [message["content"][0] for message in after["recent_messages"]] == ["d"]
 
 
 async def test_a_talk_without_words_has_no_times(service: HttpService) -> None:
-    told = (await service.http.get(PATH, headers=MUSEUM)).json()
+    body = (await service.http.get(PATH, headers=MUSEUM)).json()
 
-    assert (told["message_count"], told["recent_messages"]) == (0, [])
-    assert (told["first_message_at"], told["last_message_at"]) == (None, None)
+    assert (body["message_count"], body["recent_messages"]) == (0, [])
+    assert (body["first_message_at"], body["last_message_at"]) == (None, None)
 
 
 @pytest.mark.requirement("C8")

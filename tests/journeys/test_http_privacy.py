@@ -211,12 +211,12 @@ async def test_an_export_holds_nothing_private(written: str) -> None:
     """Head and messages: title, context, attributes, metadata, tool arguments and fields of the sender's own."""
     async with http_service(privacy_title=Mode.KEEP) as service:
         head = {"title": f"About {MAIL}", "context": {"mail": MAIL}, "attributes": {"card": CARD}}
-        made = (await service.http.post("/v1/sessions", headers=ANN, json=head)).json()
+        body = (await service.http.post("/v1/sessions", headers=ANN, json=head)).json()
         call = {"type": "tool_call", "id": "1", "name": "pay", "arguments": {"card": CARD}}
         message = {"role": "assistant", "parts": [call], "metadata": {"to": MAIL}, "own": [MAIL]}
-        await service.http.post(at(made["id"], "messages"), headers=ANN, json={"messages": [says(SAID), message]})
+        await service.http.post(at(body["id"], "messages"), headers=ANN, json={"messages": [says(SAID), message]})
 
-        export = await service.http.get(at(made["id"], "export"), params={"format": written}, headers=ANN)
+        export = await service.http.get(at(body["id"], "export"), params={"format": written}, headers=ANN)
         back = await service.http.post("/v1/sessions/import", headers=ANN, content=export.content)
 
     assert MAIL not in export.text
@@ -339,9 +339,9 @@ async def test_odd_lists_of_marks_are_refused(marks: object) -> None:
     async with http_service(locked=True, **PSEUDONYMS) as service:
         who = await service.key(role=KeyRole.REVEAL, user="ann")
         session = (await ask(service, who))["session_id"]
-        refused = await service.http.post(at(session, "reveal"), headers=who, json={"placeholders": marks})
+        response = await service.http.post(at(session, "reveal"), headers=who, json={"placeholders": marks})
 
-    assert code(refused) == (400, "invalid")
+    assert code(response) == (400, "invalid")
 
 
 # The audit
@@ -357,14 +357,14 @@ async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant
     rest = (
         await locked.http.get("/v1/privacy/audit", params={"limit": 2, "cursor": first["cursor"]}, headers=backend)
     ).json()
-    refused = await locked.http.get("/v1/privacy/audit", headers=user)
+    response = await locked.http.get("/v1/privacy/audit", headers=user)
     odd = await locked.http.get("/v1/privacy/audit", params={"cursor": "elsewhere"}, headers=admin)
     other = (await locked.http.get("/v1/privacy/audit", headers=evil)).json()
 
     assert [len(page["entries"]) for page in (first, rest)] == [2, 1]
     assert rest["cursor"] is None
     assert len({note["id"] for note in first["entries"] + rest["entries"]}) == 3
-    assert code(refused) == (403, "forbidden")
+    assert code(response) == (403, "forbidden")
     assert code(odd) == (400, "invalid_cursor")
     assert other == {"entries": [], "cursor": None}
 

@@ -68,8 +68,8 @@ async def test_a_scan_tells_its_progress_and_counts_and_a_fix_redacts(tmp_path: 
 async def test_a_scan_is_for_those_who_answer_for_the_tenant(locked: HttpService) -> None:
     """A user and an agent are refused, the backend and an admin are not."""
     for bound in ({"user": "ann"}, {"agent": "reader"}):
-        refused = await locked.http.post(SCAN, headers=await locked.key(**bound))
-        assert code(refused) == (403, "forbidden")
+        response = await locked.http.post(SCAN, headers=await locked.key(**bound))
+        assert code(response) == (403, "forbidden")
     for bound in ({}, {"user": "ann", "role": KeyRole.ADMIN}):
         allowed = await locked.http.post(SCAN, headers=await locked.key(**bound))
         assert allowed.status_code == 200

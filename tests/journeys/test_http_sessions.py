@@ -22,17 +22,17 @@ async def service(fake_clock: FakeClock, store_url: str) -> AsyncIterator[HttpSe
 
 @pytest.mark.requirement("A3", "B3", "E2")
 async def test_a_session_is_made_and_found_again(service: HttpService) -> None:
-    made = await service.http.post(
+    response = await service.http.post(
         "/v1/sessions",
         headers=ANN,
         json={"title": "Lisbon", "context": {"language": "pt"}, "attributes": {"vip": True}, "metadata": {"n": 1.0}},
     )
 
-    found = await service.http.get(made.headers["location"], headers=ANN)
+    found = await service.http.get(response.headers["location"], headers=ANN)
 
-    assert made.status_code == 201
+    assert response.status_code == 201
     assert found.status_code == 200
-    assert found.json() == {**made.json(), "active_tasks": []}
+    assert found.json() == {**response.json(), "active_tasks": []}
     assert found.headers["etag"].startswith('"1-')
     assert found.json() | {"id": ""} == {
         "id": "",
@@ -141,12 +141,12 @@ async def test_attributes_are_set_read_and_removed_one_by_one(service: HttpServi
     read = await service.http.get(odd, headers=ANN)
     every = await service.http.get(at("s", "attributes"), headers=ANN)
     removed = await service.http.delete(odd, headers=ANN)
-    gone = await service.http.get(odd, headers=ANN)
+    response = await service.http.get(odd, headers=ANN)
 
     assert was_set.json() == read.json() == {"name": "a/b 你", "value": {"deep": [1, None]}}
     assert every.json() == {"attributes": {"kept": 1, "a/b 你": {"deep": [1, None]}}}
     assert removed.status_code == 204
-    assert gone.json() == {"name": "a/b 你", "value": None}
+    assert response.json() == {"name": "a/b 你", "value": None}
 
 
 async def test_a_head_stays_within_its_limit_however_many_patch_it(fake_clock: FakeClock, store_url: str) -> None:
@@ -183,13 +183,13 @@ async def test_a_fork_goes_its_own_way_and_truncating_takes_back(service: HttpSe
         await service.http.post(at("s", "messages"), headers=ANN, json=says(text))
 
     fork = await service.http.post(at("s", "fork"), headers=ANN, json={"at": 2, "id": "branch", "title": "What if"})
-    taken = await service.http.post(at("s", "fork"), headers=ANN, json={"id": "branch"})
+    response = await service.http.post(at("s", "fork"), headers=ANN, json={"id": "branch"})
     cut = await service.http.post(at("s", "truncate"), headers=ANN, json={"after": 1})
     branch = await service.http.get(at("branch", "messages"), headers=ANN)
 
     assert fork.status_code == 201
     assert fork.json()["forked_from"] == {"session_id": "s", "seq": 2}
-    assert code(taken) == (409, "session_exists")
+    assert code(response) == (409, "session_exists")
     assert cut.json()["message_count"] == 1
     assert [message["text"] for message in branch.json()["messages"]] == ["one", "two"]
 
@@ -220,9 +220,9 @@ async def test_a_truncation_of_an_old_version_is_refused_and_keeps_what_was_said
 
 async def test_stats_count_what_the_caller_has(service: HttpService) -> None:
     for who in (ANN, BOB):
-        made = await service.http.post("/v1/sessions", headers=who)
+        response = await service.http.post("/v1/sessions", headers=who)
         body = {"messages": [says("hi", tokens=3)], "usage": {"tokens": 5, "cost_usd": "0.000000001"}}
-        await service.http.post(f"{made.headers['location']}/messages", headers=who, json=body)
+        await service.http.post(f"{response.headers['location']}/messages", headers=who, json=body)
 
     mine = (await service.http.get("/v1/stats", headers=ANN)).json()
     all_of_acme = (await service.http.get("/v1/stats", headers={"X-Tenant-ID": "acme"})).json()
@@ -233,20 +233,20 @@ async def test_stats_count_what_the_caller_has(service: HttpService) -> None:
 
 @pytest.mark.requirement("X13")
 async def test_the_same_routes_answer_under_api(service: HttpService) -> None:
-    made = await service.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
+    response = await service.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
 
-    assert made.status_code == 201
-    assert (await service.http.get("/api/v1/sessions/s", headers=ANN)).json().items() >= made.json().items()
+    assert response.status_code == 201
+    assert (await service.http.get("/api/v1/sessions/s", headers=ANN)).json().items() >= response.json().items()
     assert not any(path.startswith("/api") for path in document(service.app)["paths"])
 
 
 async def test_tenant_and_site_may_stand_in_query_and_body(service: HttpService) -> None:
-    made = await service.http.post("/v1/sessions", json={"id": "s", "tenant_id": "acme", "site_id": "museum"})
+    response = await service.http.post("/v1/sessions", json={"id": "s", "tenant_id": "acme", "site_id": "museum"})
     found = await service.http.get(at("s"), params={"tenant_id": "acme", "site_id": "museum"})
     elsewhere = await service.http.get(at("s"), params={"tenant_id": "acme"})
     torn = await service.http.post("/v1/sessions", headers=ANN, json={"tenant_id": "other"})
 
-    assert (made.json()["tenant"], made.json()["site"]) == ("acme", "museum")
-    assert found.json().items() >= made.json().items()
+    assert (response.json()["tenant"], response.json()["site"]) == ("acme", "museum")
+    assert found.json().items() >= response.json().items()
     assert code(elsewhere) == (404, "session_not_found")
     assert code(torn) == (403, "scope_mismatch")

@@ -237,7 +237,7 @@ async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -
     async with office_at(store, office) as (service, _):
         waiting = (await service.http.get(task, headers=ANN)).json()["steps"][1]
         foreign = [await service.http.post(f"{task}/input/ask", headers=who, json={"value": 1}) for who in (BOB, EVE)]
-        absent = await service.http.post(f"{task}/input/none", headers=ANN, json={"value": 1})
+        response = await service.http.post(f"{task}/input/none", headers=ANN, json={"value": 1})
         early = await service.http.post(f"{task}/input/write", headers=ANN, json={"value": 1})
         given = {"value": {"to": MAIL}}
         first = await service.http.post(f"{task}/input/ask", headers=ANN, json=given)
@@ -248,7 +248,7 @@ async def test_a_person_answers_after_the_server_was_restarted(tmp_path: Path) -
 
     assert (waiting["status"], waiting["human_input"], waiting["agent"]) == ("waiting", "Send this?", None)
     assert {code(answer) for answer in foreign} == {(404, "task_not_found")}
-    assert (code(absent), code(early)) == ((404, "step_not_found"), (409, "step_not_waiting"))
+    assert (code(response), code(early)) == ((404, "step_not_found"), (409, "step_not_waiting"))
     assert first.json()["steps"][1]["status"] == "completed"
     assert (again.status_code, again.json()["status"]) == (200, "completed")
     assert code(other) == (409, "task_finished")
@@ -268,7 +268,7 @@ async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:
         again = await service.http.post(f"{task}/cancel", headers=ANN)
         await asyncio.wait_for(office.cancelled.wait(), LONG)
         office.gate.set()
-        absent = await service.http.post(f"{task}/resume", headers=ANN, json={"from_step": "none"})
+        response = await service.http.post(f"{task}/resume", headers=ANN, json={"from_step": "none"})
         resumed = await service.http.post(f"{task}/resume", headers=ANN)
         await ended(service, task_id)
         calls = list(office.calls)
@@ -280,7 +280,7 @@ async def test_a_cancelled_task_is_run_again_from_where_it_is_told() -> None:
     assert (cancelled.json()["status"], cancelled.json()["error"]["code"]) == ("failed", "task_cancelled")
     assert [step["status"] for step in cancelled.json()["steps"]] == ["completed", "failed"]
     assert again.json() == cancelled.json()
-    assert code(absent) == (404, "step_not_found")
+    assert code(response) == (404, "step_not_found")
     assert (resumed.status_code, resumed.json()["status"], resumed.json()["error"]) == (202, "running", None)
     assert calls == ["read", "wait", "wait"]
     assert {code(answer) for answer in over} == {(409, "task_finished")}
@@ -298,11 +298,11 @@ async def test_the_agents_of_a_task_that_is_ended_or_removed_are_cancelled(metho
         await wait_for_step(service.tenuto.tasks, ANN_SCOPE, task_id, "ask", "waiting")
 
         body = {"status": "completed", "result": "done"} if method == "PATCH" else None
-        answered = await service.http.request(method, task, headers=ANN, json=body)
+        response = await service.http.request(method, task, headers=ANN, json=body)
         await asyncio.wait_for(office.cancelled.wait(), LONG)
         left = await service.http.get(task, headers=ANN)
 
-    assert answered.is_success
+    assert response.is_success
     assert office.calls == ["wait"]
     if method == "PATCH":
         assert (left.json()["status"], left.json()["result"]) == ("completed", "done")
@@ -333,10 +333,10 @@ async def test_a_plan_that_cannot_run_is_refused_and_opens_no_task(subtests: pyt
     async with office_at() as (service, _):
         for name, (plan, answered) in BAD_PLANS.items():
             with subtests.test(name):
-                refused = await service.http.post("/v1/tasks", headers=ANN, json={"type": "review", "plan": plan})
+                response = await service.http.post("/v1/tasks", headers=ANN, json={"type": "review", "plan": plan})
 
-                assert code(refused) == (400, answered)
-                assert SAID not in refused.text
+                assert code(response) == (400, answered)
+                assert SAID not in response.text
         assert (await service.http.get("/v1/tasks", headers=ANN)).json()["tasks"] == []
 
 
@@ -398,12 +398,12 @@ async def test_what_an_agent_raised_is_shown_to_operators_and_users_get_the_code
         for who, (key, sees) in credentials.items():
             for path, tells in {"": True, "/runs": True, "/timeline": False, "/events": False, None: True}.items():
                 with subtests.test(who, path=path):
-                    shown = await service.http.get(
+                    response = await service.http.get(
                         "/v1/tasks" if path is None else f"/v1/tasks/{task_id}{path}", headers=key
                     )
-                    assert "agent_failed" in shown.text
-                    assert (SAID in shown.text) == (sees and tells)
-                    assert MAIL not in shown.text
+                    assert "agent_failed" in response.text
+                    assert (SAID in response.text) == (sees and tells)
+                    assert MAIL not in response.text
 
 
 async def test_a_plan_submitted_twice_under_one_key_is_run_once() -> None:
@@ -476,13 +476,13 @@ async def test_without_the_extra_plans_are_refused_plainly_and_the_rest_works(
             await service.http.post(f"{task}/input/ask", headers=ANN, json={"value": 1}),
         ]
         seen = [await service.http.get(task + at, headers=ANN) for at in ("", "/timeline", "/board")]
-        done = await service.http.patch(task, headers=ANN, json={"status": "failed"})
+        response = await service.http.patch(task, headers=ANN, json={"status": "failed"})
         listed = (await service.http.get("/v1/tasks", headers=ANN)).json()["tasks"]
 
     assert {code(answer) for answer in refused} == {(503, "engine_unavailable")}
     assert all(install_line("tasks") in answer.text and "retry-after" not in answer.headers for answer in refused)
     assert [answer.status_code for answer in seen] == [200] * 3
-    assert (done.status_code, [each["id"] for each in listed]) == (200, [task_id])
+    assert (response.status_code, [each["id"] for each in listed]) == (200, [task_id])
 
 
 async def test_reading_a_task_opens_no_engine_and_neither_does_a_stranger() -> None:

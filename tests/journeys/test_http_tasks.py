@@ -23,9 +23,9 @@ def agent(name: str, who: dict[str, str] = ANN) -> dict[str, str]:
 
 async def opened(service: HttpService, who: dict[str, str] = ANN, **body: Any) -> str:
     """The address of a new task."""
-    answered = await service.http.post("/v1/tasks", headers=who, json={"type": "contract_review", **body})
-    assert answered.status_code == 201, answered.text
-    address: str = answered.headers["location"]
+    response = await service.http.post("/v1/tasks", headers=who, json={"type": "contract_review", **body})
+    assert response.status_code == 201, response.text
+    address: str = response.headers["location"]
     return address
 
 
@@ -44,7 +44,7 @@ async def test_three_agents_review_a_contract(store_url: str) -> None:
     async with http_service(store=store_url) as service:
         session = (await service.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
         task = await opened(service, goal="Find what limits later employment", session_id=session)
-        begun = await service.http.patch(task, headers=ANN, json={"status": "running"})
+        response = await service.http.patch(task, headers=ANN, json={"status": "running"})
         await put(service, f"{task}/board/clauses", "reader", [{"number": 7}])
         await put(service, f"{task}/agents/lawyer/notes/doubt", "lawyer", "ask for annex B")
         await put(service, f"{task}/board/months", "reader", 6)
@@ -58,8 +58,8 @@ async def test_three_agents_review_a_contract(store_url: str) -> None:
         notes = (await service.http.get(f"{task}/agents/lawyer/notes", headers=ANN)).json()
         listed = (await service.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)).json()
 
-        assert begun.json()["status"] == "running"
-        assert (during, after) == ([{"id": begun.json()["id"], "status": "running"}], [])
+        assert response.json()["status"] == "running"
+        assert (during, after) == ([{"id": response.json()["id"], "status": "running"}], [])
         assert (over.json()["previous_writer"], over.json()["version"], over.headers["etag"]) == ("reader", 2, '"2"')
         assert code(refused) == (409, "key_protected")
         assert decided.status_code == 200
@@ -123,8 +123,8 @@ async def test_conditions_of_a_request_are_kept_or_refused(service: HttpService,
         for odd in ({"If-None-Match": '"1"'}, {**first, "If-Match": '"1"'}):
             assert code(await written(odd)) == (400, "invalid")
         assert code(await written(first, if_version=1)) == (400, "invalid")
-        absent = await service.http.put(f"{address}b", headers={**agent("x"), **anything}, json={"value": 1})
-        assert code(absent) == (404, "entry_not_found")
+        response = await service.http.put(f"{address}b", headers={**agent("x"), **anything}, json={"value": 1})
+        assert code(response) == (404, "entry_not_found")
         assert (await service.http.get(address, headers=agent("x"))).json()["version"] == 1
         assert (await written(anything)).json()["version"] == 2
     stale = await service.http.delete(task, headers={**ANN, "If-Match": '"999"'})
@@ -338,17 +338,17 @@ async def test_bad_input_is_refused_and_named(
 
 
 async def test_a_stream_goes_on_after_an_event_only(service: HttpService, task: str) -> None:
-    refused = await service.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": "7"})
+    response = await service.http.get(f"{task}/events", headers={**ANN, "Last-Event-ID": "7"})
 
-    assert code(refused) == (400, "invalid_cursor")
+    assert code(response) == (400, "invalid_cursor")
 
 
 async def test_a_token_that_is_missing_is_missed_in_the_query(service: HttpService) -> None:
     """It is no field of a body, which such a request has not got."""
-    refused = await service.http.delete(f"{await opened(service)}/locks/a", headers=agent("x"))
+    response = await service.http.delete(f"{await opened(service)}/locks/a", headers=agent("x"))
 
-    assert code(refused) == (400, "invalid")
-    assert refused.json()["detail"] == "the query: it is missing required field token"
+    assert code(response) == (400, "invalid")
+    assert response.json()["detail"] == "the query: it is missing required field token"
 
 
 async def test_a_task_ended_twice_in_the_same_way_is_ended_once(service: HttpService, task: str) -> None:

@@ -158,10 +158,10 @@ async def test_somebody_elses_turn_cannot_be_finished(service: HttpService, stra
     "token", ["x", "%00", "WyJhIiwiYiIsImMiLDBd", "WyJhIiwiYiIsImMiXQ", "W1tbW1tbW1tb", "%F0%9F%98%80"]
 )
 async def test_what_is_no_turn_is_not_found(service: HttpService, token: str) -> None:
-    refused = await service.http.post(f"/v1/turns/{token}/finish", headers=ANN)
+    response = await service.http.post(f"/v1/turns/{token}/finish", headers=ANN)
 
-    assert refused.status_code in (400, 404)
-    assert refused.json()["code"] in ("turn_not_found", "invalid_text")
+    assert response.status_code in (400, 404)
+    assert response.json()["code"] in ("turn_not_found", "invalid_text")
 
 
 @pytest.mark.requirement("X4")

@@ -143,10 +143,10 @@ async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothin
         assert code(await service.http.post("/mcp", json=ping, headers=accept)) == (401, "invalid_credential")
         assert code(await service.http.get("/mcp", headers=ours)) == (405, "method_not_allowed")
         for body in (b"", b"{", b"[]", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000):
-            answered = await service.http.post(
+            response = await service.http.post(
                 "/mcp", content=body, headers={**ours, **accept, "Content-Type": "application/json"}
             )
-            assert answered.status_code == 400
+            assert response.status_code == 400
 
 
 async def test_a_message_is_counted_beside_the_loop_and_only_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +170,8 @@ async def test_a_message_is_counted_beside_the_loop_and_only_if_it_fits(monkeypa
 async def test_web_pages_reach_no_open_server() -> None:
     async with http_service() as service:
         for header in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
-            refused = await service.http.post("/mcp", json={}, headers={**EVE, **header})
-            assert code(refused) == (403, "host_not_allowed")
+            response = await service.http.post("/mcp", json={}, headers={**EVE, **header})
+            assert code(response) == (403, "host_not_allowed")
 
 
 async def test_the_command_speaks_on_standard_output_and_keeps_what_was_said(tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ async def test_a_lost_answer_sent_again_with_its_key_stores_once(openai_service:
     assert made[0] == made[1]
     assert stored[0].data == stored[1].data
     assert len([each async for each in ann.conversations.items.list(made[0].id)]) == 2
-    with pytest.raises(openai.ConflictError) as refused:
+    with pytest.raises(openai.ConflictError) as excinfo:
         await ann.conversations.items.create(made[0].id, items=[item, item], extra_headers=key)
-    assert refused.value.response.headers["x-should-retry"] == "false"
+    assert excinfo.value.response.headers["x-should-retry"] == "false"
 
 
 async def test_models_are_assistants_and_embeddings_have_both_forms(openai_service: OpenAIService) -> None:
@@ -171,9 +171,9 @@ async def test_models_are_assistants_and_embeddings_have_both_forms(openai_servi
         with OpenAI(base_url=openai_service.base_url, api_key=openai_service.key, max_retries=0) as client:
             assert "general" in {model.id for model in client.models.list()}
             assert client.models.retrieve("general").object == "model"
-            with pytest.raises(openai.NotFoundError) as absent:
+            with pytest.raises(openai.NotFoundError) as excinfo:
                 client.models.retrieve("gpt-9")
-            assert absent.value.code == "model_not_found"
+            assert excinfo.value.code == "model_not_found"
             texts = ["one", "two " * 400]
             packed = client.embeddings.create(model="any", input=texts).data
             plain = client.embeddings.create(model="any", input=texts, encoding_format="float").data
@@ -205,9 +205,9 @@ async def test_a_foreign_conversation_is_not_found_on_any_route(
         with subtests.test(wanted):
             bodies = []
             for name in (made.id, "conv_absent"):
-                with pytest.raises(openai.NotFoundError) as refused:
+                with pytest.raises(openai.NotFoundError) as excinfo:
                     await ask(openai_service.eve, name)
-                bodies.append(refused.value.response.content)
+                bodies.append(excinfo.value.response.content)
             assert bodies[0] == bodies[1]
     assert len([item async for item in openai_service.ann.conversations.items.list(made.id)]) == 1
 
@@ -248,10 +248,12 @@ async def test_a_completion_refuses_messages_that_no_prompt_would_show(
     openai_service: OpenAIService, message: dict[str, object], field: str
 ) -> None:
     sent = {"model": "general", "messages": [message, {"role": "user", "content": "Hi"}]}
-    told = await openai_service.service.http.post("/v1/chat/completions", headers=bearer(openai_service.key), json=sent)
+    response = await openai_service.service.http.post(
+        "/v1/chat/completions", headers=bearer(openai_service.key), json=sent
+    )
 
-    assert told.status_code == 400
-    assert told.json()["error"]["message"].startswith(f"{field}: ")
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith(f"{field}: ")
 
 
 async def _conversations(opened: OpenAIService) -> list[str]:

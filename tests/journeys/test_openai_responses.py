@@ -238,16 +238,16 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             ann.responses.create(input="Hi", store=False, stream=True),
             ann.chat.completions.create(model="x", messages=[{"role": "user", "content": "Hi"}], stream=True),
         ):
-            with pytest.raises(openai.InternalServerError) as refused:
+            with pytest.raises(openai.InternalServerError) as excinfo:
                 await ask
-            assert refused.value.code == "model_failed"
+            assert excinfo.value.code == "model_failed"
     faulty = playing(ScriptedModel("Half."), postprocess=lambda *_: str(1 // 0))
     async with openai_served(**faulty) as opened:
         asked = {"model": "x", "input": "Hi", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
         for path, store in (("responses", True), ("responses", False), ("chat/completions", False)):
             sent = {**asked, "store": store}
-            told = await opened.service.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
-            *_, last, end = told.text.strip().split("\n\n")
+            response = await opened.service.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
+            *_, last, end = response.text.strip().split("\n\n")
             body = json.loads(last.partition("data: ")[2])
             error = body.get("response", body)["error"]
             ours = error["code"] if path == "chat/completions" else error["type"]
@@ -278,11 +278,11 @@ async def test_a_turn_of_another_process_is_told_as_it_is() -> None:
                 ),
             }
             for status, ask in asks.items():
-                with pytest.raises(openai.APIStatusError) as refused:
+                with pytest.raises(openai.APIStatusError) as excinfo:
                     await ask
-                assert refused.value.status_code == status
-                assert "retry-after" in refused.value.response.headers
-                assert "x-should-retry" not in refused.value.response.headers
+                assert excinfo.value.status_code == status
+                assert "retry-after" in excinfo.value.response.headers
+                assert "x-should-retry" not in excinfo.value.response.headers
             await turn.stop()
         events: list[Any] = [event async for event in await ann.responses.retrieve(running, stream=True)]
         assert [event.type for event in events] == ["response.created", "response.incomplete"]
@@ -378,9 +378,9 @@ async def test_a_foreign_response_is_not_found_on_any_route(subtests: pytest.Sub
             with subtests.test(wanted):
                 bodies = []
                 for name in (made.id, absent.id, "resp_nonsense"):
-                    with pytest.raises(openai.NotFoundError) as refused:
+                    with pytest.raises(openai.NotFoundError) as excinfo:
                         await call(name)
-                    bodies.append(refused.value.response.content)
+                    bodies.append(excinfo.value.response.content)
                 assert len(set(bodies)) == 1
         assert (await ann.responses.retrieve(made.id)) == made
 
@@ -411,10 +411,10 @@ async def test_a_completion_need_not_end_with_a_user_message(roles: str, session
     async with http_service(**playing(model)) as service:
         headers = {**ANN, **session}
         answer = await service.http.post("/v1/chat/completions", headers=headers, json={"messages": messages})
-        refused = await service.http.post("/v1/chat/completions", headers=headers, json={"messages": []})
+        response = await service.http.post("/v1/chat/completions", headers=headers, json={"messages": []})
 
     assert answer.json()["choices"][0]["message"]["content"] == "Well."
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")
     # With a session, only what follows its last answer is new.
     new = messages[-2:] if session else messages
     assert all(message["content"] in str(model.requests[0]) for message in new)
@@ -428,8 +428,8 @@ async def test_limits_and_unknown_addresses_are_openais() -> None:
             refused = await service.http.post(f"/v1/conversations{path}", headers=ANN, json={"items": items})
             error = refused.json()["error"]
             assert (refused.status_code, error["code"], error["param"]) == (400, "array_above_max_length", "items")
-        kept = await service.http.get(f"/v1/conversations/{made}/items?limit=100", headers=ANN)
-        assert len(kept.json()["data"]) == 20
+        response = await service.http.get(f"/v1/conversations/{made}/items?limit=100", headers=ANN)
+        assert len(response.json()["data"]) == 20
         for path in ("/v1/completions", "/v1/images/generations", "/v1/files"):
             unknown = await service.http.post(path, headers=ANN, json={"prompt": "hi"})
             error = unknown.json()["error"]

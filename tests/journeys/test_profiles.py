@@ -18,9 +18,9 @@ PROFILE = {"city": "Wuxi", "response_style": "brief"}
 
 
 async def ask(service: HttpService, who: dict[str, str], **body: object) -> str:
-    answered = await service.http.post("/v1/chat", headers=who, json={"message": "Hello", **body})
-    assert answered.status_code == 200, answered.text
-    session: str = answered.json()["session_id"]
+    response = await service.http.post("/v1/chat", headers=who, json={"message": "Hello", **body})
+    assert response.status_code == 200, response.text
+    session: str = response.json()["session_id"]
     return session
 
 

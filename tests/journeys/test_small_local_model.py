@@ -36,9 +36,9 @@ def is_for_title(body: dict[str, Any]) -> bool:
 
 
 async def events_of(service: Any, **body: Any) -> list[dict[str, Any]]:
-    answered = await service.http.post("/v1/chat", json={**body, "stream": True}, headers=ANN, timeout=None)
-    assert answered.status_code == 200
-    lines = [line.removeprefix("data: ") for line in answered.text.splitlines() if line.startswith("data: ")]
+    response = await service.http.post("/v1/chat", json={**body, "stream": True}, headers=ANN, timeout=None)
+    assert response.status_code == 200
+    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -48,9 +48,9 @@ async def test_chat_shop_guide_and_help_desk_stay_usable() -> None:
 
             async def say(message: str, **body: Any) -> dict[str, Any]:
                 asked = {"message": message, **body}
-                answered = await service.http.post("/v1/chat", json=asked, headers=ANN, timeout=None)
-                assert answered.status_code == 200, answered.text
-                reply: dict[str, Any] = answered.json()
+                response = await service.http.post("/v1/chat", json=asked, headers=ANN, timeout=None)
+                assert response.status_code == 200, response.text
+                reply: dict[str, Any] = response.json()
                 return reply
 
             chat = await say("May I take my train later?")

@@ -34,7 +34,7 @@ LOOK = {
 
 
 @asynccontextmanager
-async def house(*scripts: Script, **fields: Any) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel]]:
+async def open_http(*scripts: Script, **fields: Any) -> AsyncIterator[tuple[httpx.AsyncClient, ScriptedModel]]:
     """A server on a port, whose assistant plays scripts and can add, and Ann's browser."""
     model = ScriptedModel(*scripts)
     async with (
@@ -56,10 +56,10 @@ def said(message_id: str, text: str) -> dict[str, Any]:
 
 
 async def ui(http: httpx.AsyncClient, *messages: Any, **body: Any) -> list[Any]:
-    answered = await http.post("/v1/ai-sdk/chat", json={"id": "c", "messages": messages, **body})
-    assert answered.status_code == 200, answered.text
-    assert answered.headers["x-vercel-ai-ui-message-stream"] == "v1"
-    return chunks_of(answered.text)
+    response = await http.post("/v1/ai-sdk/chat", json={"id": "c", "messages": messages, **body})
+    assert response.status_code == 200, response.text
+    assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    return chunks_of(response.text)
 
 
 def text_of(chunks: list[Any]) -> str:
@@ -73,7 +73,7 @@ async def log_of(http: httpx.AsyncClient, session: str = "c") -> list[tuple[str,
 
 async def test_a_chat_of_the_ai_sdk() -> None:
     """Its history is the session's: a message is stored once, edited, and answered anew by its own id."""
-    async with house(
+    async with open_http(
         [Call("add", {"a": 1, "b": 2}), Say("Let me see. ")], [Say("It ", "is 3.")], "Four.", "Five.", "Six.", "Seven."
     ) as (http, model):
         first = await ui(http, said("u1", "1+2?"))
@@ -104,7 +104,10 @@ async def test_a_chat_of_the_ai_sdk() -> None:
 
 
 async def test_the_browser_runs_a_tool_of_its_own() -> None:
-    async with house([Say("Well. "), Call("look", {"where": "top"}, id="call-1")], "A red button.") as (http, model):
+    async with open_http([Say("Well. "), Call("look", {"where": "top"}, id="call-1")], "A red button.") as (
+        http,
+        model,
+    ):
         called = await ui(http, said("u1", "What is there?"), tools=[LOOK])
         used = {"type": "tool-look", "toolCallId": "call-1", "state": "output-available", "output": {"seen": "red"}}
         message = {"id": called[0]["messageId"], "role": "assistant", "parts": [{"type": "step-start"}, used]}
@@ -122,7 +125,7 @@ async def test_the_browser_runs_a_tool_of_its_own() -> None:
 
 
 async def test_a_reload_resumes_the_chat_and_a_stop_ends_it() -> None:
-    async with house([Say("One ", "two "), hang := Hang()]) as (http, model):
+    async with open_http([Say("One ", "two "), hang := Hang()]) as (http, model):
         body = {"id": "c", "messages": [said("u1", "Count")]}
         async with http.stream("POST", "/v1/ai-sdk/chat", json=body) as response:
             async for line in response.aiter_lines():
@@ -153,9 +156,9 @@ async def run(http: httpx.AsyncClient, run_id: str, *messages: Any, **body: Any)
     """A run; every event fits the protocol's models, and their order its rules."""
     given = {"threadId": "c", "runId": run_id, "messages": messages, **body}
     RunAgentInput.model_validate(given)
-    answered = await http.post("/v1/ag-ui/helper", json=given)
-    assert answered.status_code == 200, answered.text
-    return checked(answered.text)
+    response = await http.post("/v1/ag-ui/helper", json=given)
+    assert response.status_code == 200, response.text
+    return checked(response.text)
 
 
 def checked(text: str) -> list[dict[str, Any]]:
@@ -181,7 +184,7 @@ def user(message_id: str, text: str) -> dict[str, Any]:
 
 
 async def test_runs_of_ag_ui() -> None:
-    async with house(
+    async with open_http(
         [Call("add", {"a": 1, "b": 2})],
         [Say("It ", "is 3.")],
         [Call("look", {"where": "top"}, id="call-1")],
@@ -224,7 +227,7 @@ async def test_runs_of_ag_ui() -> None:
 
 
 async def test_a_run_of_ag_ui_is_joined_and_stopped() -> None:
-    async with house([Say("One ", "two "), hang := Hang()]) as (http, model):
+    async with open_http([Say("One ", "two "), hang := Hang()]) as (http, model):
         body = {"threadId": "c", "runId": "r1", "messages": [user("u1", "Count")]}
         async with http.stream("POST", "/v1/ag-ui/helper", json=body) as response:
             async for line in response.aiter_lines():
@@ -261,7 +264,7 @@ def page_after(events: list[dict[str, Any]], *have: str) -> list[str]:
 
 
 async def test_a_page_that_misses_messages_of_its_thread_has_them_before_the_answer() -> None:
-    async with house("One.", "Two.", "Three.", [Say("Fo", "ur."), hang := Hang()]) as (http, _):
+    async with open_http("One.", "Two.", "Three.", [Say("Fo", "ur."), hang := Hang()]) as (http, _):
         first = await run(http, "r1", user("u1", "1"))
         answer = {"id": only(first, "TEXT_MESSAGE_START")["messageId"], "role": "assistant", "content": "One."}
         talk = [user("u1", "1"), answer]
@@ -288,7 +291,7 @@ async def test_a_page_that_misses_messages_of_its_thread_has_them_before_the_ans
 
 
 async def test_an_unexpected_fault_ends_either_stream_in_its_own_shape() -> None:
-    async with house("Half.", postprocess=lambda *_: str(1 // 0)) as (http, _):
+    async with open_http("Half.", postprocess=lambda *_: str(1 // 0)) as (http, _):
         chunks = await ui(http, said("u1", "Hi"))
         events = await run(http, "r1", user("u2", "Hi"))
 

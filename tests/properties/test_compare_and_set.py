@@ -259,9 +259,9 @@ def test_others_who_are_always_first_end_an_update_and_what_a_change_raises_ends
 
         for call in (lambda: update_state(store, *PLACE, number, lambda stands: 1), lambda: retry_on_conflict(attempt)):
             began = loop.time()
-            with pytest.raises(Unavailable, match="keeps being changed") as ended:
+            with pytest.raises(Unavailable, match="keeps being changed") as excinfo:
                 await call()
-            assert type(ended.value) is Unavailable
+            assert type(excinfo.value) is Unavailable
             assert 1.0 < loop.time() - began < 10.0
         pauses = [later - earlier for earlier, later in pairwise(tried)]
         assert max(pauses[:3]) < 0.02 < 0.1 < max(pauses) < 0.3  # They grow, to a limit,

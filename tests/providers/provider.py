@@ -127,10 +127,10 @@ class ScriptedProvider:
         with self._lock:
             try:
                 return self._answer(dialect, path, headers, raw)
-            except Refused as refused:
+            except Refused as error:
                 body = json.loads(raw) if raw[:1] == b"{" and _is_json(raw) else {}
-                self.received.append(Received(path=path, headers=headers, body=body, refused=refused))
-                return _reply(refused.status, dialect.headers(), dialect.error(refused))
+                self.received.append(Received(path=path, headers=headers, body=body, refused=error))
+                return _reply(error.status, dialect.headers(), dialect.error(error))
 
     def models(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """What is served, as the provider lists it whose client asks."""

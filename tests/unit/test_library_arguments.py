@@ -135,10 +135,10 @@ async def test_what_is_no_text_is_told_in_a_sentence(
     call: Callable[[Tenuto, Any], Awaitable[object]], said: str
 ) -> None:
     async with tenuto.open("memory://") as t:
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(Invalid) as excinfo:
             await call(t, t.scope(user="ann"))
 
-    assert str(refused.value) == said
+    assert str(excinfo.value) == said
 
 
 SCOPED: dict[str, Callable[[Any, Any], Awaitable[object]]] = {
@@ -223,11 +223,11 @@ def test_a_limit_is_a_whole_number(kind: Any, limit: object) -> None:
 async def test_a_file_that_cannot_be_is_told_by_the_setting_and_nothing_is_made(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(InvalidSetting, match=r"^store: ") as refused:
+    with pytest.raises(InvalidSetting, match=r"^store: ") as excinfo:
         async with tenuto.open(f"sqlite:///{place.format(folder=tmp_path)}"):
             pass
 
-    assert refused.value.setting == "store"
+    assert excinfo.value.setting == "store"
     assert _names(tmp_path) == ["file"]
 
 

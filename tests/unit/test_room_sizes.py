@@ -16,24 +16,25 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4950,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
-    "cli": 6400,
-    "client": 1750,  # `ask` and `scope` spell their parameters out, so that an editor completes them
+    "chat": 4950,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
+    "cli": 6500,  # attachments
+    "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 3600,
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 3050,  # which parameters reach which provider; attempts of our own; thoughts that go back
-    "model": 5300,  # attachments; parameters and their ranges; thoughts
-    "ports": 1060,
+    "llm": 3050,  # which parameters reach which provider; attempts of our own
+    "model": 5500,  # attachments and their types; parameters and their ranges
+    "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10250,
     "recall": 2900,
-    "server": 12600,  # thoughts as items and events
-    "sessions": 4100,
+    "server": 12750,  # attachments
+    "sessions": 4450,  # attachments as clients send them
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
+    "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 13900,
+    CONSOLE: 13950,  # a choice of the model
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 2900,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }

@@ -106,9 +106,10 @@ export interface AppendResultView {
   dropped: number;
 }
 
-/** The assistants that the caller can talk to. */
+/** The assistants that the caller can talk to, and the models that may answer in place of theirs. */
 export interface AssistantList {
   assistants: AssistantView[];
+  models: string[];
 }
 
 /** An assistant, as a user chooses it. One with something `missing` answers 503 `extra_missing` or `assistant_missing`. */
@@ -121,6 +122,33 @@ export interface AssistantView {
   personas: PersonaView[];
   tools: string[];
   missing: MissingView | null;
+}
+
+/** A picture, a sound or a file: by its content, as base64 in `data`; by a link in `url`, which is not fetched; by the `file_id` of a provider's file; or by the id of an `attachment` that the session has. */
+export interface AttachmentBody {
+  data?: string | null;
+  url?: string | null;
+  file_id?: string | null;
+  attachment?: string | null;
+  media_type?: string | null;
+  name?: string | null;
+  type?: "audio" | "file" | "image" | null;
+  detail?: "auto" | "high" | "low" | "original" | null;
+  provider?: string | null;
+}
+
+/** The attachments of a session, in the order in which they came. */
+export interface AttachmentList {
+  attachments: AttachmentView[];
+}
+
+/** What is known of an attachment; `seqs` are the messages that show it. */
+export interface AttachmentView {
+  id: string;
+  media_type: string;
+  size: number;
+  name: string;
+  seqs: number[];
 }
 
 /** One attribute's value; null removes it. */
@@ -217,9 +245,10 @@ export interface ChangeTask {
   if_version?: number | null;
 }
 
-/** A message to an assistant. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in place of the assistant's, if this installation allows it. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
+/** A message to an assistant, with `attachments` if it shows pictures, sounds or files. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in place of the assistant's, if this installation allows it. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
 export interface ChatBody {
   message?: string;
+  attachments?: AttachmentBody[];
   session_id?: string | null;
   assistant?: string | null;
   persona?: string | null;

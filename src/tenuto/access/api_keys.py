@@ -188,12 +188,12 @@ class ApiKeys:
         """Change a stored key; `None` where there is no such key."""
 
         def change_record(record: _ApiKeyRecord | None) -> _ApiKeyRecord | None:
-            if record is None or (changed := change(record.key)) == record.key:
+            if record is None or (new_key := change(record.key)) == record.key:
                 return None
-            return replace(record, key=changed)
+            return replace(record, key=new_key)
 
-        made = await update_state(self._store, SYSTEM, _NAMESPACE, key_id, _decode_record, change_record)
-        return None if made.after is None else made.after.key
+        update = await update_state(self._store, SYSTEM, _NAMESPACE, key_id, _decode_record, change_record)
+        return None if update.after is None else update.after.key
 
     async def list(self, tenant: str | None = None, site: str | None = None) -> tuple[ApiKey, ...]:
         """All keys, of one tenant or site if given, oldest first, revoked ones included."""
@@ -289,8 +289,8 @@ class Caller(Value, frozen=True, kw_only=True):
 
     def may_grant(self, role: KeyRole) -> bool:
         """Whether it may make a key with this role, if it may make keys at all."""
-        held = {KeyRole.REVEAL: self.reveals, KeyRole.OPERATOR: self.operates}
-        return held.get(role, True)
+        permissions = {KeyRole.REVEAL: self.reveals, KeyRole.OPERATOR: self.operates}
+        return permissions.get(role, True)
 
     @property
     def can_act_for_users(self) -> bool:

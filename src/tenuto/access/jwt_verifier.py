@@ -166,11 +166,11 @@ class JwtVerifier:
         assert self._policy.jwks_file is not None
         path = Path(self._policy.jwks_file)
         try:
-            changed = path.stat().st_mtime_ns
-            if changed == self._read_at:
+            changed_at = path.stat().st_mtime_ns
+            if changed_at == self._read_at:
                 return
             self._keys = _parse_jwks(path.read_bytes(), self._policy.fixed_algorithm)
-            self._read_at = changed
+            self._read_at = changed_at
         except (OSError, InvalidSetting) as exc:
             if self._read_at is None:
                 raise InvalidSetting("jwt_jwks_file", str(exc).removeprefix("jwt_jwks_file: ")) from exc
@@ -208,11 +208,11 @@ def _parse_jwks(raw: bytes, algorithm: str) -> dict[str | None, PyJWK]:
     import jwt
 
     try:
-        listed = msgspec.json.decode(raw, type=dict[str, list[dict[str, Any]]])["keys"]
+        jwks = msgspec.json.decode(raw, type=dict[str, list[dict[str, Any]]])["keys"]
     except (msgspec.DecodeError, KeyError):
         raise InvalidSetting("jwt_jwks_file", "is not a JSON Web Key Set") from None
     keys: dict[str | None, PyJWK] = {}
-    for entry in listed:
+    for entry in jwks:
         if entry.get("alg", algorithm) != algorithm or entry.get("use", "sig") != "sig":
             continue
         try:

@@ -12,7 +12,7 @@ import logging
 import time
 from collections import Counter as Counts
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias
@@ -51,20 +51,23 @@ from tenuto.model.prompt import Piece, PromptMessage
 from tenuto.model.reasoning import REASONING
 from tenuto.model.turn import ToolRun, TraceSpan
 from tenuto.model.values import JsonObject, check_json, check_text, to_text
-from tenuto.ports import ChatModel, OfflineTool, Span, Tool
+from tenuto.ports import ChatModel, OfflineTool, SpanAttributes, Telemetry, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
 _NOTHING_SPENT: Final = (0, 0, 0)
+_CALLS: Final = ("model", "tools")
 
 
 @dataclass(slots=True)
 class StepTimer:
-    """Collects milliseconds by step; repeated steps add up. With telemetry each step is a span.
+    """Collects milliseconds by step; repeated steps add up.
+
+    With telemetry each step is a span, except for calls of models and tools, which have spans of their own.
 
     `spans` has every run of a step by itself, from `began` on, with what the model read, wrote and cost meanwhile.
     """
 
-    span: Span | None = None
+    telemetry: Telemetry | None = None
     taken: dict[str, float] = field(default_factory=dict)
     spans: list[TraceSpan] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
@@ -73,7 +76,7 @@ class StepTimer:
     def step(self, name: str, completion: Completion | None = None) -> Iterator[None]:
         began, before = time.perf_counter(), completion.spent if completion is not None else _NOTHING_SPENT
         try:
-            with self.span(f"tenuto.{name}") if self.span else nullcontext():
+            with self.telemetry.span(name) if self.telemetry and name not in _CALLS else nullcontext():
                 yield
         finally:
             taken = (time.perf_counter() - began) * 1000
@@ -108,6 +111,7 @@ class Toolbox:
     turn: ToolContext
     timeout: timedelta
     emit: Emit
+    telemetry: Telemetry | None = None
     began: float = field(default_factory=time.perf_counter)
     results: list[ToolResult] = field(default_factory=list)
     runs: list[ToolRun] = field(default_factory=list)
@@ -121,7 +125,10 @@ class Toolbox:
         """Run one tool; a failure becomes a result that says so."""
         await self.emit(ToolStarted(name=call.name))
         began = time.perf_counter()
-        output, failed, exception = await self._call_tool(call)
+        with self._span(call) as span:
+            output, failed, exception = await self._call_tool(call)
+            if span is not None and failed is not None:
+                span.set_error(failed)
         taken = milliseconds_since(began)
         result = ToolResult(call=call, output=output, error=failed)
         self.results.append(result)
@@ -138,6 +145,12 @@ class Toolbox:
         )
         await self.emit(ToolFinished(name=call.name, milliseconds=taken, error=failed))
         return result
+
+    def _span(self, call: ToolCall) -> AbstractContextManager[SpanAttributes | None]:
+        if self.telemetry is None:
+            return nullcontext()
+        is_known = any(tool.spec.name == call.name for tool in self.tools)
+        return self.telemetry.tool(call.name if is_known else "", call_id=call.id)
 
     async def _call_tool(self, call: ToolCall) -> tuple[object, str | None, str]:
         """The output for the model, the code of a failure, and what the tool raised, for readers of the trace."""

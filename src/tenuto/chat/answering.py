@@ -98,6 +98,7 @@ class Answering:
                 turn=context.tool_context,
                 timeout=deps.limits.tool_timeout,
                 emit=sink.emit_event,
+                telemetry=deps.telemetry,
                 began=steps.began,
             ),
             degraded=dict.fromkeys([*missing, *context.degraded, *journaled]),

@@ -13,7 +13,7 @@ from tenuto.llm.calls import ModelCallLog
 from tenuto.llm.choice import ModelChoice
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Clock, Span, TraceStore, TurnFollowUp
+from tenuto.ports import ChatModel, Clock, Telemetry, TraceStore, TurnFollowUp
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
@@ -54,7 +54,7 @@ class ChatDeps:
     shows_reasoning: bool = True
     unknown_models_get_default: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
-    span: Span | None = None
+    telemetry: Telemetry | None = None
     calls: ModelCallLog = field(default_factory=ModelCallLog)
     observers: list[Observer] = field(default_factory=list)
     counter: TokenCounter = field(default_factory=TokenCounter)

@@ -127,9 +127,9 @@ class LiveTurn:
             await self._log.emit_event(ReplyFinished(reply=self._reply))
         except TenutoError as error:
             self._error = error
-        except Exception as fault:
-            _log.error("a turn failed: %s", describe_exception(fault))
-            self._error = fault
+        except Exception as error:
+            _log.error("a turn failed: %s", describe_exception(error))
+            self._error = error
         finally:
             if self._reply is None and self._error is None:
                 self._error = Unavailable("the server is stopping; the same request with its key resumes the turn")

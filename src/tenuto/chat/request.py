@@ -9,9 +9,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar, Final, TypeAlias
 
 from tenuto.errors import Invalid
+from tenuto.model.attachment import Content, attachment_part
 from tenuto.model.channel import ChatLine
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ReasoningDelta, StepChanged, TextDelta, ToolCall, ToolSpec
-from tenuto.model.message import Draft, Role, check_drafts
+from tenuto.model.message import Draft, Role, check_drafts, check_shown_parts
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language, Manifest
@@ -32,10 +33,12 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     the user, `chat_context` is what others wrote in the same group, and `policy` replaces that of the assistant for
     sessions.
 
-    `messages` are the input instead of `text`: words of users and systems, and outputs of tools. `instructions` follow
-    the assistant's own system prompt in this turn only. `tools` are the caller's: a turn ends when the model calls one
-    of them, and a later turn brings the output. A tool of the assistant with the same name is not offered. With a
-    `tool_choice` of `required`, or of a tool's name, only the caller's tools are offered, and one must be called.
+    `parts` are pictures, sounds and files to show beside the text, or without one; `contents` are the bytes of those
+    that the session may not have yet. `messages` are the input instead of `text`: words of users and systems, and
+    outputs of tools. `instructions` follow the assistant's own system prompt in this turn only. `tools` are the
+    caller's: a turn ends when the model calls one of them, and a later turn brings the output. A tool of the assistant
+    with the same name is not offered. With a `tool_choice` of `required`, or of a tool's name, only the caller's tools
+    are offered, and one must be called.
     With a `schema` the answer has that form, or the turn fails. `parameters` are for the model, and refused where it
     does not take them. `model` answers in place of the assistant's.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
@@ -44,6 +47,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     """
 
     text: str = ""
+    parts: tuple[JsonObject, ...] = ()
+    contents: tuple[Content, ...] = ()
     session_id: str | None = None
     assistant: str | None = None
     persona: str | None = None
@@ -104,13 +109,15 @@ class ChatRequest(Value, frozen=True, kw_only=True):
             raise Invalid("regenerate or edit, not both")
         if (self.regenerate or self.edit is not None) and self.session_id is None:
             raise Invalid("to regenerate or edit, name the session")
-        if self.regenerate and (self.text or self.messages):
+        if self.regenerate and (self.text or self.messages or self.parts):
             raise Invalid("regenerate takes no message: the last one is answered again")
         if self.messages:
-            if self.text:
-                raise Invalid("text or messages, not both")
+            if self.text or self.parts:
+                raise Invalid("text and parts, or messages, not both")
             check_type(self.messages, tuple, "messages")
             check_drafts(self.messages)
+        elif self.parts or self.contents:
+            check_shown_parts(self.parts, self.contents)
         elif not self.regenerate and not self.text.strip():
             raise Invalid("the message is empty")
 
@@ -150,6 +157,9 @@ def request_from(text: str | ChatRequest, **fields: Any) -> ChatRequest:
         return text
     if named.get("language") in tuple(Language):
         named["language"] = Language(named["language"])
+    attachments: tuple[Content, ...] = named.pop("attachments", ())
+    if attachments:
+        named |= {"parts": tuple(map(attachment_part, attachments)), "contents": attachments}
     return ChatRequest(text=text, **named)
 
 

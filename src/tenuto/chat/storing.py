@@ -141,10 +141,10 @@ async def abandon(deps: ChatDeps, work: Answering, error: BaseException) -> None
     stored_trace = None
     try:
         stored_trace = (await _finish(deps, work, turn, request)).trace
-    except TenutoError as failure:
-        _log.info("a turn could not be abandoned: %s", failure.code)
-        if isinstance(failure, Unavailable) and not isinstance(failure, DecryptionFailed):
-            _release_later(deps, work, turn, request, failure)
+    except TenutoError as exc:
+        _log.info("a turn could not be abandoned: %s", exc.code)
+        if isinstance(exc, Unavailable) and not isinstance(exc, DecryptionFailed):
+            _release_later(deps, work, turn, request, exc)
     await _notify_observers(deps, work, trace, stored_trace)
 
 

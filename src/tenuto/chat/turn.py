@@ -70,12 +70,14 @@ async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: Ev
     """Take a turn, from its request to its reply. `Chat.take_turn` tells what it raises."""
     check_type(scope, Scope, "scope")
     check_type(request, ChatRequest, "the request")
-    opening: AbstractContextManager[SpanAttributes | None] = deps.span("tenuto.turn") if deps.span else nullcontext()
+    telemetry = deps.telemetry
+    opening: AbstractContextManager[SpanAttributes | None] = telemetry.span("turn") if telemetry else nullcontext()
     with opening as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
-        steps = StepTimer(deps.span)
+        steps = StepTimer(telemetry)
         with steps.step("begin"):
             context = await _open_turn(deps, scope, request)
         if span is not None:
+            span.set_session(context.session_id)
             span.set_attributes(
                 tenant=scope.tenant,
                 session=context.session_id,
@@ -104,7 +106,7 @@ async def answer_once(
     await _check_input(deps, choice)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, _begin_unstored(deps, choice, history), None)
-    reply = await _answer_and_store(deps, context, StepTimer(deps.span), sink)
+    reply = await _answer_and_store(deps, context, StepTimer(deps.telemetry), sink)
     return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
 
@@ -128,7 +130,8 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
     work = Answering.of(deps, context, steps, sink)
     try:
         async with lease_renewed(deps.sessions, context.turn):
-            await answer(deps, work)
+            with _agent_span(deps, work):
+                await answer(deps, work)
         outcome = await store(deps, work)
     except BaseException as error:
         # Also on cancellation: the user message stays, and the same key resumes.
@@ -144,6 +147,13 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
             raise failure from error
         raise
     return await report(deps, work, outcome)
+
+
+def _agent_span(deps: ChatDeps, work: Answering) -> AbstractContextManager[object]:
+    if deps.telemetry is None:
+        return nullcontext()
+    context = work.context
+    return deps.telemetry.agent(context.assistant.name, session_id=context.session_id, model=work.model)
 
 
 # Choose: who answers
@@ -363,7 +373,8 @@ def _input_messages(deps: ChatDeps, choice: Choice) -> tuple[Draft, ...]:
         id=fresh_id(),
         role=Role.USER,
         sent_at=deps.clock(),
-        parts=(text_part(request.text),),
+        parts=(*((text_part(request.text),) if request.text or not request.parts else ()), *request.parts),
+        contents=request.contents,
         speaker=scope.user,
         persona=scope.persona,
         tokens=deps.counter.count(request.text),

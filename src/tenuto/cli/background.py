@@ -37,22 +37,22 @@ class BackgroundApp:
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _Answer]]) -> _Answer:
         """Have the work done there, and wait for it. Ctrl-C cancels it, and is raised once it has ended."""
-        done = threading.Event()
+        ended = threading.Event()
         tasks: list[asyncio.Task[_Answer]] = []
 
         def begin() -> None:
             task = self._loop.create_task(work())
-            task.add_done_callback(lambda _: done.set())
+            task.add_done_callback(lambda _: ended.set())
             tasks.append(task)
 
         self._loop.call_soon_threadsafe(begin)
         try:
-            while not done.wait(_SIGNAL_CHECK_SECONDS):
+            while not ended.wait(_SIGNAL_CHECK_SECONDS):
                 pass
         except KeyboardInterrupt:
             # Behind `begin`, whenever that comes.
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-            done.wait()
+            ended.wait()
             raise
         return tasks[0].result()
 

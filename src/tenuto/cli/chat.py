@@ -50,12 +50,12 @@ def chat(
     if call.store is None:
         tell_store(settings)
     # Only this command pays for assistants, tokenizer and models.
-    from tenuto.cli.conversation import ChatOptions, Conversation, converse
+    from tenuto.cli.conversation import ChatOptions, TerminalChat, converse
 
     options = ChatOptions(
         assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=call.store
     )
-    converse(settings, lambda aside: Conversation(aside, call.scope, options, session), text)
+    converse(settings, lambda aside: TerminalChat(aside, call.scope, options, session), text)
 
 
 def _read_stdin() -> str | None:

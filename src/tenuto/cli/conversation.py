@@ -50,9 +50,9 @@ from tenuto.wiring.models import home_provider
 
 _PROMPT: Final = "> "
 # What is shown of a session that goes on, and what of it can be recalled with the up key.
-_SHOWN: Final = 2
-_RECALLED: Final = 100
-_LISTED: Final = 20
+_REPEATED_MESSAGES: Final = 2
+_HISTORY_LENGTH: Final = 100
+_LIST_LENGTH: Final = 20
 # How long the end of a chat waits for vectors, loading the embedder included, and when it says so.
 _EMBED_WITHIN: Final = timedelta(minutes=1)
 _SILENCE: Final = timedelta(seconds=3)
@@ -81,7 +81,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     store: str | None = None
 
 
-def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], text: str | None) -> None:
+def converse(settings: Settings, begin: Callable[[BackgroundApp], TerminalChat], text: str | None) -> None:
     """Answer the given text and end; without one, talk until the user leaves.
 
     Raises:
@@ -108,7 +108,7 @@ def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
     return None
 
 
-class Conversation:
+class TerminalChat:
     """One user's talk with one assistant, on the store itself."""
 
     def __init__(self, aside: BackgroundApp, scope: Scope, options: ChatOptions, session_id: str | None) -> None:
@@ -299,7 +299,7 @@ class Conversation:
     async def _show_recent(self) -> None:
         """Show how the talk stood, and let earlier words be recalled."""
         assert self._session_id is not None
-        page = await self._app.sessions.messages(self._scope, self._session_id, Page(limit=_RECALLED))
+        page = await self._app.sessions.messages(self._scope, self._session_id, Page(limit=_HISTORY_LENGTH))
         talk = [message for message in page.messages if message.role in (Role.USER, Role.ASSISTANT) and message.text]
         for message in talk:
             if message.role is Role.USER:
@@ -307,7 +307,7 @@ class Conversation:
         self._print_note(
             f"({visible(page.session.title) or page.session.id}: {pluralize(page.session.messages, 'message')})"
         )
-        for message in talk[-_SHOWN:]:
+        for message in talk[-_REPEATED_MESSAGES:]:
             mark = _PROMPT if message.role is Role.USER else ""
             typer.echo(self._marks.paint(mark + message.text, dim=True), err=self._options.as_json)
 
@@ -340,7 +340,7 @@ class Conversation:
 
     def _why(self, _: str) -> None:
         session_id = self._require_session()
-        traces = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LISTED))
+        traces = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LIST_LENGTH))
         last_answer = next((trace for trace in traces if trace.error is None), None)
         if self._last is not None:
             show_manifest(self._last.manifest)
@@ -353,7 +353,7 @@ class Conversation:
     def _show_redactions(self, trace: Trace | None) -> None:
         """How many private values what is stored of the last turn does without: of its messages, and of its trace."""
         session_id = self._require_session()
-        page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LISTED)))
+        page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LIST_LENGTH)))
         values = {
             "messages": count_redacted(last_turn_messages(page.messages)),
             "trace": trace.redacted if trace else {},
@@ -379,11 +379,12 @@ class Conversation:
         show_sessions(page, numbered=True)
         if page.cursor is not None:
             self._print_note(
-                f"(the {pluralize(_LISTED, 'session')} changed most recently; /open also takes the id of any other)"
+                f"(the {pluralize(_LIST_LENGTH, 'session')} changed most recently; "
+                "/open also takes the id of any other)"
             )
 
     def _list(self) -> SessionPage:
-        query = SessionQuery(limit=_LISTED)
+        query = SessionQuery(limit=_LIST_LENGTH)
         page = self._aside.run(lambda: self._app.sessions.list(self._scope, query))
         self._last_list = page.sessions
         return page
@@ -449,7 +450,7 @@ class _AnswerPrinter:
         self._marks = marks
         self._stream = PlaceholderStream(marks)
         self._quiet = quiet
-        self._shown = ""
+        self._printed_text = ""
 
     def show(self, event: TextDelta | ToolStarted | ToolFinished | StepChanged) -> None:
         """Some words, or a tool or a step at work."""
@@ -457,7 +458,7 @@ class _AnswerPrinter:
             return
         match event:
             case TextDelta(text=text):
-                self._shown += text
+                self._printed_text += text
                 typer.echo(self._stream.feed(text), nl=False)
             case ToolStarted():
                 self.end()
@@ -470,18 +471,18 @@ class _AnswerPrinter:
 
     def finish(self, answer: str) -> None:
         """The rest of the answer; all of it where the assistant has put other words in place of those streamed."""
-        if answer.startswith(self._shown):
-            typer.echo(self._stream.feed(answer.removeprefix(self._shown)) + self._stream.flush())
+        if answer.startswith(self._printed_text):
+            typer.echo(self._stream.feed(answer.removeprefix(self._printed_text)) + self._stream.flush())
         else:
             self.end()
             typer.echo(self._marks.paint(answer))
-        self._shown = ""
+        self._printed_text = ""
 
     def end(self) -> None:
         """Begin a new line where one is open."""
-        if self._shown:
+        if self._printed_text:
             typer.echo(self._stream.flush())
-        self._shown = ""
+        self._printed_text = ""
 
 
 def _print_work(name: str, milliseconds: float | None, failure: str | None) -> None:

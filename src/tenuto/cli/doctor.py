@@ -32,7 +32,7 @@ _PATIENCE_SECONDS: Final = 20
 _COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.WARNING: "yellow", CheckStatus.ERROR: "red"}
 
 
-class Part(StrEnum):
+class CheckedPart(StrEnum):
     """A part of an installation that is checked by asking others, and so only on request."""
 
     LARK = "lark"
@@ -40,7 +40,7 @@ class Part(StrEnum):
 
 def doctor(
     call: SiteCall,
-    part: Annotated[Part | None, argument("PART", "Check only the apps on this platform.")] = None,
+    part: Annotated[CheckedPart | None, argument("PART", "Check only the apps on this platform.")] = None,
     show_settings: Annotated[bool, flag("--settings", "Also show every setting in force.")] = False,
 ) -> None:
     """Check this installation and advise what to do."""

@@ -118,7 +118,7 @@ def search_memories(
     from tenuto.recall.views import MemoryHits
 
     memory_query = MemoryQuery(
-        text=_said(query, "the query"),
+        text=_check_not_blank(query, "the query"),
         limit=limit,
         any_persona=True,
         kinds=(kind,) if kind is not None else (),
@@ -186,7 +186,7 @@ def add_memory(
 
     async def add(service: Memories) -> Memory:
         await _warm(service)
-        return await service.add(call.scope, _said(text, "the text"), kind=kind, subject=subject)
+        return await service.add(call.scope, _check_not_blank(text, "the text"), kind=kind, subject=subject)
 
     _print_change(call, _run(call, add, making=True), "Remembered")
 
@@ -245,7 +245,7 @@ def forget_memories(
         return service.forget(call.scope, ids, session_id=of_session, everything=everything, dry_run=dry_run)
 
     if search is not None:
-        ids = _choose(call, _said(search, "the query"), limit, yes=yes)
+        ids = _choose(call, _check_not_blank(search, "the query"), limit, yes=yes)
     elif not yes and len(ids) != 1:
         _confirm(call, _read(call, lambda service: forget(service, dry_run=True)))
     count = _run(call, lambda service: forget(service, dry_run=False))
@@ -295,7 +295,7 @@ def preferences(
     from tenuto.recall.views import MemoryView
 
     if wanted:
-        texts = [_said(text, "a preference") for text in wanted]
+        texts = [_check_not_blank(text, "a preference") for text in wanted]
         preferences = _run(call, lambda service: service.set_preferences(call.scope, texts), making=True)
     else:
         preferences = _read(call, lambda service: service.preferences(call.scope))
@@ -336,17 +336,17 @@ async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
     from tenuto.recall.service import next_cursor
     from tenuto.recall.views import MemoryView
 
-    memories, cursor, exported = await app.memories(), None, list[Memory]()
+    memories, cursor, memories_so_far = await app.memories(), None, list[Memory]()
     while True:
         page = await memories.list(scope, superseded=True, limit=_LARGEST_PAGE, cursor=cursor)
-        exported += page
+        memories_so_far += page
         cursor = next_cursor(page, _LARGEST_PAGE)
         if cursor is None:
             break
-    clean = await app.redactor.texts(Sink.EXPORT, scope, None, [Slot(memory.text) for memory in exported])
+    clean = await app.redactor.texts(Sink.EXPORT, scope, None, [Slot(memory.text) for memory in memories_so_far])
     return [
         {**msgspec.to_builtins(MemoryView.of(memory)), "text": text}
-        for memory, text in zip(exported, clean.texts, strict=True)
+        for memory, text in zip(memories_so_far, clean.texts, strict=True)
     ]
 
 
@@ -425,12 +425,12 @@ def _run_app(
 ) -> _Answer:
     """Run the story, unless it is about a caller without a user where nothing is remembered for one."""
 
-    async def checked(app: Tenuto) -> _Answer:
+    async def run_checked(app: Tenuto) -> _Answer:
         (await app.memories()).check_owner(call.scope)
         return await story(app)
 
     settings = for_one_person(read_settings(store=call.store))
-    return call.run(checked, settings=settings, making=making, read_only=read_only)
+    return call.run(run_checked, settings=settings, making=making, read_only=read_only)
 
 
 async def _warm(memories: Memories, scope: Scope | None = None) -> None:
@@ -441,7 +441,7 @@ async def _warm(memories: Memories, scope: Scope | None = None) -> None:
         await memories.embedder.warm()
 
 
-def _said(text: str, what: str) -> str:
+def _check_not_blank(text: str, what: str) -> str:
     if not text.strip():
         raise Invalid(f"{what} is empty")
     return text

@@ -35,9 +35,9 @@ class Marks:
             return visible_text
         # Split by a group: what was said and marks take turns.
         parts = self._marks.split(visible_text)
-        styled = [typer.style(part, dim=True) if dim and part else part for part in parts[::2]]
+        texts = [typer.style(part, dim=True) if dim and part else part for part in parts[::2]]
         marks = [typer.style(part, fg=_COLOUR, dim=True) for part in parts[1::2]]
-        return "".join(part for pair in zip(styled, [*marks, ""], strict=True) for part in pair)
+        return "".join(part for pair in zip(texts, [*marks, ""], strict=True) for part in pair)
 
 
 class PlaceholderStream:

@@ -257,13 +257,13 @@ def reveal(
 ) -> None:
     """Show values behind placeholders; each look is audited."""
 
-    async def look(app: Tenuto) -> dict[str, str]:
+    async def reveal_values(app: Tenuto) -> dict[str, str]:
         if app.redactor.vault is None:
             raise InvalidSetting("privacy_key", "is needed to decrypt stored values: set it, or privacy_key_file")
         session = await whole_session_id(app, call.scope, session_id)
         return await app.privacy.reveal(call.scope, session, marks, by=_operator())
 
-    values = call.run(look)
+    values = call.run(reveal_values)
     missing_marks = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
     call.show({"values": values, "unknown": missing_marks}, lambda: show_facts(values.items()))
     if missing_marks and not call.as_json:

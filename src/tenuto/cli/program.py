@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "worker": "serving",
     "chat": "chat",
     "sessions": "sessions",
+    "attachments": "attachments",
     "import": "importing",
     "memories": "memories",
     "traces": "traces",

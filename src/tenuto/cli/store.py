@@ -29,7 +29,7 @@ from tenuto.stores.engine.copying import RecordCopier
 from tenuto.stores.factory import open_records, place_of
 from tenuto.wiring.tasks import engine_database
 
-_SHOWN: Final = 20
+_MOST_LISTED: Final = 20
 _UNREADABLE: Final = "could not be read, being damaged, and stayed behind"
 
 
@@ -208,10 +208,10 @@ def _pairs(here: msgspec.Struct, there: msgspec.Struct) -> list[tuple[int, int]]
 
 
 def _show_some(names: list[str]) -> None:
-    for name in names[:_SHOWN]:
+    for name in names[:_MOST_LISTED]:
         typer.echo(visible(f"  {name}"))
-    if len(names) > _SHOWN:
-        typer.echo(f"  and {len(names) - _SHOWN:,} more")
+    if len(names) > _MOST_LISTED:
+        typer.echo(f"  and {len(names) - _MOST_LISTED:,} more")
 
 
 def _to_json(comparison: Comparison) -> dict[str, object]:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from tenuto.model import (
     AppendResult,
+    Attachment,
     Changes,
+    Content,
     Draft,
     FinishTurn,
     Message,
@@ -100,6 +102,18 @@ class SessionsApi(Protocol):
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         """Remove the session and everything of it."""
+        ...
+
+    async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
+        """What is known of the session's attachments, in the order in which they came."""
+        ...
+
+    async def attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Content:
+        """One attachment with its bytes."""
+        ...
+
+    async def remove_attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Session:
+        """Remove an attachment; the messages that showed it stay."""
         ...
 
     async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
@@ -239,6 +253,7 @@ class TenutoApi(Protocol):
         idempotency_key: str | None = None,
         profile: JsonObject | None = None,
         edit: int | None = None,
+        attachments: tuple[Content, ...] = (),
         messages: tuple[Draft, ...] = (),
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str | None = None,

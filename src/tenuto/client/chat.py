@@ -11,7 +11,7 @@ import msgspec
 
 from tenuto.chat import ChatEvent, ChatRequest, Reply
 from tenuto.chat.request import CallRequested, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.client.http import Call, ConnectionLost, HttpClient, ServerEvent, path
+from tenuto.client.http import ApiCall, ConnectionLost, HttpClient, ServerEvent, path
 from tenuto.client.wire import refuse_unsent, value_from
 from tenuto.model import Scope
 from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta, ToolCall
@@ -19,9 +19,12 @@ from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import JsonObject, check_type
 from tenuto.sessions import fresh_id
+from tenuto.sessions.media_parts import with_data
 
-_SENT: Final = ("session_id", "assistant", "persona", "language", "edit")
-_CARRIED: Final = frozenset({*_SENT, "text", "regenerate", "profile", "idempotency_key", "fingerprint"})
+_REQUEST_FIELDS: Final = ("session_id", "assistant", "persona", "language", "edit")
+_SUPPORTED_FIELDS: Final = frozenset(
+    {*_REQUEST_FIELDS, "text", "parts", "contents", "regenerate", "profile", "idempotency_key", "fingerprint"}
+)
 
 
 class RemoteChat:
@@ -47,36 +50,38 @@ class RemoteChat:
         Raises:
             TenutoError: as `Chat.take_turn` says.
         """
-        call, seen, lost = _call(request, stream=True), 0, 0
+        call, last_number, failures = _call(request, stream=True), 0, 0
         while True:
             try:
                 async with aclosing(self._http.events(scope, call)) as events:
                     async for event in events:
                         number = _number_of(event)
-                        if number is None or number > seen:
-                            seen = number or seen
+                        if number is None or number > last_number:
+                            last_number = number or last_number
                             yield _event_from(event)
                 return
             except ConnectionLost as error:
-                await self._http.pause(lost, error)
-                lost += 1
+                await self._http.pause(failures, error)
+                failures += 1
 
     async def stop(self, scope: Scope, session_id: str) -> Reply | None:
         """Stop the turn that runs in a session; returns the answer it has now, `None` if it has none or no turn ran."""
-        call = Call("POST", path("sessions", session_id, "stop"), about={"session_id": session_id}, repeatable=True)
+        call = ApiCall("POST", path("sessions", session_id, "stop"), about={"session_id": session_id}, repeatable=True)
         reply = (await self._http.json(scope, call))["reply"]
         return None if reply is None else _reply_from(reply)
 
 
-def _call(request: ChatRequest, *, stream: bool = False) -> Call:
+def _call(request: ChatRequest, *, stream: bool = False) -> ApiCall:
     check_type(request, ChatRequest, "the request")
-    unsent = (name for name in ChatRequest.__struct_fields__ if name not in _CARRIED)
+    unsent = (name for name in ChatRequest.__struct_fields__ if name not in _SUPPORTED_FIELDS)
     refuse_unsent(request, ChatRequest(text="-"), *unsent)
-    named = {name: getattr(request, name) for name in _SENT if getattr(request, name) is not None}
-    body = {"message": request.text, "regenerate": request.regenerate, "profile": request.profile, **named}
+    fields = {name: getattr(request, name) for name in _REQUEST_FIELDS if getattr(request, name) is not None}
+    body = {"message": request.text, "regenerate": request.regenerate, "profile": request.profile, **fields}
+    if request.parts:
+        body["attachments"] = with_data(request.parts, {content.id: content for content in request.contents})
     key = request.idempotency_key or fresh_id()
     about = {} if request.session_id is None else {"session_id": request.session_id}
-    call = Call("POST", path("chat"), {**body, "stream": stream}, headers={"Idempotency-Key": key}, about=about)
+    call = ApiCall("POST", path("chat"), {**body, "stream": stream}, headers={"Idempotency-Key": key}, about=about)
     return call._replace(repeatable=True, answers=True)
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import httpx
 import msgspec
 
-from tenuto.client.http import Call, ClientPolicy, HttpClient, path
+from tenuto.client.http import ApiCall, ClientPolicy, HttpClient, path
 from tenuto.client.sessions import RemoteSessions
 from tenuto.client.tasks import RemoteTasks
 from tenuto.errors import Invalid, InvalidSetting, Unavailable
-from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model import Content, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.status import StatusView
 from tenuto.model.values import check_text, check_type
 from tenuto.ports import utc_now
@@ -64,9 +64,9 @@ class TenutoClient:
             AccessRefused: the key is not valid, or its role is another.
             Unavailable: the server does not answer, or not as a tenuto server.
         """
-        told = await self._http.json(None, Call("GET", path("status"), repeatable=True))
+        body = await self._http.json(None, ApiCall("GET", path("status"), repeatable=True))
         try:
-            return msgspec.convert(told, StatusView)
+            return msgspec.convert(body, StatusView)
         except msgspec.ValidationError:
             raise Unavailable("server", "answers with another status: is it of the same version?") from None
 
@@ -148,6 +148,7 @@ class TenutoClient:
         idempotency_key: str | None = None,
         profile: JsonObject | None = None,
         edit: int | None = None,
+        attachments: tuple[Content, ...] = (),
         messages: tuple[Draft, ...] = (),
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str | None = None,
@@ -165,6 +166,7 @@ class TenutoClient:
             idempotency_key=idempotency_key,
             profile=profile,
             edit=edit,
+            attachments=attachments,
             messages=messages,
             tools=tools,
             tool_choice=tool_choice,
@@ -202,5 +204,5 @@ async def connect(
 
 
 async def _find_owner(http: HttpClient) -> Scope:
-    told = await http.json(None, Call("GET", path("scope"), repeatable=True))
-    return Scope(**{name: told[name] for name in ("tenant", "site", "user")})
+    body = await http.json(None, ApiCall("GET", path("scope"), repeatable=True))
+    return Scope(**{name: body[name] for name in ("tenant", "site", "user")})

@@ -65,7 +65,7 @@ class ConnectionLost(Unavailable):
         super().__init__("server", "does not answer; the call may have been carried out")
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """A request; `about` are the ids in its path, which errors name. After a retry, `gone` accepts a 404.
 
     `retried`: the server has taken it before.
@@ -103,7 +103,7 @@ class HttpClient:
         self._http = http
         self._policy = policy
 
-    async def json(self, scope: Scope | None, call: Call) -> JsonObject:
+    async def json(self, scope: Scope | None, call: ApiCall) -> JsonObject:
         """The answer's JSON object."""
         response = await self.send(scope, call)
         try:
@@ -112,7 +112,7 @@ class HttpClient:
             raise Unavailable("server", "answers with something else than JSON: is it one of tenuto?") from None
         return body
 
-    async def send(self, scope: Scope | None, call: Call) -> httpx.Response:
+    async def send(self, scope: Scope | None, call: ApiCall) -> httpx.Response:
         """The whole answer.
 
         Raises:
@@ -131,7 +131,7 @@ class HttpClient:
         return await self.send(scope, call._replace(repeatable=False, retried=True))
 
     @asynccontextmanager
-    async def stream(self, scope: Scope | None, call: Call) -> AsyncIterator[httpx.Response]:
+    async def stream(self, scope: Scope | None, call: ApiCall) -> AsyncIterator[httpx.Response]:
         """The answer while it comes in; sent again as long as nothing of it has arrived."""
         request = self._build(scope, call)
         async with AsyncExitStack() as stack:
@@ -146,8 +146,8 @@ class HttpClient:
                     again = call.repeatable or isinstance(exc, _NOT_CONNECTED)
                 else:
                     stack.push_async_callback(response.aclose)
-                    retried = attempt or call.retried
-                    if response.is_success or (call.gone and retried and response.status_code == 404):
+                    is_retry = attempt or call.retried
+                    if response.is_success or (call.gone and is_retry and response.status_code == 404):
                         yield response
                         return
                     error = await _error_of(response, call.about)
@@ -156,7 +156,7 @@ class HttpClient:
                     raise error
                 await self.pause(attempt, error)
 
-    def _build(self, scope: Scope | None, call: Call) -> httpx.Request:
+    def _build(self, scope: Scope | None, call: ApiCall) -> httpx.Request:
         policy = self._policy
         wait = policy.answer_timeout if call.answers else policy.timeout
         headers = [(name, value.encode()) for name, value in call.headers.items()]
@@ -173,19 +173,19 @@ class HttpClient:
 
     async def pause(self, attempt: int, error: TenutoError) -> None:
         """Wait before the next attempt; raise the error if there is none."""
-        wish = getattr(error, "retry_after", None)
+        retry_after = getattr(error, "retry_after", None)
         longest = self._policy.longest_pause
-        if attempt >= self._policy.retries or (isinstance(wish, timedelta) and wish > longest):
+        if attempt >= self._policy.retries or (isinstance(retry_after, timedelta) and retry_after > longest):
             raise error
-        if isinstance(wish, timedelta):
-            seconds = wish.total_seconds()
+        if isinstance(retry_after, timedelta):
+            seconds = retry_after.total_seconds()
         else:
             backoff = Backoff(self._policy.first_pause.total_seconds(), longest.total_seconds(), failures=attempt)
             seconds = backoff.next_pause()
         _log.info("a request is sent again in %.1f s: %s", seconds, error.code)
         await asyncio.sleep(seconds)
 
-    async def pieces(self, scope: Scope, call: Call) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, scope: Scope, call: ApiCall) -> AsyncGenerator[bytes, None]:
         """The answer's bytes as they come in.
 
         Raises:
@@ -199,7 +199,7 @@ class HttpClient:
             except httpx.HTTPError as error:
                 raise ConnectionLost() from error
 
-    async def events(self, scope: Scope, call: Call) -> AsyncGenerator[ServerEvent, None]:
+    async def events(self, scope: Scope, call: ApiCall) -> AsyncGenerator[ServerEvent, None]:
         """The events of a stream.
 
         Raises:
@@ -246,9 +246,9 @@ async def _error_of(response: httpx.Response, about: Mapping[str, str]) -> Tenut
     except httpx.HTTPError:
         raw = b""
     problem = {**problem_from(raw, response.status_code), "status": response.status_code}
-    wish = response.headers.get("retry-after", "")
-    if "retry_after" not in problem and wish.isdecimal():
-        problem["retry_after"] = int(wish)
+    retry_after = response.headers.get("retry-after", "")
+    if "retry_after" not in problem and retry_after.isdecimal():
+        problem["retry_after"] = int(retry_after)
     return error_from(problem, about)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenuto.client.http import Call, HttpClient, path
+from tenuto.client.http import ApiCall, HttpClient, path
 from tenuto.client.wire import refuse_unsent, value_from
 from tenuto.errors import Invalid
 from tenuto.model import Scope
@@ -26,8 +26,8 @@ class RemoteMemories:
         body = {"query": query.text, **{name: getattr(query, name) for name in names}}
         if query.session_id:
             body["session_id"] = query.session_id
-        found = await self._http.json(scope, Call("POST", path("memories", "search"), body, repeatable=True))
-        return RecallResult(tuple(map(_hit_from, found["hits"])), degraded=found["degraded"])
+        result = await self._http.json(scope, ApiCall("POST", path("memories", "search"), body, repeatable=True))
+        return RecallResult(tuple(map(_hit_from, result["hits"])), degraded=result["degraded"])
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory."""
@@ -46,29 +46,29 @@ class RemoteMemories:
         """Memories of one kind or of all, those that were said last first; `next_cursor` continues the listing."""
         if len(kinds) > 1:
             raise Invalid("a server lists memories of one kind, or of all")
-        asked = {
+        query = {
             "limit": limit,
             "cursor": cursor,
             "kind": kinds[0] if kinds else None,
             "session_id": session_id or None,
             "superseded": superseded,
         }
-        body = await self._http.json(scope, Call("GET", path("memories"), query=asked, repeatable=True))
+        body = await self._http.json(scope, ApiCall("GET", path("memories"), query=query, repeatable=True))
         return tuple(map(_memory_from, body["memories"]))
 
     async def preferences(self, scope: Scope) -> tuple[Memory, ...]:
         """The preferences that hold, the oldest first."""
-        body = await self._http.json(scope, Call("GET", path("memories", "preferences"), repeatable=True))
+        body = await self._http.json(scope, ApiCall("GET", path("memories", "preferences"), repeatable=True))
         return tuple(map(_memory_from, body["preferences"]))
 
     async def add(self, scope: Scope, text: str, *, kind: MemoryKind = MemoryKind.FACT, subject: str = "") -> Memory:
         """Remember a text. One that is remembered already is counted; so is a request that had to be sent again."""
         body = {"text": text, "kind": kind, "subject": subject}
-        return _memory_from(await self._http.json(scope, Call("POST", path("memories"), body, repeatable=True)))
+        return _memory_from(await self._http.json(scope, ApiCall("POST", path("memories"), body, repeatable=True)))
 
     async def set_preferences(self, scope: Scope, texts: Sequence[str]) -> tuple[Memory, ...]:
         """Have exactly these preferences."""
-        call = Call("PUT", path("memories", "preferences"), {"preferences": list(texts)}, repeatable=True)
+        call = ApiCall("PUT", path("memories", "preferences"), {"preferences": list(texts)}, repeatable=True)
         return tuple(map(_memory_from, (await self._http.json(scope, call))["preferences"]))
 
     async def edit(
@@ -88,7 +88,7 @@ class RemoteMemories:
         dry_run: bool = False,
     ) -> int:
         """Remove memories by their ids, of a session, or all of the owner; returns how many there were."""
-        asked = {
+        query = {
             "ids": ",".join(memory_ids) or None,
             "session_id": session_id or None,
             "all": everything,
@@ -97,13 +97,13 @@ class RemoteMemories:
         if not (memory_ids or session_id or everything):
             return 0
         # Not sent again: the number of a second time would be 0.
-        body = await self._http.json(scope, Call("DELETE", path("memories"), query=asked))
-        forgotten: int = body["forgotten"]
-        return forgotten
+        body = await self._http.json(scope, ApiCall("DELETE", path("memories"), query=query))
+        count: int = body["forgotten"]
+        return count
 
 
-def _call(method: str, memory_id: str) -> Call:
-    return Call(method, path("memories", memory_id), about={"memory_id": memory_id}, repeatable=True)
+def _call(method: str, memory_id: str) -> ApiCall:
+    return ApiCall(method, path("memories", memory_id), about={"memory_id": memory_id}, repeatable=True)
 
 
 def _memory_from(body: JsonObject) -> Memory:

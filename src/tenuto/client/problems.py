@@ -52,7 +52,9 @@ def problem_from(raw: bytes, status: int) -> JsonObject:
 def error_from(problem: JsonObject, about: Mapping[str, str]) -> TenutoError:
     """The exception of a problem, of the type with its code; `about` names the ids that the request was about."""
     code, status = problem["code"], problem["status"]
-    kind = next((known for known in _known_errors(TenutoError) if known.code == code), None) or _family(status)
+    kind = next(
+        (error_class for error_class in _known_errors(TenutoError) if error_class.code == code), None
+    ) or _family(status)
     # Not by its constructor, which makes the sentence that has come along.
     error = kind.__new__(kind)
     Exception.__init__(error, problem["detail"])
@@ -60,8 +62,8 @@ def error_from(problem: JsonObject, about: Mapping[str, str]) -> TenutoError:
     if "types" in problem:
         facts["types"] = tuple(problem["types"])
     if "reason" in problem and issubclass(kind, ModelFailed | TaskFailed):
-        known = problem["reason"] in tuple(FailureReason)
-        facts["reason"] = FailureReason(problem["reason"]) if known else FailureReason.OTHER
+        is_known = problem["reason"] in tuple(FailureReason)
+        facts["reason"] = FailureReason(problem["reason"]) if is_known else FailureReason.OTHER
     if "retry_after" in problem:
         facts["retry_after"] = timedelta(seconds=problem["retry_after"])
     vars(error).update(facts)

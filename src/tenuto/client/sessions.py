@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from decimal import Decimal
 from typing import Final
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from tenuto.client.http import Call, HttpClient, path
+from tenuto.client.http import ApiCall, HttpClient, path
 from tenuto.client.wire import (
     append_result_from,
     changes_to_json,
@@ -27,7 +28,9 @@ from tenuto.client.wire import (
 from tenuto.errors import SessionNotFound
 from tenuto.model import (
     AppendResult,
+    Attachment,
     Changes,
+    Content,
     FinishTurn,
     Message,
     MessagePage,
@@ -72,7 +75,7 @@ class RemoteSessions:
         if session_id is not None:
             body["id"] = session_id
         headers = {"Idempotency-Key": idempotency_key or fresh_id()}
-        call = Call("POST", path("sessions"), body, headers=headers, repeatable=True)
+        call = ApiCall("POST", path("sessions"), body, headers=headers, repeatable=True)
         response = await self._http.send(scope, call)
         return session_from(response.json()), response.status_code == 201
 
@@ -83,8 +86,8 @@ class RemoteSessions:
     async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
         """The caller's sessions, latest change first."""
         query = query or SessionQuery()
-        asked = {"limit": query.limit, "cursor": query.cursor, "q": query.title, "status": query.status}
-        body = await self._http.json(scope, Call("GET", path("sessions"), query=asked, repeatable=True))
+        parameters = {"limit": query.limit, "cursor": query.cursor, "q": query.title, "status": query.status}
+        body = await self._http.json(scope, ApiCall("GET", path("sessions"), query=parameters, repeatable=True))
         return SessionPage(sessions=tuple(map(session_from, body["sessions"])), cursor=body["cursor"])
 
     async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
@@ -105,8 +108,14 @@ class RemoteSessions:
         return page
 
     async def _page(self, scope: Scope, session_id: str, query: Page) -> MessagePage:
-        asked = {"limit": query.limit, "before": query.before, "after": query.after, "summaries": True, "head": True}
-        body = await self._http.json(scope, _read(session_id, "messages")._replace(query=asked))
+        parameters = {
+            "limit": query.limit,
+            "before": query.before,
+            "after": query.after,
+            "summaries": True,
+            "head": True,
+        }
+        body = await self._http.json(scope, _read(session_id, "messages")._replace(query=parameters))
         return MessagePage(
             session=session_from(body["session"]),
             messages=messages_from(body["messages"]),
@@ -143,7 +152,7 @@ class RemoteSessions:
         check_type(changes, Changes, "the changes")
         body = {**changes_to_json(changes), "if_version": changes.if_version}
         # After a lost answer the version is another one, so that a repetition would be refused.
-        call = Call("PATCH", path("sessions", session_id), body, about=_about(session_id))
+        call = ApiCall("PATCH", path("sessions", session_id), body, about=_about(session_id))
         return session_from(await self._http.json(scope, call._replace(repeatable=changes.if_version is None)))
 
     async def set_attribute(self, scope: Scope, session_id: str, name: str, value: Json) -> bool:
@@ -180,12 +189,34 @@ class RemoteSessions:
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         """Remove the session and everything of it."""
-        call = Call("DELETE", path("sessions", session_id), about=_about(session_id), repeatable=True, gone=True)
+        call = ApiCall("DELETE", path("sessions", session_id), about=_about(session_id), repeatable=True, gone=True)
         await self._http.send(scope, call)
+
+    async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
+        """What is known of the session's attachments, in the order in which they came."""
+        body = await self._http.json(scope, _read(session_id, "attachments"))
+        return tuple([value_from(each, Attachment) for each in body["attachments"]])
+
+    async def attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Content:
+        """One attachment with its bytes."""
+        response = await self._http.send(scope, _read(session_id, "attachments", attachment_id))
+        name = unquote(response.headers["content-disposition"].partition("filename*=UTF-8''")[2])
+        return Content(
+            id=attachment_id,
+            media_type=response.headers["content-type"],
+            data=response.content,
+            # One without a name is saved under its id.
+            name=name if name != attachment_id else "",
+        )
+
+    async def remove_attachment(self, scope: Scope, session_id: str, attachment_id: str) -> Session:
+        """Remove an attachment; the messages that showed it stay, with a mark in its place."""
+        call = ApiCall("DELETE", path("sessions", session_id, "attachments", attachment_id), about=_about(session_id))
+        return session_from(await self._http.json(scope, call))
 
     async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
         """Import an exported session under a fresh id, with all its messages or not at all."""
-        call = Call("POST", path("sessions", "import"), export_to_json(saved))
+        call = ApiCall("POST", path("sessions", "import"), export_to_json(saved))
         return session_from(await self._http.json(scope, call))
 
     async def export(
@@ -199,7 +230,7 @@ class RemoteSessions:
 
     async def stats(self, scope: Scope) -> SessionStats:
         """Totals of the caller's sessions."""
-        body = await self._http.json(scope, Call("GET", path("stats"), repeatable=True))
+        body = await self._http.json(scope, ApiCall("GET", path("stats"), repeatable=True))
         return value_from(body, SessionStats, cost_nanos=cost_nanos(Decimal(body["cost_usd"])))
 
     # Turns
@@ -215,7 +246,7 @@ class RemoteSessions:
         """Open a turn with messages in the server's form."""
         headers = {"Idempotency-Key": key or fresh_id()}
         about = _about(session_id) if session_id is not None else {}
-        call = Call("POST", path("turns"), {**body, "session_id": session_id}, headers=headers, about=about)
+        call = ApiCall("POST", path("turns"), {**body, "session_id": session_id}, headers=headers, about=about)
         return turn_from(await self._http.json(scope, call._replace(repeatable=True)), scope)
 
     async def finish(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
@@ -229,7 +260,7 @@ class RemoteSessions:
         check_type(turn, OpenTurn, "the turn")
         about = {**_about(turn.session.id), "turn_id": turn.id}
         return await self._http.json(
-            turn.scope, Call("POST", path("turns", turn.id, step), body, about=about, repeatable=True)
+            turn.scope, ApiCall("POST", path("turns", turn.id, step), body, about=about, repeatable=True)
         )
 
     async def renew(self, turn: OpenTurn) -> OpenTurn:
@@ -242,9 +273,9 @@ def _about(session_id: str) -> dict[str, str]:
     return {"session_id": session_id}
 
 
-def _read(session_id: str, *further: str) -> Call:
-    return Call("GET", path("sessions", session_id, *further), about=_about(session_id), repeatable=True)
+def _read(session_id: str, *further: str) -> ApiCall:
+    return ApiCall("GET", path("sessions", session_id, *further), about=_about(session_id), repeatable=True)
 
 
-def _write(session_id: str, *further: str, body: JsonObject | None = None) -> Call:
-    return Call("POST", path("sessions", session_id, *further), body, about=_about(session_id))
+def _write(session_id: str, *further: str, body: JsonObject | None = None) -> ApiCall:
+    return ApiCall("POST", path("sessions", session_id, *further), body, about=_about(session_id))

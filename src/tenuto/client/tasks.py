@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenuto.client.http import Call, HttpClient, path
+from tenuto.client.http import ApiCall, HttpClient, path
 from tenuto.client.wire import refuse_unsent, value_from
 from tenuto.model import Scope
 from tenuto.model.task import (
@@ -40,13 +40,13 @@ class _TaskRoutes:
         self._scope = scope
         self._task_id = task_id
 
-    def call(self, method: str, *further: str, about: Mapping[str, str] = _NOTHING, **options: Any) -> Call:
+    def call(self, method: str, *further: str, about: Mapping[str, str] = _NOTHING, **options: Any) -> ApiCall:
         """A request."""
-        return Call(
+        return ApiCall(
             method, path("tasks", self._task_id, *further), about={"task_id": self._task_id, **about}, **options
         )
 
-    async def json(self, call: Call) -> JsonObject:
+    async def json(self, call: ApiCall) -> JsonObject:
         """The answer."""
         return await self._http.json(self._scope, call)
 
@@ -69,7 +69,7 @@ class RemoteTasks:
         body = {"type": new.type, "goal": new.goal, "session_id": new.session_id, "plan": plan}
         headers = {"Idempotency-Key": idempotency_key or fresh_id()}
         about = {} if new.session_id is None else {"session_id": new.session_id}
-        call = Call("POST", path("tasks"), body, headers=headers, about=about, repeatable=True)
+        call = ApiCall("POST", path("tasks"), body, headers=headers, about=about, repeatable=True)
         return _task_from(await self._http.json(scope, call))
 
     async def get(self, scope: Scope, task_id: str) -> Task:
@@ -79,8 +79,8 @@ class RemoteTasks:
 
     async def list(self, scope: Scope, query: TaskQuery | None = None) -> TaskPage:
         """The caller's tasks, oldest first."""
-        asked = msgspec.structs.asdict(query or TaskQuery())
-        body = await self._http.json(scope, Call("GET", path("tasks"), query=asked, repeatable=True))
+        parameters = msgspec.structs.asdict(query or TaskQuery())
+        body = await self._http.json(scope, ApiCall("GET", path("tasks"), query=parameters, repeatable=True))
         return TaskPage(tasks=tuple(map(_task_from, body["tasks"])), cursor=body["cursor"])
 
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
@@ -214,9 +214,11 @@ class RemoteBoard:
             self._routes.call("DELETE", "locks", key, headers=headers, query={"token": token}, about=about)
         )
 
-    async def _add(self, key: str, how: str, body: JsonObject, once: str | None) -> BoardEntry:
-        headers = {"Idempotency-Key": once or fresh_id()}
-        return value_from(await self._entry("POST", key, how, body=body, headers=headers, repeatable=True), BoardEntry)
+    async def _add(self, key: str, action: str, body: JsonObject, idempotency_key: str | None) -> BoardEntry:
+        headers = {"Idempotency-Key": idempotency_key or fresh_id()}
+        return value_from(
+            await self._entry("POST", key, action, body=body, headers=headers, repeatable=True), BoardEntry
+        )
 
     async def _entry(self, method: str, key: str, *further: str, **options: Any) -> JsonObject:
         return await self._routes.json(self._routes.call(method, "board", key, *further, about={"key": key}, **options))
@@ -262,5 +264,5 @@ class RemoteNotes:
 
 def _task_from(body: JsonObject) -> Task:
     # Required of a task, and null where there is none.
-    absent = {name: body[name] for name in ("session_id", "result", "completed_at")}
-    return value_from(body, Task, **absent)
+    nullable = {name: body[name] for name in ("session_id", "result", "completed_at")}
+    return value_from(body, Task, **nullable)

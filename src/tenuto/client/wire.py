@@ -13,17 +13,19 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from tenuto.errors import Invalid
 from tenuto.model import AppendResult, Changes, Draft, FinishTurn, Message, OpenTurn, Scope, Session, TurnState, Usage
 from tenuto.model.session import Retention, cost_nanos, usd
 from tenuto.model.values import JsonObject, Value
+from tenuto.sessions.media_parts import with_data
 from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, ExportedSession
 from tenuto.sessions.views import EXTRA_FIELDS, OWN_FIELDS, SessionView
 
 _Value = TypeVar("_Value", bound=Value)
-_STORED: Final = frozenset(Message.__struct_fields__) - {"extra"}
-_WHO: Final = ("user", "channel", "chat", "thread")
+_MESSAGE_FIELDS: Final = frozenset(Message.__struct_fields__) - {"extra"}
+_SCOPE_FIELDS: Final = ("user", "channel", "chat", "thread")
 
 
 def value_from(body: JsonObject, kind: type[_Value], **derived: Any) -> _Value:
@@ -36,7 +38,7 @@ def session_from(body: JsonObject) -> Session:
     """A session's head."""
     view = msgspec.convert(body, SessionView)
     same = {name: getattr(view, name) for name in Session.__struct_fields__ if hasattr(view, name)}
-    scope = Scope(tenant=view.tenant, site=view.site, **{name: getattr(view, name) for name in _WHO})
+    scope = Scope(tenant=view.tenant, site=view.site, **{name: getattr(view, name) for name in _SCOPE_FIELDS})
     cost = cost_nanos(Decimal(view.cost_usd))
     return Session(**same, scope=scope, incarnation="", retention=Retention(), cost_nanos=cost)
 
@@ -44,7 +46,7 @@ def session_from(body: JsonObject) -> Session:
 def message_from(body: JsonObject) -> Message:
     """A stored message; fields that are not ours are its sender's."""
     extra = {name: item for name, item in body.items() if name not in OWN_FIELDS} | body.get(EXTRA_FIELDS, {})
-    return value_from({name: item for name, item in body.items() if name in _STORED}, Message, extra=extra)
+    return value_from({name: item for name, item in body.items() if name in _MESSAGE_FIELDS}, Message, extra=extra)
 
 
 def messages_from(bodies: Iterable[JsonObject]) -> tuple[Message, ...]:
@@ -82,27 +84,24 @@ def instant_from(text: str | None) -> datetime | None:
 
 
 def draft_to_json(draft: Draft) -> JsonObject:
-    """A message as clients send it.
-
-    Raises:
-        Invalid: it has bytes of attachments, which no request carries.
-    """
+    """A message as clients send it, with the contents that it brings in its parts."""
     if draft.contents:
-        raise Invalid("contents of a Draft cannot be sent to a server")
+        contents = {content.id: content for content in draft.contents}
+        draft = replace(draft, parts=with_data(draft.parts, contents))
     own = {name: getattr(draft, name) for name in Draft.__struct_fields__ if name not in ("extra", "contents")}
-    hidden = {name: item for name, item in draft.extra.items() if name in OWN_FIELDS}
-    beside = {name: item for name, item in draft.extra.items() if name not in OWN_FIELDS}
-    given = {name: item for name, item in own.items() if item not in (None, 0, {})}
-    return {**beside, **given, **({EXTRA_FIELDS: hidden} if hidden else {})}
+    clashing = {name: item for name, item in draft.extra.items() if name in OWN_FIELDS}
+    unclashing = {name: item for name, item in draft.extra.items() if name not in OWN_FIELDS}
+    nondefault = {name: item for name, item in own.items() if item not in (None, 0, {})}
+    return {**unclashing, **nondefault, **({EXTRA_FIELDS: clashing} if clashing else {})}
 
 
 def changes_to_json(changes: Changes) -> JsonObject:
     """What a patch names, without its `if_version`."""
-    named = {name: getattr(changes, name) for name in ("title", "status", "window_start")}
-    merged = {name: getattr(changes, name) for name in ("context", "attributes", "metadata")}
+    replacements = {name: getattr(changes, name) for name in ("title", "status", "window_start")}
+    merges = {name: getattr(changes, name) for name in ("context", "attributes", "metadata")}
     return {
-        **{name: item for name, item in named.items() if item is not UNSET},
-        **{name: item for name, item in merged.items() if item},
+        **{name: item for name, item in replacements.items() if item is not UNSET},
+        **{name: item for name, item in merges.items() if item},
     }
 
 
@@ -122,19 +121,19 @@ def finish_to_json(request: FinishTurn) -> JsonObject:
 
 def export_to_json(saved: ExportedSession) -> JsonObject:
     """An export, as the import reads it."""
-    session: JsonObject = {name: getattr(saved, name) for name in (*_WHO, "status")}
+    session: JsonObject = {name: getattr(saved, name) for name in (*_SCOPE_FIELDS, "status")}
     session |= {name: getattr(saved.new, name) for name in ("title", "context", "attributes", "metadata")}
     session |= usage_to_json(saved.usage)
     messages = list(map(draft_to_json, saved.messages))
     return {"format": FORMAT, "version": FORMAT_VERSION, "session": session, "messages": messages}
 
 
-def refuse_unsent(given: Value, default: Value, *names: str) -> None:
+def refuse_unsent(value: Value, default: Value, *names: str) -> None:
     """Refuse what no request carries: it would be lost without a word.
 
     Raises:
         Invalid: one of these fields differs from its default.
     """
-    unsent: Sequence[str] = [name for name in names if getattr(given, name) != getattr(default, name)]
+    unsent: Sequence[str] = [name for name in names if getattr(value, name) != getattr(default, name)]
     if unsent:
-        raise Invalid(f"{', '.join(unsent)} of a {type(given).__name__} cannot be sent to a server")
+        raise Invalid(f"{', '.join(unsent)} of a {type(value).__name__} cannot be sent to a server")

@@ -22,7 +22,7 @@ from tenuto.sessions import Sessions
 _READ: Final = 10
 
 
-class Command(StrEnum):
+class ChatCommand(StrEnum):
     """What a message may command, at its beginning."""
 
     RESET = "/reset"
@@ -31,15 +31,15 @@ class Command(StrEnum):
     TITLE = "/title"
 
 
-def parse_command(text: str) -> Command | None:
+def parse_command(text: str) -> ChatCommand | None:
     """The command that a message is; only a title has words behind it."""
     tokens = text.split(maxsplit=1)
     # As phones and Chinese keyboards write it: capitals, a wide slash, the bot's name behind it.
     name = unicodedata.normalize("NFKC", tokens[0]).casefold().partition("@")[0] if tokens else ""
-    if name not in tuple(Command):
+    if name not in tuple(ChatCommand):
         return None
-    command = Command(name)
-    return command if len(tokens) == 1 or command is Command.TITLE else None
+    command = ChatCommand(name)
+    return command if len(tokens) == 1 or command is ChatCommand.TITLE else None
 
 
 class Commands:
@@ -49,17 +49,17 @@ class Commands:
         self._sessions = sessions
         self._policy = policy
 
-    def may_run(self, command: Command, message: IncomingMessage) -> bool:
+    def may_run(self, command: ChatCommand, message: IncomingMessage) -> bool:
         """Whether the sender may run this command there (D26)."""
         own = not message.group or self._policy.group_scope is GroupScope.MEMBER
-        if own or command in (Command.HELP, Command.TITLE) or self._policy.reset_by is ResetBy.ANYONE:
+        if own or command in (ChatCommand.HELP, ChatCommand.TITLE) or self._policy.reset_by is ResetBy.ANYONE:
             return True
         return message.sender in self._policy.resetters
 
     def clears_context(self, message: IncomingMessage) -> bool:
         """Whether a message makes the chat begin without what was said before it."""
         command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
-        return command in (Command.RESET, Command.NEW) and self.may_run(command, message)
+        return command in (ChatCommand.RESET, ChatCommand.NEW) and self.may_run(command, message)
 
     async def context_since(self, address: Address) -> datetime | None:
         """When the session was last reset, through whichever door; a patch may have put anything there."""
@@ -70,20 +70,20 @@ class Commands:
             return None
         return at if at is not None and at.tzinfo is not None else None
 
-    async def run(self, command: Command, address: Address, message: IncomingMessage) -> str:
+    async def run(self, command: ChatCommand, address: Address, message: IncomingMessage) -> str:
         """Run a command and say what was done, in the language of the chat."""
         wording = WORDING[await self.language(address, message)]
         if not self.may_run(command, message):
             return wording.not_allowed
         match command:
-            case Command.HELP:
+            case ChatCommand.HELP:
                 return wording.help
-            case Command.TITLE:
+            case ChatCommand.TITLE:
                 return await self._title(address, _title_of(message.text), wording)
-            case Command.RESET:
+            case ChatCommand.RESET:
                 await self.reset(address, message.sent_at)
                 return wording.reset
-            case Command.NEW:
+            case ChatCommand.NEW:
                 await self._begin_anew(address)
                 return wording.new
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tenuto.background import run_in_background, running
 from tenuto.errors import ChannelUnavailable, ReplyRefused, TenutoError, Unavailable
 from tenuto.gateway.addresses import address_of
-from tenuto.gateway.commands import Command, Commands, parse_command
+from tenuto.gateway.commands import ChatCommand, Commands, parse_command
 from tenuto.gateway.inbox import HELD_FOR, Inbox, Queue, QueuePlace, Waiting
 from tenuto.gateway.responder import Responder
 from tenuto.gateway.wording import WORDING
@@ -128,7 +128,7 @@ class Gateway:
         return accepted
 
     def _resets(self, message: IncomingMessage) -> bool:
-        is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is Command.RESET
+        is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is ChatCommand.RESET
         return is_reset and self._commands.clears_context(message)
 
     def _remember_live(self, place: QueuePlace, message: IncomingMessage, redacted: str) -> bool:

@@ -29,7 +29,7 @@ from tenuto.llm.offline import OfflineModel
 from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Tool
+from tenuto.ports import ChatModel, Telemetry, Tool
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -50,7 +50,7 @@ class ModelConnection(Value, frozen=True, kw_only=True):
 
     `first_token_timeout` bounds the wait until the answer begins; 0 is no limit. Where they are `None`, a model on
     loopback may take as long as it needs, but not fall silent, and others have two minutes and one. A request that
-    fails before is sent again `retries` times.
+    fails before is sent again `retries` times. An `observed` model gets no spans of Pydantic AI beside ours.
     """
 
     base_url: str | None = None
@@ -59,6 +59,7 @@ class ModelConnection(Value, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     first_token_timeout: timedelta | None = None
     retries: int = 2
+    observed: bool = False
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
@@ -106,13 +107,14 @@ async def open_model(
     given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
     home: str | None = None,
     calls: ModelCallLog | None = None,
+    telemetry: Telemetry | None = None,
 ) -> AsyncIterator[ChatModel]:
     """Open a model, or with commas a chain of them, and close its connections at the end.
 
     Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
     for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
-    What becomes of the calls is counted in `calls`, except for the offline model, which does not fail. Models that are
-    opened with the same `slots` share those of their provider.
+    What becomes of the calls is counted in `calls`, except for the offline model, which does not fail. With `telemetry`
+    each call is a span. Models that are opened with the same `slots` share those of their provider.
 
     Raises:
         InvalidSetting: a name that cannot be opened, and what to install or to set. No model is called here, so a
@@ -121,7 +123,11 @@ async def open_model(
     wanted = [names] if names in given else model_names(names)
     home = provider_of(names, given) if home is None else home
     access = ModelConnection(
-        base_url=base_url, api_key=api_key, timeout=timeout, first_token_timeout=first_token_timeout
+        base_url=base_url,
+        api_key=api_key,
+        timeout=timeout,
+        first_token_timeout=first_token_timeout,
+        observed=telemetry is not None,
     )
     log = ModelCallLog() if calls is None else calls
     slots = ModelSlots() if slots is None else slots
@@ -134,19 +140,23 @@ async def open_model(
             last = place == len(wanted) - 1
             own = own if last else replace(own, retries=0)
             if name in given:
-                models.append(_guard(slots, name, _wrap_given(name, given[name], own, log)))
+                models.append(_guard(slots, name, _wrap_given(name, given[name], own, log), telemetry))
             elif name == OFFLINE:
-                models.append(OfflineModel(stand_in=place > 0))
+                models.append(_observe(OfflineModel(stand_in=place > 0), telemetry))
             else:
                 opened = await stack.enter_async_context(_open_provider_model(name, own, log))
-                models.append(_guard(slots, name, opened))
+                models.append(_guard(slots, name, opened, telemetry))
         yield models[0] if len(models) == 1 else FallbackChain(models)
 
 
-def _guard(slots: ModelSlots, name: str, model: ChatModel) -> ChatModel:
+def _guard(slots: ModelSlots, name: str, model: ChatModel, telemetry: Telemetry | None) -> ChatModel:
     """The model behind the slots of its provider; what a program hands over may have no address."""
     address: str = getattr(model, "address", name)
-    return slots.guard(model, address, local=getattr(model, "local", False))
+    return slots.guard(_observe(model, telemetry), address, local=getattr(model, "local", False))
+
+
+def _observe(model: ChatModel, telemetry: Telemetry | None) -> ChatModel:
+    return model if telemetry is None else telemetry.observe(model)
 
 
 def model_names(names: str) -> list[str]:

@@ -17,6 +17,7 @@ from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
+from pydantic_ai.models.instrumented import InstrumentedModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -162,7 +163,11 @@ class PydanticAIModel:
             messages = self._model.prepare_messages(to_messages(prompt), parameters)
             settings, dropped = self._settings(request, prompt)
             async with model_request_stream(
-                self._model, messages, model_settings=settings, model_request_parameters=parameters
+                self._model,
+                messages,
+                model_settings=settings,
+                model_request_parameters=parameters,
+                instrument=False if self._access.observed else None,
             ) as stream:
                 async for event in stream if self._limit is not None else _until_silence(stream):
                     if text := _event_text(event):
@@ -272,6 +277,8 @@ class PydanticAIModel:
             reasoning_tokens=usage.output_reasoning_tokens or usage.details.get("reasoning_tokens", 0),
             cost_nanos=self._cost(response),
             logprobs=tuple(logprobs) if logprobs else None,
+            response_model=make_storable(response.model_name or ""),
+            response_id=make_storable(response.provider_response_id or ""),
         )
 
     def _cost(self, response: ModelResponse) -> int:
@@ -336,6 +343,8 @@ def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
     if model.profile.get("anthropic_disallows_sampling_settings"):
         ignored |= {"temperature", "top_p", "top_k"}
     return ModelFacts(
+        provider=model.system,
+        model=model.model_name,
         context_window=model.profile.get("context_window"),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
@@ -453,6 +462,8 @@ def wrap_pydantic_ai_model(model: object, access: ModelConnection, log: ModelCal
     """A model that a program made itself, and closes itself; `None` if it is none."""
     if not isinstance(model, Model):
         return None
+    if access.observed and isinstance(model, InstrumentedModel):
+        model = model.wrapped
     return PydanticAIModel(model.model_id, model, access, log.of(model.model_id))
 
 

@@ -121,7 +121,7 @@ def without_attachments(parts: Iterable[JsonObject], ids: Iterable[str]) -> tupl
             return part
         return {name: value for name, value in part.items() if name not in (ATTACHMENT, "name")} | {REMOVED: True}
 
-    return _map_media(parts, mark)
+    return map_media(parts, mark)
 
 
 def with_attachment_ids(parts: Iterable[JsonObject], ids: Mapping[str, str]) -> tuple[JsonObject, ...]:
@@ -131,10 +131,11 @@ def with_attachment_ids(parts: Iterable[JsonObject], ids: Mapping[str, str]) -> 
         new = ids.get(part.get(ATTACHMENT, ""))
         return part if new is None else {**part, ATTACHMENT: new}
 
-    return _map_media(parts, rename)
+    return map_media(parts, rename)
 
 
-def _map_media(parts: Iterable[JsonObject], change: Callable[[JsonObject], JsonObject]) -> tuple[JsonObject, ...]:
+def map_media(parts: Iterable[JsonObject], change: Callable[[JsonObject], JsonObject]) -> tuple[JsonObject, ...]:
+    """The parts with their pictures, sounds and files changed, also those in outputs of tools."""
     return tuple([_map_part(part, change) for part in parts])
 
 

@@ -180,7 +180,7 @@ class ModelDone(Value, frozen=True, kw_only=True):
     from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
     not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
     what a fallback does not take, and `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since
-    another provider made them.
+    another provider made them. `response_model` and `response_id` are what the provider calls the model and the answer.
     """
 
     model: str
@@ -199,6 +199,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     fallback_reason: FailureReason | None = None
     fallback_message: str = ""
     redacted: dict[str, int] = {}
+    response_model: str = ""
+    response_id: str = ""
 
 
 ModelEvent: TypeAlias = TextDelta | ReasoningDelta | ReasoningDone | ToolCallRequested | ModelDone

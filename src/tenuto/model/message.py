@@ -10,7 +10,7 @@ from sys import getsizeof
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model.attachment import Content, shown_in
+from tenuto.model.attachment import MEDIA_PARTS, Content, shown_in
 from tenuto.model.values import Json, JsonObject, Value, check_id, check_instant, check_json, check_text, check_type
 
 
@@ -197,18 +197,27 @@ def check_drafts(drafts: Sequence[Draft]) -> None:
         for part in draft.parts:
             check_part(part)
         if draft.contents:
-            _check_contents(draft)
+            _check_contents(draft.parts, draft.contents)
         if draft.metadata:
             check_json(draft.metadata, "a message's metadata")
         if draft.extra:
             check_json(draft.extra, "a message's extra fields")
 
 
-def _check_contents(draft: Draft) -> None:
-    if type(draft.contents) is not tuple:
-        raise Invalid(f"a message's contents must be a tuple, not {type(draft.contents).__name__}")
-    shown = shown_in(draft.parts)
-    for content in draft.contents:
+def check_shown_parts(parts: Sequence[JsonObject], contents: Sequence[Content]) -> None:
+    """Refuse parts that show nothing, and contents that none of them shows."""
+    check_type(parts, tuple, "parts")
+    for part in parts:
+        if check_part(part)["type"] not in MEDIA_PARTS:
+            raise Invalid(f"parts: expected {', '.join(sorted(MEDIA_PARTS))}, since the text stands beside them")
+    _check_contents(parts, contents)
+
+
+def _check_contents(parts: Sequence[JsonObject], contents: Sequence[Content]) -> None:
+    if type(contents) is not tuple:
+        raise Invalid(f"a message's contents must be a tuple, not {type(contents).__name__}")
+    shown = shown_in(parts)
+    for content in contents:
         check_type(content, Content, "a message's content")
         if content.id not in shown:
             raise Invalid("a message's contents are shown by none of its parts")

@@ -163,9 +163,12 @@ class FinishReason(StrEnum):
 class ModelFacts(Value, frozen=True, kw_only=True):
     """What is known of a model before it is asked.
 
-    `parameters` are the names of those that reach it. With `schemas` it gives answers in a demanded form by itself.
+    `provider` and `model` are what its provider and it are called there. `parameters` are the names of those that reach
+    it. With `schemas` it gives answers in a demanded form by itself.
     """
 
+    provider: str = ""
+    model: str = ""
     context_window: int | None = None
     parameters: frozenset[str] = frozenset(PARAMETERS)
     schemas: bool = False

@@ -252,8 +252,8 @@ def parse_plan(given: Json) -> Plan:
     """
     try:
         fields = msgspec.convert(given, PlanFields)
-    except msgspec.ValidationError as unfit:
-        raise PlanInvalid(None, f"does not fit: {_REPEATED.sub('', str(unfit))}") from None
+    except msgspec.ValidationError as error:
+        raise PlanInvalid(None, f"does not fit: {_REPEATED.sub('', str(error))}") from None
     return Plan(steps=tuple(map(_to_step, fields.steps)), timeout=_duration(None, "timeout", fields.timeout))
 
 
@@ -352,8 +352,8 @@ def _check_step(step: Step) -> None:
         for condition in step.when:
             check_id(condition.key, "the key of a condition")
             check_json(condition.value, "the value of a condition")
-    except TenutoError as unfit:
-        raise PlanInvalid(step.id, str(unfit)) from None
+    except TenutoError as error:
+        raise PlanInvalid(step.id, str(error)) from None
     for condition in step.when:
         _check_condition(step, condition)
     if _contradict(step.when):

@@ -1,7 +1,7 @@
 """The ports: every protocol between the rooms and the outside, one file for each socket."""
 
 from tenuto.ports.channels import Channel
-from tenuto.ports.environment import Clock, Span, SpanAttributes, utc_now
+from tenuto.ports.environment import Clock, SpanAttributes, Telemetry, utc_now
 from tenuto.ports.models import ChatModel, Embedder, ModelChain, ParameterChecker, facts_of, refused_parameters
 from tenuto.ports.privacy import Cipher, Ciphers, Detector, Place
 from tenuto.ports.records import DurabilityReport, Preparable, RecordFeed, RecordStore, Versioned
@@ -30,12 +30,12 @@ __all__ = [
     "RecordFeed",
     "RecordStore",
     "SessionStore",
-    "Span",
     "SpanAttributes",
     "StateStore",
     "Store",
     "StoreUpkeep",
     "TaskEngine",
+    "Telemetry",
     "Tool",
     "TraceStore",
     "TurnFollowUp",

@@ -180,8 +180,8 @@ async def release_lease(finish: Callable[[OpenTurn, FinishTurn], Awaitable[Appen
         return
     try:
         await finish(turn, FinishTurn(abandoned=True))
-    except TenutoError as failed:
-        _log.info("could not release the lease of a turn: %s", failed.code)
+    except TenutoError as error:
+        _log.info("could not release the lease of a turn: %s", error.code)
 
 
 class TraceStore(Protocol):

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 class RedactingModel:
     """The `ChatModel` port behind the privacy policy."""
 
-    def __init__(self, *, model: ChatModel, screen: Redactor) -> None:
+    def __init__(self, *, model: ChatModel, redactor: Redactor) -> None:
         self._model = model
-        self._screen = screen
+        self._redactor = redactor
         self.name = model.name
         self.chain_length = model.chain_length if isinstance(model, ModelChain) else 0
         """How many models it may try in turn."""
@@ -64,14 +64,14 @@ class RedactingModel:
         redacting: PolicyRedactionStream | None = None
         turn = request.tool_context
         if turn is not None:  # Requests for titles and summaries are redacted by their callers.
-            policy = self._screen.policy(turn.scope)
-            values = await self._screen.values(turn.session)
+            policy = self._redactor.policy(turn.scope)
+            values = await self._redactor.values(turn.session)
             request = await self._redact_request(turn, policy, values, request)
             if policy.modes[Sink.MODEL] is Mode.PSEUDONYM:
                 # Redacting the prompt may have added placeholders.
-                values = await self._screen.values(turn.session)
+                values = await self._redactor.values(turn.session)
             if policy.modes[Sink.ANSWER] is Mode.REDACT:
-                redacting = self._screen.stream(turn.scope)
+                redacting = self._redactor.stream(turn.scope)
         async with aclosing(self._model.stream_answer(request, tools)) as events:  # type: ignore[type-var]
             changed: AsyncIterator[ModelEvent] = events
             if values or redacting:
@@ -84,8 +84,8 @@ class RedactingModel:
 
     def _thoughts(self, turn: ToolContext | None, values: Mapping[str, str]) -> _AnswerStream:
         """What changes a thought, as it does the answer."""
-        redacts = turn is not None and self._screen.policy(turn.scope).modes[Sink.ANSWER] is Mode.REDACT
-        return _AnswerStream(values, self._screen.stream(turn.scope) if turn is not None and redacts else None)
+        redacts = turn is not None and self._redactor.policy(turn.scope).modes[Sink.ANSWER] is Mode.REDACT
+        return _AnswerStream(values, self._redactor.stream(turn.scope) if turn is not None and redacts else None)
 
     async def _redact_request(
         self, turn: ToolContext, policy: ScopePolicy, values: Mapping[str, str], request: ModelRequest
@@ -103,7 +103,7 @@ class RedactingModel:
         if mode is Mode.KEEP:
             shown = walk(lambda slot: restore_text(slot.text, values))
         else:
-            shown, _ = await self._screen.redact_walk(Sink.MODEL, turn.scope, turn.session, walk)
+            shown, _ = await self._redactor.redact_walk(Sink.MODEL, turn.scope, turn.session, walk)
         return replace(request, messages=(*before, *shown))
 
 

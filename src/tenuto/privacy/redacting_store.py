@@ -59,22 +59,22 @@ _DETECTOR: Final = "detector"
 class RedactingStore:
     """A store behind the privacy policy."""
 
-    def __init__(self, *, store: Store, screen: Redactor) -> None:
+    def __init__(self, *, store: Store, redactor: Redactor) -> None:
         self.inner = store
-        self.screen = screen
-        self.sessions = _RedactingSessions(store.sessions, store.traces, screen)
+        self.redactor = redactor
+        self.sessions = _RedactingSessions(store.sessions, store.traces, redactor)
         self.traces = store.traces
-        self.state = _RedactingState(store.state, screen)
-        self.upkeep = _VaultUpkeep(store.upkeep, screen.vault)
+        self.state = _RedactingState(store.state, redactor)
+        self.upkeep = _VaultUpkeep(store.upkeep, redactor.vault)
 
 
 class _RedactingSessions:
     """The `SessionStore` port behind the privacy policy."""
 
-    def __init__(self, inner: SessionStore, traces: TraceStore, screen: Redactor) -> None:
+    def __init__(self, inner: SessionStore, traces: TraceStore, redactor: Redactor) -> None:
         self._inner = inner
         self._traces = traces
-        self._screen = screen
+        self._redactor = redactor
         self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
         # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite
@@ -82,7 +82,7 @@ class _RedactingSessions:
         self.remove_attachment = inner.remove_attachment
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        entry = MessageRedaction(self._screen, scope)
+        entry = MessageRedaction(self._redactor, scope)
         said = await entry.admit_messages(request.user_messages)
         known = await self._vault_session(entry, scope, request.session_id)
         words = await entry.messages(known, said)
@@ -109,18 +109,18 @@ class _RedactingSessions:
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         scope, session = turn.scope, turn.session
-        entry = MessageRedaction(self._screen, scope)
+        entry = MessageRedaction(self._redactor, scope)
         said = entry.neutralize_drafts(request.reply)
         changes, trace = request.changes, request.trace
         head = await self._head_of(turn) if changes is not None or trace is not None else session
         if changes is not None:
             changes = await entry.head(session, keep_record_types(head, changes), head.metadata)
-        records = before = self._screen.for_records(head.metadata)
+        records = before = self._redactor.for_records(head.metadata)
         if changes is not None:
-            records = self._screen.for_records(head.metadata, changes.metadata)
+            records = self._redactor.for_records(head.metadata, changes.metadata)
         if trace is not None:
             trace = await redact_trace(records, scope, session, trace)
-            if self._screen.degraded and _DETECTOR not in trace.degraded:
+            if self._redactor.degraded and _DETECTOR not in trace.degraded:
                 trace = replace_valid(trace, degraded=(*trace.degraded, _DETECTOR))
         # An answer cannot be refused: of one that is too dense the rest is withheld.
         reply = await entry.messages(session, said, whole=False)
@@ -130,15 +130,15 @@ class _RedactingSessions:
             done = await self._inner.finish_turn(turn, request)
         except (TurnLost, SessionNotFound):
             # The session may have been deleted while the model answered; its vault must go as well.
-            if self._screen.vault is not None and entry.uses_vault:
-                await self._screen.vault.delete_if_session_gone(session)
+            if self._redactor.vault is not None and entry.uses_vault:
+                await self._redactor.vault.delete_if_session_gone(session)
             raise
         if records is not before:
             done = replace(done, session=await self._redact_earlier(scope, done.session, records))
         return replace(done, trace=trace) if trace is not None else done
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        entry = MessageRedaction(self._screen, scope)
+        entry = MessageRedaction(self._redactor, scope)
         said = await entry.admit_messages(batch.messages)
         known = await self._vault_session(entry, scope, session_id)
         messages = await entry.messages(known, said)
@@ -156,7 +156,7 @@ class _RedactingSessions:
         return replace(done, messages=stored)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        entry = MessageRedaction(self._screen, scope)
+        entry = MessageRedaction(self._redactor, scope)
         known = await self._vault_session(entry, scope, session_id)
         noted: JsonObject = {}
         if changes.title or PRIVACY_ALSO in changes.metadata:
@@ -165,14 +165,14 @@ class _RedactingSessions:
         return await self._inner.patch(scope, session_id, await entry.head(known, changes, noted))
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
-        entry = MessageRedaction(self._screen, scope)
+        entry = MessageRedaction(self._redactor, scope)
         known = await self._vault_session(entry, scope, session_id)
         if request.title is not None:
             noted = (known or await self._inner.get(scope, session_id)).metadata
             request = replace(request, title=await entry.title(None, request.title, noted))
         fork = await self._inner.fork(scope, session_id, request)
-        if known is not None and self._screen.vault is not None:
-            vault = self._screen.vault
+        if known is not None and self._redactor.vault is not None:
+            vault = self._redactor.vault
             await vault.copy(known, fork)
             if request.at is not None:
                 await drop_unused_values(self._inner, self._traces, vault, fork, await vault.marks(fork))
@@ -183,22 +183,22 @@ class _RedactingSessions:
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
         going = await self._removed_placeholders(scope, session_id, request.after)
         session = await self._inner.truncate(scope, session_id, request)
-        if going and self._screen.vault is not None:
-            await drop_unused_values(self._inner, self._traces, self._screen.vault, session, going)
+        if going and self._redactor.vault is not None:
+            await drop_unused_values(self._inner, self._traces, self._redactor.vault, session, going)
         return session
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:
         session = await self._inner.reset(scope, session_id, keep_metadata=keep_metadata)
-        if self._screen.vault is not None:
+        if self._redactor.vault is not None:
             # Placeholders in the head keep their values.
-            marks = await self._screen.vault.marks(session)
-            await self._screen.vault.retain(session, session_texts(session), marks)
+            marks = await self._redactor.vault.marks(session)
+            await self._redactor.vault.retain(session, session_texts(session), marks)
         return session
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._inner.delete(scope, session_id)
-        if self._screen.vault is not None:
-            await self._screen.vault.delete_values(scope, session_id)
+        if self._redactor.vault is not None:
+            await self._redactor.vault.delete_values(scope, session_id)
 
     async def _head_of(self, turn: OpenTurn) -> Session:
         """The head of a turn's session, which a turn restored from its ticket lacks."""
@@ -220,7 +220,7 @@ class _RedactingSessions:
                 changed = tuple(new for old, new in zip(page, redacted, strict=True) if new is not old)
                 if changed:
                     session = await self._inner.rewrite(scope, session.id, Rewrite(traces=changed))
-            while (changes := await redact_title(self._screen, session)) != Changes():
+            while (changes := await redact_title(self._redactor, session)) != Changes():
                 changes = replace(changes, if_version=session.version)
                 patched = await write_if_unchanged(self._inner.patch(scope, session.id, changes))
                 session = patched or await self._inner.get(scope, session.id)
@@ -244,7 +244,7 @@ class _RedactingSessions:
 
     async def _removed_placeholders(self, scope: Scope, session_id: str, after: int) -> frozenset[str]:
         """The placeholders in messages after a sequence number, and in their traces."""
-        if self._screen.vault is None:
+        if self._redactor.vault is None:
             return frozenset()
         try:
             return await placeholders_after(self._inner, self._traces, scope, session_id, after)
@@ -281,9 +281,9 @@ class _RedactingSessions:
 class _RedactingState:
     """The `StateStore` port behind the privacy policy: memories and tasks pass it, the project's own state does not."""
 
-    def __init__(self, inner: StateStore, screen: Redactor) -> None:
+    def __init__(self, inner: StateStore, redactor: Redactor) -> None:
         self._inner = inner
-        self._screen = screen
+        self._redactor = redactor
         self.read_state, self.list_state, self.delete_state = inner.read_state, inner.list_state, inner.delete_state
         self.state_keys, self.list_state_locations = inner.state_keys, inner.list_state_locations
         self.read_states = inner.read_states
@@ -293,7 +293,7 @@ class _RedactingState:
     ) -> StateEntry:
         sink = state_sink(scope, namespace)
         if sink is not None:
-            value = await redact_state(self._screen, sink, scope, key, check_json(value, "the state value"))
+            value = await redact_state(self._redactor, sink, scope, key, check_json(value, "the state value"))
         return await self._inner.write_state(scope, namespace, key, value, if_version)
 
     async def change_states(self, scope: Scope, namespace: str, changes: Sequence[StateChange]) -> tuple[int, ...]:
@@ -305,7 +305,7 @@ class _RedactingState:
     async def _redact(self, sink: Sink, scope: Scope, change: StateChange) -> StateChange:
         if change.removes:
             return change
-        value = await redact_state(self._screen, sink, scope, change.key, change.value)
+        value = await redact_state(self._redactor, sink, scope, change.key, change.value)
         return change if value is change.value else replace(change, value=value)
 
 

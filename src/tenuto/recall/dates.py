@@ -117,14 +117,14 @@ def read_query(text: str, now: datetime) -> Dated:
         return " "
 
     text = text[:MAX_CHARACTERS]
-    lowered = text.lower()
-    if any(sign in lowered for sign in _PERIOD_SIGNS):
+    lower_text = text.lower()
+    if any(sign in lower_text for sign in _PERIOD_SIGNS):
         text = _RELATIVE.sub(replace_period, text)
-    words = text_terms(text)
-    subject = [term for term in words if term not in _ASKING]
+    query_terms = text_terms(text)
+    subject = [term for term in query_terms if term not in _ASKING]
     if period is not None and not subject:
         return Dated([], period, only=True)
-    return Dated(words + terms(" ".join(weekdays)), period, only=False)
+    return Dated(query_terms + terms(" ".join(weekdays)), period, only=False)
 
 
 @lru_cache(maxsize=1_024)
@@ -136,12 +136,12 @@ def _day_terms(day: date) -> tuple[str, ...]:
 
 
 def _explicit_terms(year: int, month: int, day: int) -> list[str]:
-    words = [*terms(_MONTHS[month - 1]), f"{month}月"]
+    date_terms = [*terms(_MONTHS[month - 1]), f"{month}月"]
     if day:
-        words += [str(day), f"{day}日", f"{month}月{day}日"]
+        date_terms += [str(day), f"{day}日", f"{month}月{day}日"]
     if year:
-        words.append(str(year))
-    return words
+        date_terms.append(str(year))
+    return date_terms
 
 
 def _month_number(name: str) -> int:

@@ -202,17 +202,17 @@ class MemoryIndex:
 
     def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
         """The best memories for a query, best first; `vector` is the query's, `None` to search by words alone."""
-        parsed = read_query(query.text, now)
+        dated_query = read_query(query.text, now)
         rows = self._rows[: len(self._memories)]
         view = self._filter(query, rows, now.timestamp())
-        mask = self._candidate_mask(query, rows, parsed, view)
-        weights = self._weights(query, parsed)
+        mask = self._candidate_mask(query, rows, dated_query, view)
+        weights = self._weights(query, dated_query)
         # What has neither letter nor digit means nothing, whatever its vector is.
         unit = self._unit(vector) if any(map(str.isalnum, query.text)) else None
         matches = self._postings.match(weights, view.visible)
         cosines = self._cosines(unit, rows)
         eligible = self._eligible(matches.scores > 0, cosines, mask)
-        slots = (mask if parsed.only else mask & eligible).nonzero()[0]
+        slots = (mask if dated_query.only else mask & eligible).nonzero()[0]
         if not len(slots):
             return ()
         arms: Scores = np.zeros((4, len(slots)))
@@ -222,9 +222,9 @@ class MemoryIndex:
             arms[0] *= LEXICAL_WEIGHT
             meaning = min_max_normalize(self._with_neighbours(cosines, rows, view.visible), mask)[slots]
             arms[1] = (1 - LEXICAL_WEIGHT) * meaning
-        if parsed.period is not None:
-            arms[2] = PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], parsed.period)
-        if speakers := self._named_speakers(parsed):
+        if dated_query.period is not None:
+            arms[2] = PERIOD_WEIGHT * _is_inside(rows["said_at"][slots], dated_query.period)
+        if speakers := self._named_speakers(dated_query):
             arms[3] = SPEAKER_WEIGHT * np.isin(rows["speaker"][slots], speakers)
         near = np.zeros(len(slots), np.float32) if cosines is None else cosines[slots]
         candidates = _Candidates(slots, arms, arms.sum(axis=0), matches.coverage[slots], near)
@@ -264,7 +264,9 @@ class MemoryIndex:
         self._view = _FilterView(filters, moment, until, visible, wanted_mask)
         return self._view
 
-    def _candidate_mask(self, query: MemoryQuery, rows: NDArray[np.void], parsed: Dated, view: _FilterView) -> Mask:
+    def _candidate_mask(
+        self, query: MemoryQuery, rows: NDArray[np.void], dated_query: Dated, view: _FilterView
+    ) -> Mask:
         """Which memories may be found."""
         mask = view.candidates
         if query.since is not None:
@@ -274,14 +276,14 @@ class MemoryIndex:
         if query.session_id:
             number, _ = self._sessions.get(query.session_id, (-2, []))
             mask = mask & (rows["session"] == number)
-        if parsed.only and parsed.period is not None:
-            mask = mask & _is_inside(rows["said_at"], parsed.period)
+        if dated_query.only and dated_query.period is not None:
+            mask = mask & _is_inside(rows["said_at"], dated_query.period)
         return mask
 
-    def _weights(self, query: MemoryQuery, parsed: Dated) -> dict[str, float]:
+    def _weights(self, query: MemoryQuery, dated_query: Dated) -> dict[str, float]:
         """The terms of the question, each once; in a follow-up those of the conversation before, for less."""
-        weights = dict.fromkeys(parsed.terms, 1.0)
-        if len(weights) <= _FOLLOW_UP_TERMS and not parsed.only:
+        weights = dict.fromkeys(dated_query.terms, 1.0)
+        if len(weights) <= _FOLLOW_UP_TERMS and not dated_query.only:
             for text in reversed(query.talk):
                 for term in text_terms(text):
                     weights.setdefault(term, TALK_WEIGHT)
@@ -293,9 +295,9 @@ class MemoryIndex:
             weights = {term: weights[term] for term in rarest}
         return weights
 
-    def _named_speakers(self, parsed: Dated) -> list[int]:
+    def _named_speakers(self, dated_query: Dated) -> list[int]:
         """The speakers whom the question names: an answer about Ann is rather Ann's than the other's."""
-        query_terms = set(parsed.terms)
+        query_terms = set(dated_query.terms)
         return [
             number
             for speaker, number in self._speakers.items()

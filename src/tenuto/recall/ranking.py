@@ -23,10 +23,10 @@ _STEPS_WITHOUT_THREADS: Final = 300_000
 
 def min_max_normalize(scores: Floats, among: Mask) -> Floats:
     """From 0, the lowest score among those that count, to 1, the highest; the rest is 0."""
-    counted = scores[among]
-    if not len(counted):
+    eligible = scores[among]
+    if not len(eligible):
         return np.zeros_like(scores)
-    low, high = float(counted.min()), float(counted.max())
+    low, high = float(eligible.min()), float(eligible.max())
     if high - low < 1e-9:
         return np.where(among & (scores > 0), np.float32(1), np.float32(0))
     return np.where(among, (scores - low) / (high - low), np.float32(0)).astype(np.float32)
@@ -65,8 +65,8 @@ def session_scores(scores: Scores, sessions: Slots) -> Scores:
     best[_SESSION_BEST:][sorted_sessions[_SESSION_BEST:] == sorted_sessions[:-_SESSION_BEST]] = 0
     sums = np.bincount(sorted_sessions + 1, best)
     sums[0] = 0
-    means: Scores = sums[sessions + 1] / _SESSION_BEST
-    return means
+    session_means: Scores = sums[sessions + 1] / _SESSION_BEST
+    return session_means
 
 
 def top_k(scores: Scores, times: NDArray[np.float64], limit: int) -> NDArray[np.intp]:

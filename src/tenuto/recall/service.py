@@ -53,7 +53,7 @@ _NO_OWNER: Final = (
     "Without one a conversation stays in its own session, "
     "unless memories_without_user is set, which is for a server that one person uses"
 )
-_REFUSED: Final = "this text may not be remembered under the privacy policy"
+_REFUSAL: Final = "this text may not be remembered under the privacy policy"
 
 
 class Memories:
@@ -199,7 +199,7 @@ class Memories:
         """
         stored = await self.remember(scope, (self._make_memory(text, kind, subject, said_at, expires_at),))
         if not stored:
-            raise Invalid(_REFUSED)
+            raise Invalid(_REFUSAL)
         return stored[0]
 
     async def set_preferences(self, scope: Scope, texts: Sequence[str]) -> tuple[Memory, ...]:
@@ -212,7 +212,7 @@ class Memories:
         new = [self._make_memory(text, MemoryKind.PREFERENCE) for text in dict.fromkeys(texts) if text not in current]
         stored = await self.remember(scope, new)
         if len(stored) < len(new):
-            raise Invalid(_REFUSED)
+            raise Invalid(_REFUSAL)
         # Compared by id: what was added may have been redacted into one that holds already.
         wanted_ids = {current[text].id for text in texts if text in current} | {one.id for one in stored}
         surplus = [one.id for one in current.values() if one.id not in wanted_ids]
@@ -293,7 +293,7 @@ class Memories:
                 raise MemoryNotFound
             clean = await self._clean(scope, self._edit_fields(row.memory, text, kind))
             if clean is None:
-                raise Invalid(_REFUSED)
+                raise Invalid(_REFUSAL)
             (vector,) = await self._embed(scope, [clean.text])
             async with owner.lock:
                 memory = await self._records.write(scope, clean, row.version)

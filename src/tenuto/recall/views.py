@@ -109,5 +109,5 @@ class MemoryHits(View, frozen=True, kw_only=True):
 
 def shared_words(hit: MemoryHit) -> tuple[str, ...]:
     """The terms that a memory shares with the query, as the memory writes them: `live`, where the index has `liv`."""
-    words = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
-    return tuple(words.get(term, term) for term in hit.scores.terms)
+    word_of = dict(readable_words(hit.memory.text)[0]) if hit.scores.terms else {}
+    return tuple(word_of.get(term, term) for term in hit.scores.terms)

@@ -25,6 +25,7 @@ from tenuto.recall.service import Memories
 from tenuto.server import (
     agents,
     analytics,
+    attachments,
     export,
     goods,
     health,
@@ -125,9 +126,9 @@ def create_app(
             try:
                 await start(app, tenuto, stack)
                 app.state.gateways = await stack.enter_async_context(serving_channels(tenuto, clock))
-            except InvalidSetting as unfit:
+            except InvalidSetting as error:
                 # uvicorn logs only where the start failed; this line says what to correct.
-                _log.error("cannot start: %s", unfit)
+                _log.error("cannot start: %s", error)
                 raise
             worker = app.state.task_worker = TaskWorker(tenuto)
             live, chat = app.state.service.live, app.state.service.chat
@@ -143,6 +144,7 @@ def create_app(
         talks,
         turns,
         messages,
+        attachments,
         sessions,
         session_events,
         memories,

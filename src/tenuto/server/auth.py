@@ -336,8 +336,8 @@ class Gate:
             return known.caller
         try:
             key = await self.keys.verify(credential)
-        except Unavailable as away:
-            if known is None or isinstance(away, DecryptionFailed) or now - known.seen_at >= _HELD_FOR:
+        except Unavailable as error:
+            if known is None or isinstance(error, DecryptionFailed) or now - known.seen_at >= _HELD_FOR:
                 raise
             # The store confirmed the key lately, so it stays trusted a little longer.
             held = replace(known, trusted_until=min(now + _TRUSTED_FOR, known.seen_at + _HELD_FOR))

@@ -69,9 +69,9 @@ async def _receive(request: Request, gateways: Sequence[Gateway]) -> Response:
     except (QueueFull, Unavailable) as error:
         _log.warning("a delivery must be sent again: %s", error)
         raise
-    except DeliveryRefused as refused:
-        _log.warning("a delivery is refused: %s", refused)
-        return problem_response(401 if refused.forged else 400, refused.code, str(refused))
+    except DeliveryRefused as error:
+        _log.warning("a delivery is refused: %s", error)
+        return problem_response(401 if error.forged else 400, error.code, str(error))
     return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
@@ -85,9 +85,9 @@ def _addressed(gateways: Sequence[Gateway], delivery: Delivery) -> Gateway:
     for gateway in gateways:
         try:
             gateway.channel.verify(delivery)
-        except DeliveryRefused as refused:
-            _log.warning("a delivery is not for app %s: %s", gateway.channel.app, refused)
-            refusals.append(refused)
+        except DeliveryRefused as error:
+            _log.warning("a delivery is not for app %s: %s", gateway.channel.app, error)
+            refusals.append(error)
         else:
             return gateway
     raise refusals[0] if len(refusals) == 1 else DeliveryRefused("no app here can verify it", forged=True)

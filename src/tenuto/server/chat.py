@@ -27,6 +27,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
+from tenuto.server.attachments import read_attachments
 from tenuto.server.auth import AuthContext, ServerContext
 from tenuto.server.json_io import fingerprint
 from tenuto.server.openapi import EventStream, Router
@@ -64,9 +65,10 @@ class StopView(View, frozen=True, kw_only=True):
 
 
 class AssistantList(View, frozen=True, kw_only=True):
-    """The assistants that the caller can talk to."""
+    """The assistants that the caller can talk to, and the models that may answer in place of theirs."""
 
     assistants: list[AssistantView]
+    models: list[str]
 
 
 class TraceList(View, frozen=True, kw_only=True):
@@ -87,8 +89,11 @@ async def chat(
     With `stream`, the answer comes as server-sent events. With an Idempotency-Key, a repeated request gets the same
     answer.
     """
+    parts, contents = await read_attachments(context, scope, body.attachments)
     asked = ChatRequest(
         text=body.message,
+        parts=parts,
+        contents=contents,
         session_id=body.session_id,
         assistant=body.assistant,
         persona=body.persona,
@@ -191,7 +196,8 @@ async def list_assistants(admission: AuthContext, context: ServerContext) -> Ass
         assistant_view(each, chat.model_of(each).name, each.name == chat.assistants.default, show_cause=show_cause)
         for each in chat.assistants
     ]
-    return AssistantList(assistants=views)
+    models = [name for name in chat.model_names(admission.scope().tenant) if name not in chat.assistants.names]
+    return AssistantList(assistants=views, models=models)
 
 
 @routes.get("/traces")

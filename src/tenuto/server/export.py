@@ -79,10 +79,10 @@ async def export_session(
 
     Private data is redacted unless the policy for exports says otherwise.
     """
-    screen = tenuto.redactor
+    redactor = tenuto.redactor
     session = await sessions.get(scope, session_id)
-    pages = redact_export_pages(screen, session, sessions.iter_pages(scope, session))
-    session = await redact_export_session(screen, session)
+    pages = redact_export_pages(redactor, session, sessions.iter_pages(scope, session))
+    session = await redact_export_session(redactor, session)
     return StreamingResponse(
         iter_export(session, pages, query.format),
         media_type=MEDIA_TYPES[query.format],

@@ -78,10 +78,10 @@ async def get_readiness(request: Request, context: ServerContext) -> ReadinessVi
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await stores.front.upkeep.ping()
-    except (TimeoutError, StoreUnavailable) as away:
+    except (TimeoutError, StoreUnavailable) as error:
         journal = stores.writable_journal
         if journal is None or not context.gate.works_without_store():
-            raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
+            raise error if isinstance(error, StoreUnavailable) else Unavailable("session store") from None
         held = JournalView.of(journal.status)
         return ReadinessView(status="degraded", store="unavailable", journal=held, tasks=worker.view)
     return ReadinessView(status="ready", tasks=worker.view)

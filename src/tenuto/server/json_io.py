@@ -6,8 +6,9 @@ import asyncio
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import EnumType
+from functools import partial
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -24,6 +25,7 @@ from tenuto.model.values import Json, JsonObject, check_id
 from tenuto.server.auth import SCOPE_PARAMETERS, ServerContext, bound_agent, service
 from tenuto.sessions import fresh_id
 from tenuto.sessions.limits import check_messages
+from tenuto.sessions.media_parts import brings_media, content_size, with_contents
 from tenuto.sessions.views import draft_from_json
 
 _Body = TypeVar("_Body")
@@ -36,6 +38,8 @@ _HARMLESS: Final = re.compile(
 _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
 # Longer messages are counted in a thread, so that other requests need not wait; these take about a millisecond.
 _COUNTED_AT_ONCE: Final = 16 * 1024
+# Contents with more characters are decoded in a thread.
+_READ_AT_ONCE: Final = 256 * 1024
 _counter: Final = TokenCounter()
 # Hints added to the refusal of a field whose shape is hard to guess.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
@@ -114,8 +118,8 @@ def decode_json(raw: bytes, kind: type[_Body]) -> _Body:
         _decoders[kind] = msgspec.json.Decoder(kind)
     try:
         value: _Body = _decoders[kind].decode(raw)
-    except msgspec.ValidationError as unfit:
-        _raise_invalid(unfit, kind)
+    except msgspec.ValidationError as error:
+        _raise_invalid(error, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _json_error(raw) from None
     except RecursionError:
@@ -127,8 +131,8 @@ def convert_json(body: JsonObject, kind: type[_Body]) -> _Body:
     """A JSON object that was read already, as a value of `kind`."""
     try:
         return msgspec.convert(body, kind)
-    except msgspec.ValidationError as unfit:
-        _raise_invalid(unfit, kind)
+    except msgspec.ValidationError as error:
+        _raise_invalid(error, kind)
 
 
 def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
@@ -181,8 +185,8 @@ def parse_query(request: Request, kind: type[_Query]) -> _Query:
     refuse_unknown_parameters(given, kind.__struct_fields__)
     try:
         return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as unfit:
-        _raise_invalid(unfit, kind, "the query")
+    except msgspec.ValidationError as error:
+        _raise_invalid(error, kind, "the query")
 
 
 def refuse_unknown_parameters(given: Mapping[str, str], known: Sequence[str]) -> None:
@@ -278,14 +282,46 @@ def _without_id_and_time(message: Json) -> Json:
     return {name: value for name, value in message.items() if name not in ("id", "sent_at")}
 
 
-async def drafts_of(context: ServerContext, scope: Scope, messages: list[JsonObject]) -> tuple[Draft, ...]:
-    """The messages of a body as drafts: user messages with a speaker, by default the caller; corrected token counts."""
+async def drafts_of(
+    context: ServerContext, scope: Scope, messages: list[JsonObject], places: Sequence[str] = ()
+) -> tuple[Draft, ...]:
+    """The messages of a body as drafts: user messages with a speaker, by default the caller; corrected token counts;
+    contents beside the parts that brought them. `places` are where the messages stand, by default in `messages`."""
     now = context.clock()
     drafts = (draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
     spoken = tuple(
         replace(draft, speaker=draft.speaker or scope.user) if draft.role is Role.USER else draft for draft in drafts
     )
-    return await correct_token_counts(context, spoken)
+
+    def place_of(message: int, part: int, inner: int | None) -> str:
+        field = "content" if messages[message].get("parts") is None else "parts"
+        at = places[message] if places else f"messages[{message}]."
+        return f"{at}{field}[{part}]" + (f".output[{inner}]" if inner is not None else "")
+
+    return await correct_token_counts(context, await read_contents(context, scope, spoken, place_of))
+
+
+async def read_contents(
+    context: ServerContext, scope: Scope, drafts: tuple[Draft, ...], place_of: Callable[[int, int, int | None], str]
+) -> tuple[Draft, ...]:
+    """Messages with their contents beside them; `place_of` tells where in the body one of their parts stands.
+
+    Raises:
+        Invalid: a part's content or link cannot be taken.
+        TooLarge: an attachment is above the size limit.
+    """
+    if not any(brings_media(draft.parts) for draft in drafts):
+        return drafts
+    policy = context.sessions.policy
+
+    def read() -> tuple[Draft, ...]:
+        return tuple(
+            [with_contents(scope, draft, policy, partial(place_of, number)) for number, draft in enumerate(drafts)]
+        )
+
+    if sum([content_size(draft.parts) for draft in drafts]) < _READ_AT_ONCE:
+        return read()
+    return await asyncio.to_thread(read)
 
 
 async def correct_token_counts(context: ServerContext, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:

@@ -76,7 +76,7 @@ async def append_messages(
     With an Idempotency-Key or a producer's number they are stored at most once; a repetition is answered with 200.
     """
     batch = convert_json(_as_batch(body), AppendMessages)
-    messages = await drafts_of(context, scope, batch.messages)
+    messages = await drafts_of(context, scope, batch.messages, () if "messages" in body else ("",))
     # The tokens that a client names are what it spent, whatever we count for the prompt.
     spent = Usage(tokens=sum(message.get("tokens", 0) for message in batch.messages))
     done = await context.sessions.append(

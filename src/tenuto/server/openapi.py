@@ -133,6 +133,7 @@ _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
 _PARTS_OF_PATHS: Final = {
     "assistant": "The assistant's name.",
     "session_id": "The session's id, percent-encoded if it contains a slash or other special characters.",
+    "attachment_id": "The id of the attachment.",
     "turn_id": "The `turn_id` from the answer that began the turn.",
     "trace_id": "The `trace_id` from the turn's answer.",
     "user_id": "The user's id, percent-encoded if it contains special characters.",

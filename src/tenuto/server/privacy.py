@@ -95,12 +95,12 @@ _SCAN: Final = EventStream(
 @routes.get("/privacy")
 async def get_privacy(scope: Scope, tenuto: Tenuto) -> PrivacyView:
     """Get the privacy policy of the caller's tenant."""
-    screen = tenuto.redactor
+    redactor = tenuto.redactor
     return PrivacyView.derive(
-        policy_view(screen.policies, scope),
-        vault=screen.vault is not None,
-        detector=screen.outside is not None,
-        degraded=screen.degraded,
+        policy_view(redactor.policies, scope),
+        vault=redactor.vault is not None,
+        detector=redactor.outside is not None,
+        degraded=redactor.degraded,
         encryption=tenuto.settings.encryption,
         receipt_key=await tenuto.privacy.signer.public_key(),
     )

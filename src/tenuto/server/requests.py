@@ -212,6 +212,15 @@ class _MessagesBody(RequestBody, frozen=True, kw_only=True):
         """Every message it brings."""
         return [*([self.message] if self.message is not None else []), *self.messages]
 
+    @property
+    def places(self) -> list[str]:
+        """Where each of them stands in the body."""
+        return [*(["message."] if self.message is not None else []), *_numbered("messages", len(self.messages))]
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}[{number}]." for number in range(count)]
+
 
 class BeginTurnBody(_MessagesBody, frozen=True, kw_only=True):
     """Begins a turn: the text (none, to answer again) and the maximum number of messages to return."""
@@ -241,8 +250,27 @@ class FinishTurnBody(_MessagesBody, frozen=True, kw_only=True):
     changes: TurnChanges | None = None
 
 
+class AttachmentBody(RequestBody, frozen=True, kw_only=True):
+    """A picture, a sound or a file: by its content, as base64 in `data`; by a link in `url`, which is not fetched; by
+    the `file_id` of a provider's file; or by the id of an `attachment` that the session has."""
+
+    data: Text | None = None
+    url: Text | None = None
+    file_id: Name | None = None
+    attachment: Name | None = None
+    media_type: Text | None = None
+    name: Text | None = None
+    type: Literal["image", "audio", "file"] | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+    provider: Name | None = None
+
+    def part(self) -> JsonObject:
+        """The part of a message that it says."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
 class ChatBody(RequestBody, frozen=True, kw_only=True):
-    """A message to an assistant.
+    """A message to an assistant, with `attachments` if it shows pictures, sounds or files.
 
     With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`,
     `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in
@@ -253,6 +281,7 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     EXAMPLE = {"message": "Which phones are cheap?", "assistant": "goods"}
 
     message: Text = ""
+    attachments: list[AttachmentBody] = []
     session_id: Name | None = None
     assistant: Name | None = None
     persona: Name | None = None
@@ -282,7 +311,12 @@ class TraceListQuery(QueryParameters, kw_only=True, frozen=True):
     session_id: Name | None = None
     assistant: Annotated[str, Meta(description="Only turns of this assistant.")] | None = None
     user: (
-        Annotated[str, Meta(description="Only turns of this user; without a session, in sessions of the user's own.")]
+        Annotated[
+            str,
+            Meta(
+                min_length=1, description="Only turns of this user; without a session, in sessions of the user's own."
+            ),
+        ]
         | None
     ) = None
     model: Annotated[str, Meta(description="Only turns that this model answered.")] | None = None

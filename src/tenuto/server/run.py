@@ -100,8 +100,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
-    except OSError as taken:
-        raise InvalidSetting("port", f"cannot listen on {host}:{port}: {taken.strerror}") from taken
+    except OSError as error:
+        raise InvalidSetting("port", f"cannot listen on {host}:{port}: {error.strerror}") from error
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -43,8 +43,8 @@ class SdkDoor(Generic[_Server]):
             if self._opened is None:
                 try:
                     make = await asyncio.to_thread(self._load)
-                except ModuleNotFoundError as absent:
-                    raise ExtraMissing(self._what, self._extra) from absent
+                except ModuleNotFoundError as error:
+                    raise ExtraMissing(self._what, self._extra) from error
                 self._opened = make()
         return self._opened
 

@@ -60,12 +60,12 @@ class TaskWorker:
             if self._tenuto.settings.agents is not None or await self._tenuto.tasks.has_runs():
                 await self._tenuto.engine()
             self._error = None
-        except TenutoError as failed:
-            if self._error != failed.code:
-                _log.error("this server does not work on tasks: %s", failed)
-            self._error = failed.code
-            return isinstance(failed, Unavailable)
-        except Exception as failed:
+        except TenutoError as error:
+            if self._error != error.code:
+                _log.error("this server does not work on tasks: %s", error)
+            self._error = error.code
+            return isinstance(error, Unavailable)
+        except Exception as error:
             self._error = "engine_failed"
-            _log.error("this server does not work on tasks: %s", describe_exception(failed))
+            _log.error("this server does not work on tasks: %s", describe_exception(error))
         return False

@@ -108,7 +108,7 @@ async def finish_turn(scope: Scope, context: ServerContext, turn_id: str, body: 
     """Finish a turn. Stores the reply and the usage, applies the changes and releases the session. Idempotent."""
     turn = _named_turn(context.sessions, scope, turn_id)
     request = FinishTurn(
-        reply=await drafts_of(context, turn.scope, body.all()),
+        reply=await drafts_of(context, turn.scope, body.all(), body.places),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
@@ -136,7 +136,7 @@ async def _begin_turn(
     context: ServerContext, scope: Scope, session_id: str | None, idempotency_key: str | None, body: BeginTurnBody
 ) -> Answer[TurnView]:
     request = TurnRequest(
-        user_messages=await drafts_of(context, scope, body.all()),
+        user_messages=await drafts_of(context, scope, body.all(), body.places),
         session_id=session_id,
         idempotency_key=idempotency_key,
         fingerprint=message_fingerprint(body.all()),

@@ -37,16 +37,16 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
         except asyncio.CancelledError:
             await complete_despite_cancel(_release_begun(store, beginning))
             raise
-        except (SessionBusy, SessionElsewhere) as busy:
-            if isinstance(busy, SessionBusy) and busy.turn_id != released and is_holder_gone(busy.turn_id):
-                released = busy.turn_id
-                await _release_gone(store, scope, busy)
+        except (SessionBusy, SessionElsewhere) as error:
+            if isinstance(error, SessionBusy) and error.turn_id != released and is_holder_gone(error.turn_id):
+                released = error.turn_id
+                await _release_gone(store, scope, error)
                 continue
             left = give_up - loop.time()
             if left <= 0:
                 raise
             backoff = backoff or Backoff(0.015, 0.375, jitter=2 / 3)
-            wait = min(backoff.next_pause(), max(busy.retry_after.total_seconds(), 0.001), left)
+            wait = min(backoff.next_pause(), max(error.retry_after.total_seconds(), 0.001), left)
         await asyncio.sleep(wait)
 
 

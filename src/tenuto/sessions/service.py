@@ -109,11 +109,11 @@ class Sessions:
         await self._attachments.check(scope, opening.session_id, request.user_messages, policy)
         try:
             turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
-        except SessionNotFound as absent:
-            await self._announce_refused(scope, opening.session_id, absent)
+        except SessionNotFound as error:
+            await self._announce_refused(scope, opening.session_id, error)
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
                 raise
-            if not isinstance(absent, SessionCorrupt):
+            if not isinstance(error, SessionCorrupt):
                 # A corrupt session is quarantined by now, so its id is free.
                 # An adopted id is a name: under another user's, this caller has one session, not one for each turn.
                 name = request.session_id if policy.on_missing is OnMissing.ADOPT else None
@@ -212,9 +212,9 @@ class Sessions:
         if session_id is not None:
             try:
                 return await self._store.get(scope, asked), False
-            except SessionNotFound as absent:
-                await self._announce_refused(scope, asked, absent)
-                if isinstance(absent, SessionForeign):
+            except SessionNotFound as error:
+                await self._announce_refused(scope, asked, error)
+                if isinstance(error, SessionForeign):
                     asked = unnamed
         once = (
             IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or digest_of(new)) if idempotency_key else None
@@ -228,10 +228,10 @@ class Sessions:
     async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
         try:
             return await self._store.append(scope, asked, batch)
-        except SessionNotFound as absent:
+        except SessionNotFound as error:
             # Another caller has taken the id meanwhile; or a corrupt session was there and is quarantined by now.
-            await self._announce_refused(scope, asked, absent)
-            again = asked if isinstance(absent, SessionCorrupt) else unnamed if unnamed != asked else fresh_id()
+            await self._announce_refused(scope, asked, error)
+            again = asked if isinstance(error, SessionCorrupt) else unnamed if unnamed != asked else fresh_id()
             return await self._store.append(scope, again, batch)
 
     async def get(self, scope: Scope, session_id: str) -> Session:
@@ -366,9 +366,9 @@ class Sessions:
         forking = ForkRequest(new_id=new_id or fresh_id(), at=at, title=title)
         try:
             fork = await self._store.fork(scope, session_id, forking)
-        except SessionNotFound as absent:
-            await self._announce_refused(scope, absent.session_id, absent)
-            if absent.session_id != forking.new_id:
+        except SessionNotFound as error:
+            await self._announce_refused(scope, error.session_id, error)
+            if error.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
         await self._announce_written(scope, fork, self.policy, created=True, expired=False)
@@ -541,9 +541,9 @@ class Sessions:
         began = asyncio.get_running_loop().time()
         try:
             return await asked
-        except SessionNotFound as absent:
-            if isinstance(absent, SessionCorrupt):
-                await self._announce_refused(scope, session_id, absent)
+        except SessionNotFound as error:
+            if isinstance(error, SessionCorrupt):
+                await self._announce_refused(scope, session_id, error)
             await _wait_exactly_until(began + _EVEN_SECONDS)
             raise
 

@@ -116,8 +116,8 @@ class UsageLedger:
             if tenant in (None, place.tenant):
                 try:
                     await self._flush_row(place)
-                except TenutoError as failed:
-                    _log.warning("usage is not stored yet: %s", failed.code)
+                except TenutoError as error:
+                    _log.warning("usage is not stored yet: %s", error.code)
 
     async def close(self) -> None:
         """Store what is left, for a few seconds at most."""

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
+from tenuto.model import Attachment, Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
 from tenuto.model.analytics import UsageCounts, UsageReport
 from tenuto.model.message import STATE, check_part
 from tenuto.model.reasoning import is_reasoning, shown_parts
@@ -206,6 +206,32 @@ class MessageList(View, frozen=True, kw_only=True):
         return cls.derive(page, messages=list(map(MessageView.of, page.messages)), session=session)
 
 
+class AttachmentView(View, frozen=True, kw_only=True):
+    """What is known of an attachment; `seqs` are the messages that show it."""
+
+    id: str
+    media_type: str
+    size: int
+    name: str
+    seqs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, attachment: Attachment) -> Self:
+        """The view of an attachment."""
+        return cls.derive(attachment)
+
+
+class AttachmentList(View, frozen=True, kw_only=True):
+    """The attachments of a session, in the order in which they came."""
+
+    attachments: list[AttachmentView]
+
+    @classmethod
+    def of(cls, attachments: Sequence[Attachment]) -> Self:
+        """The view of a session's attachments."""
+        return cls(attachments=list(map(AttachmentView.of, attachments)))
+
+
 class StatsView(View, frozen=True, kw_only=True):
     """How much the caller has."""
 
@@ -355,8 +381,8 @@ def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
         raise InvalidJson("a message is not a JSON object")
     try:
         new = msgspec.convert(body, NewMessage)
-    except msgspec.ValidationError as unfit:
-        found = _FIELD.search(str(unfit))
+    except msgspec.ValidationError as error:
+        found = _FIELD.search(str(error))
         name = found[1] if found is not None else ""
         raise Invalid(f"a message's {name} {_WRONG.get(name, 'is not a string')}") from None
     if new.sent_at is not None and new.sent_at.tzinfo is None:

@@ -87,8 +87,8 @@ def _find_driver(url: str) -> _Driver | None:
 def _import_backend(driver: _Driver) -> Any:
     try:
         return getattr(import_module(f"tenuto.stores.{driver.package}"), driver.records)
-    except ModuleNotFoundError as missing:
-        raise PackageMissing("store", f"{driver.package} ({missing.name})", extra=driver.package) from missing
+    except ModuleNotFoundError as error:
+        raise PackageMissing("store", f"{driver.package} ({error.name})", extra=driver.package) from error
 
 
 def sqlite_path(url: str) -> Path:

@@ -152,7 +152,7 @@ class _AgentThread:
         for worker in self._pool._threads:
             at_exit_threads.pop(worker, None)
 
-    def forget(self, call: _AgentCall) -> None:
+    def remove(self, call: _AgentCall) -> None:
         """Note the end of a call."""
         self.calls.discard(call)
         self._end_if_idle()
@@ -188,7 +188,7 @@ class _AgentCall:
         self._result: Future[Any] = Future()
         self.begun = self._home.create_future()
         self.ended = asyncio.wrap_future(self._result)
-        self.ended.add_done_callback(self._forget)
+        self.ended.add_done_callback(self._remove)
         thread.calls.add(self)
         # In the caller's context, to which the ids of log lines and the span of the step are bound.
         thread.loop.call_soon_threadsafe(self._begin, function, context, context=copy_context())
@@ -208,8 +208,8 @@ class _AgentCall:
         with contextlib.suppress(InvalidStateError):
             self._result.set_exception(StepLost(self._step))
 
-    def _forget(self, future: asyncio.Future[Any]) -> None:
-        self.thread.forget(self)
+    def _remove(self, future: asyncio.Future[Any]) -> None:
+        self.thread.remove(self)
         if not future.cancelled():
             future.exception()  # Else an exception after a cancellation is logged with its text.
 

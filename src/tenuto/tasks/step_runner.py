@@ -35,7 +35,7 @@ from tenuto.model.policy import RunPolicy
 from tenuto.model.task import AGENT_FAILED, Task, TaskError, TaskStatus
 from tenuto.model.values import Json, JsonObject
 from tenuto.pauses import Backoff
-from tenuto.ports import Clock, Span
+from tenuto.ports import Clock, Telemetry
 from tenuto.task_errors import AgentNotFound, KeyLocked, StepLost, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agent_threads import AgentThreads, run_in
@@ -83,7 +83,7 @@ class StepRunner:
         agents: Agents,
         policy: RunPolicy,
         clock: Clock,
-        span: Span | None = None,
+        telemetry: Telemetry | None = None,
         redact: Redact | None = None,
     ) -> None:
         self._tasks = tasks
@@ -91,7 +91,7 @@ class StepRunner:
         self._agents = agents
         self._policy = policy
         self._clock = clock
-        self._span = span
+        self._telemetry = telemetry
         self._redact = redact
         self._running = asyncio.Semaphore(policy.agents_at_once)
         # Apart: an assistant may wait for a task of its own, whose agents need slots.
@@ -280,11 +280,11 @@ class StepRunner:
 
     @contextlib.contextmanager
     def _step_span(self, scope: Scope, context: AgentContext) -> Iterator[None]:
-        if self._span is None:
+        if self._telemetry is None:
             yield
             return
-        with self._span("tenuto.step") as facts:
-            facts.set_attributes(
+        with self._telemetry.agent(context.agent, session_id=context.session_id) as span:
+            span.set_attributes(
                 tenant=scope.tenant,
                 session=context.session_id,
                 task=context.task_id,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tenuto.assistants.legal import NAME, TASK_TYPE, LegalAgents, Library, Prompt, StepContext
+from tenuto.assistants.legal import NAME, TASK_TYPE, AgentPrompt, LegalAgents, Library, StepContext
 from tenuto.chat import Chat, ChatEvent, ChatRequest, ToolFinished
 from tenuto.chat.request import EventSink
 from tenuto.chat.typed_answer import TypedRequest
@@ -59,7 +59,7 @@ def load_known_agents(settings: Settings, open_chat: _OpenChat) -> Agents:
 def _legal_agents(open_chat: _OpenChat, decision_agent: str) -> dict[str, AgentFunction]:
     """The agents of the legal assistant by name. The chat is opened when the first of them works."""
 
-    async def think(context: StepContext, prompt: Prompt, kind: type[_Answer], /) -> _Answer | None:
+    async def think(context: StepContext, prompt: AgentPrompt, kind: type[_Answer], /) -> _Answer | None:
         chat = await open_chat()
         counter = counter_for(chat.model_of(chat.assistants.find(NAME)).name)
         style = context.profile.get(STYLE_KEY)
@@ -71,10 +71,10 @@ def _legal_agents(open_chat: _OpenChat, decision_agent: str) -> dict[str, AgentF
             style=style if isinstance(style, str) else None,
             language=prompt.language,
         )
-        asked = TypedRequest(
+        request = TypedRequest(
             system=f"{system}\n{prompt.task}", talk=prompt.talk, session_id=context.session_id, language=prompt.language
         )
-        return await chat.ask_typed(NAME, context.scope, asked, kind)
+        return await chat.ask_typed(NAME, context.scope, request, kind)
 
     agents = LegalAgents(library=Library.shipped(), think=think, language_of=language_of)
     return agents.functions(decision_agent)

@@ -66,7 +66,7 @@ class CallerTurns:
         spending: Spending,
         redaction: UpkeepRedaction,
         clock: Clock,
-        small: SmallModel | None,
+        small_model: SmallModel | None,
     ) -> None:
         self._sessions = sessions
         self._policies = policies
@@ -76,7 +76,7 @@ class CallerTurns:
         self._spending = spending
         self._redaction = redaction
         self._clock = clock
-        self._small = small
+        self._small_model = small_model
         self._counter: token_counts.TokenCounter | None = None
         self._reach = PromptReach()
 
@@ -90,15 +90,15 @@ class CallerTurns:
         Raises:
             BudgetExhausted: the session or the tenant has spent its budget; without a key nothing was stored.
         """
-        loaded = self._policies.context.loaded_messages
-        most = loaded if window is None else window
+        load_limit = self._policies.context.loaded_messages
+        most = load_limit if window is None else window
         check_int(most, 0, MAX_WINDOW, "the window")
         if self._spending.active and request.idempotency_key is None:
             # With a key the reply may be stored already, and a replay costs nothing.
             await self._spending.check(scope, lambda: self._load_head(scope, request.session_id))
         # A summary may lie further back than the window reaches.
         reach = self._reach.guess(scope, request.session_id) if window is None else 0
-        turn = await self._sessions.begin(scope, replace(request, window=max(most, loaded, reach) if most else 0))
+        turn = await self._sessions.begin(scope, replace(request, window=max(most, load_limit, reach) if most else 0))
         if turn.state is TurnState.FINISHED:
             return turn
         preparing = self._prepare(turn, most, limited=window is not None)
@@ -112,19 +112,19 @@ class CallerTurns:
         check_type(turn, OpenTurn, "the turn")
         if turn.number > 1 and self._compresses and not request.abandoned:
             await self._secure(turn, len(request.reply))
-        done = await self._sessions.finish(turn, request)
-        if done.duplicate or request.abandoned:
-            return done
+        result = await self._sessions.finish(turn, request)
+        if result.duplicate or request.abandoned:
+            return result
         if request.usage.tokens or request.usage.cost_nanos:
             # Callers report one total, so all of it stands with what models read.
             usage = UsageCounts(turns=1, input_tokens=request.usage.tokens, cost_nanos=request.usage.cost_nanos)
             await self._spending.add(turn.scope, usage, _CALLER)
         # The newest turn always stays as it is.
-        if done.session.turns > 1 and self._compresses and not done.journaled and self._may_be_due(turn, done):
+        if result.session.turns > 1 and self._compresses and not result.journaled and self._may_be_due(turn, result):
             # As of turns of assistants without a persona of their own.
-            subject = (session_key(turn.scope, done.session.id), None)
-            self._upkeep.start("summary", subject, lambda: self._compress(turn.scope, done.session))
-        return done
+            subject = (session_key(turn.scope, result.session.id), None)
+            self._upkeep.start("summary", subject, lambda: self._compress(turn.scope, result.session))
+        return result
 
     # What the caller's model sees
 
@@ -207,18 +207,18 @@ class CallerTurns:
         if compression.would_evict_uncovered(session, turn.summarized_through, adding + SPARE):
             await safely("summary", lambda: self._compress(turn.scope, session, adding=adding, at_once=True))
 
-    def _may_be_due(self, turn: OpenTurn, done: AppendResult) -> bool:
+    def _may_be_due(self, turn: OpenTurn, result: AppendResult) -> bool:
         """Judged by the turn's window, if that holds all that no summary covers, before the stored session is read."""
         begins = max(turn.summarized_through + 1, turn.context_start)
         first = turn.window[0].seq if turn.window else 0
         if not first or first > begins or turn.cut or self._counter is None:
             return True
-        covered = Summary(text=turn.summary, through=turn.summarized_through, through_id="") if turn.summary else None
-        log, context = (*turn.window, *done.messages), self._policies.context
+        previous = Summary(text=turn.summary, through=turn.summarized_through, through_id="") if turn.summary else None
+        log, context = (*turn.window, *result.messages), self._policies.context
         counter = self._compressor.counter
         return (
             compression.compression_due(
-                done.session, log, counter, self._prompt, context, previous=covered, overhead=conversation.MARGIN
+                result.session, log, counter, self._prompt, context, previous=previous, overhead=conversation.MARGIN
             )
             is not None
         )
@@ -248,7 +248,7 @@ class CallerTurns:
 
         return compressor.Compressor(
             sessions=self._sessions,
-            model=self._small,
+            model=self._small_model,
             redaction=self._redaction,
             counter=token_counts.TokenCounter(),
             clock=self._clock,

@@ -31,11 +31,11 @@ def read_apps(path: Path, platform: str, app: type[_App]) -> tuple[_App, ...]:
     Raises:
         InvalidSetting: the file or a table cannot be read.
     """
-    listed = _load(path)
-    unknown = next((name for name in listed if name not in _PLATFORMS), None)
+    tables_by_platform = _load(path)
+    unknown = next((name for name in tables_by_platform if name not in _PLATFORMS), None)
     if unknown is not None:
         raise InvalidSetting(_SETTING, f"{path}: {unknown} is unknown; expected one of {', '.join(_PLATFORMS)}")
-    tables = listed.get(platform, [])
+    tables = tables_by_platform.get(platform, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise InvalidSetting(_SETTING, f"{path}: write [[{platform}]] with two brackets, once for each app")
     apps: list[_App] = []

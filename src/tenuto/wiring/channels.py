@@ -30,7 +30,7 @@ def lark_apps(settings: Settings) -> tuple[LarkApp, ...]:
     own = settings.lark_app()
     listed = read_apps(Path(settings.channels), "lark", LarkApp) if settings.channels else ()
     apps = listed if own is None else (own, *listed)
-    _refuse_repeated([app.app_id for app in apps])
+    _refuse_duplicates([app.app_id for app in apps])
     return apps
 
 
@@ -41,7 +41,7 @@ def webhook_apps(settings: Settings) -> tuple[WebhookApp, ...]:
         InvalidSetting: one of them cannot work, or two have the same name.
     """
     apps = read_apps(Path(settings.channels), "webhook", WebhookApp) if settings.channels else ()
-    _refuse_repeated([app.name for app in apps])
+    _refuse_duplicates([app.name for app in apps])
     return apps
 
 
@@ -84,7 +84,7 @@ def open_lark_channel(app: LarkApp, clock: Clock = utc_now) -> LarkChannel:
     return LarkChannel(app, clock=clock)
 
 
-def _refuse_repeated(names: Sequence[str]) -> None:
+def _refuse_duplicates(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidSetting(_SETTING, f"the app {name} is configured twice")

@@ -33,7 +33,7 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
-from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine
+from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine, Telemetry
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -43,7 +43,7 @@ from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
 from tenuto.sessions.usage import Spending
 from tenuto.settings import Settings
-from tenuto.telemetry import open_spans
+from tenuto.telemetry import open_telemetry
 from tenuto.upkeep import LAST_WORK, SmallModel, Upkeep
 from tenuto.upkeep.memory_sweep import MemorySweep
 from tenuto.wiring.models import home_provider
@@ -82,7 +82,8 @@ async def open_chat(
     async with AsyncExitStack() as stack:
         home, small = home_provider(settings, models), settings.summarizer_model or settings.model
         calls = ModelCallLog(clock)
-        opening = _ModelOpening(stack, settings, models, home, calls)
+        telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
+        opening = _ModelOpening(stack, settings, models, home, calls, telemetry)
         shelf, known = await _open_models(opening, settings, known)
         timeout = settings.model_timeout or ChatLimits().model_timeout
         checked = [_check_assistant(each, shelf[each.model or settings.model]) for each in known]
@@ -95,14 +96,13 @@ async def open_chat(
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
         screened: dict[str | None, ChatModel] = {
-            name: RedactingModel(model=model, screen=redactor) for name, model in shelf.items()
+            name: RedactingModel(model=model, redactor=redactor) for name, model in shelf.items()
         }
         screened[None] = screened[""] = screened[settings.model]
 
         async def open_screened(name: str) -> ChatModel:
-            return RedactingModel(model=await opening.open(name), screen=redactor)
+            return RedactingModel(model=await opening.open(name), redactor=redactor)
 
-        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
         yield Chat(
             ChatDeps(
                 sessions=sessions,
@@ -121,7 +121,7 @@ async def open_chat(
                 titles_by_model=summarizer_model is not None,
                 shows_reasoning=settings.show_reasoning,
                 limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
-                span=span,
+                telemetry=telemetry,
                 calls=calls,
             )
         )
@@ -131,13 +131,20 @@ class _ModelOpening:
     """Opens models with the addresses, keys and limits of the settings, and closes them with the stack."""
 
     def __init__(
-        self, stack: AsyncExitStack, settings: Settings, given: Mapping[str, GivenModel], home: str, calls: ModelCallLog
+        self,
+        stack: AsyncExitStack,
+        settings: Settings,
+        given: Mapping[str, GivenModel],
+        home: str,
+        calls: ModelCallLog,
+        telemetry: Telemetry | None,
     ) -> None:
         self._stack = stack
         self._settings = settings
         self._given = given
         self._home = home
         self._calls = calls
+        self._telemetry = telemetry
         self._slots = ModelSlots(settings.model_slots)
 
     async def open(self, name: str) -> ChatModel:
@@ -157,6 +164,7 @@ class _ModelOpening:
             given=self._given,
             home=self._home,
             calls=self._calls,
+            telemetry=self._telemetry,
         )
         return await self._stack.enter_async_context(model)
 
@@ -199,13 +207,13 @@ def _without_model(assistant: Assistant, error: InvalidSetting) -> Assistant:
     return dataclasses.replace(assistant, missing=missing_of(assistant.file, error))
 
 
-def _blame(unfit: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
+def _blame(error: InvalidSetting, name: str, settings: Settings) -> InvalidSetting:
     """The error with the setting that names this model."""
-    if unfit.setting != "model" or name == settings.model:
-        return unfit
-    if isinstance(unfit, PackageMissing):
-        return PackageMissing("summarizer_model", name, install=unfit.install)
-    return InvalidSetting("summarizer_model", str(unfit).removeprefix("model: "))
+    if error.setting != "model" or name == settings.model:
+        return error
+    if isinstance(error, PackageMissing):
+        return PackageMissing("summarizer_model", name, install=error.install)
+    return InvalidSetting("summarizer_model", str(error).removeprefix("model: "))
 
 
 @asynccontextmanager
@@ -217,16 +225,20 @@ async def open_small(
     Raises:
         InvalidSetting: the settings' model is not valid.
     """
-    async with open_model(
-        settings.summarizer_model or settings.model,
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        timeout=settings.model_timeout,
-        first_token_timeout=settings.first_token_timeout,
-        slots=ModelSlots(settings.model_slots),
-        given=models,
-        home=home_provider(settings, models),
-    ) as model:
+    async with AsyncExitStack() as stack:
+        telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
+        opening = open_model(
+            settings.summarizer_model or settings.model,
+            base_url=settings.model_base_url,
+            api_key=settings.model_api_key,
+            timeout=settings.model_timeout,
+            first_token_timeout=settings.first_token_timeout,
+            slots=ModelSlots(settings.model_slots),
+            given=models,
+            home=home_provider(settings, models),
+            telemetry=telemetry,
+        )
+        model = await stack.enter_async_context(opening)
         yield _make_small(model, settings.model_timeout or ChatLimits().model_timeout, spending)
 
 
@@ -236,12 +248,12 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
     timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
     async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
-        said, ended = await complete(model, instructions, text, tokens, timeout)
+        text, ended = await complete(model, instructions, text, tokens, timeout)
         counts = UsageCounts(
             input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
         )
         await spending.add(scope, counts)
-        return said
+        return text
 
     return small
 

@@ -60,8 +60,8 @@ def make_gateway(
     commands = Commands(sessions=sessions, policy=policy)
 
     async def redact(scope: Scope, text: str) -> str | None:
-        (kept,) = (await redactor.texts(Sink.MESSAGE, scope, None, [Slot(text)])).texts
-        return None if kept == WITHHELD else kept
+        (redacted,) = (await redactor.texts(Sink.MESSAGE, scope, None, [Slot(text)])).texts
+        return None if redacted == WITHHELD else redacted
 
     return Gateway(
         channel=channel,
@@ -93,13 +93,13 @@ async def open_gateways(
             gateway = await make(channel, app.policy)
             await stack.enter_async_context(gateway.running())
             if isinstance(app, LarkApp) and app.long_connection:
-                await stack.enter_async_context(_connected(app, gateway))
+                await stack.enter_async_context(_open_connection(app, gateway))
             gateways.append(gateway)
         yield tuple(gateways)
 
 
 @asynccontextmanager
-async def _connected(app: LarkApp, gateway: Gateway) -> AsyncIterator[None]:
+async def _open_connection(app: LarkApp, gateway: Gateway) -> AsyncIterator[None]:
     """Meanwhile, events come through a connection of ours; the platform has authenticated it."""
 
     async def receive(payload: bytes) -> None:

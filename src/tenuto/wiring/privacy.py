@@ -31,7 +31,7 @@ else:
     external = lazy_module("tenuto.privacy.detection.external")
 
 
-def open_screen(
+def open_redactor(
     stack: AsyncExitStack,
     settings: Settings,
     *,
@@ -77,14 +77,14 @@ async def open_encryption(
     Raises:
         InvalidSetting: the store holds sealed records, and there is no key to open them.
     """
-    marked = await has_sealed_records(state)
-    if not (settings.encryption or marked):
+    has_sealed = await has_sealed_records(state)
+    if not (settings.encryption or has_sealed):
         return None
     ciphers = open_ciphers(settings, state, clock)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is needed: the store holds encrypted records. Set it, or privacy_key_file")
     await _check_key(ciphers, create=settings.encryption and not read_only)
-    if settings.encryption and not marked and not read_only:
+    if settings.encryption and not has_sealed and not read_only:
         await mark_sealed(state)
     return ciphers
 
@@ -139,8 +139,8 @@ def _open_detector(
 
 def _find_detector(name: str) -> Detector | None:
     """The detector that an installed package offers under this name."""
-    for offered in metadata.entry_points(group="tenuto.detectors", name=name):
-        detector: Detector = offered.load()()
+    for entry_point in metadata.entry_points(group="tenuto.detectors", name=name):
+        detector: Detector = entry_point.load()()
         return detector
     return None
 

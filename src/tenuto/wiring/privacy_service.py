@@ -34,13 +34,13 @@ def make_privacy_service(
     state = stores.front.state
 
     async def end_keys(scope: Scope, only_site: bool, members_only: bool, spare: str | None) -> dict[str, int]:
-        ended, kept = await ApiKeys(store=state, clock=clock).revoke_user_keys(
+        revoked_count, remaining = await ApiKeys(store=state, clock=clock).revoke_user_keys(
             scope,
             site=scope.site if only_site else None,
             roles=(KeyRole.MEMBER,) if members_only else tuple(KeyRole),
             spare=spare,
         )
-        return {"api_keys": ended, **({KEYS_LEFT: kept} if kept else {})}
+        return {"api_keys": revoked_count, **({KEYS_LEFT: remaining} if remaining else {})}
 
     async def erase_deadlines(scope: Scope) -> dict[str, int]:
         return {"task_deadlines": await tasks.drop_user_deadlines(scope)}
@@ -50,8 +50,8 @@ def make_privacy_service(
         return {} if engine is None else {"task_runs": await engine.erase(scope)}
 
     async def erase_inbox(scope: Scope) -> dict[str, int]:
-        removed = await erase_waiting(state, scope, clock)
-        return {"waiting_messages": removed} if removed else {}
+        count = await erase_waiting(state, scope, clock)
+        return {"waiting_messages": count} if count else {}
 
     async def erase_memories(scope: Scope) -> dict[str, int]:
         counts = await erase_chat_memories(stores.front, scope, fresh_id)
@@ -60,7 +60,7 @@ def make_privacy_service(
 
     return PrivacyService(
         store=stores.trusted,
-        screen=stores.redactor,
+        redactor=stores.redactor,
         erase=sessions.erase,
         clock=clock,
         elsewhere=(erase_deadlines, erase_runs, erase_inbox, erase_memories),

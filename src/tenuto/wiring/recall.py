@@ -39,14 +39,14 @@ async def open_memories(
         return None if clean == WITHHELD else clean
 
     async with _open_embedder(settings, home_provider(settings, models)) as embedder:
-        cached = CachedEmbedder(embedder, clock=clock, time_limit=_PATIENCE) if embedder is not None else None
+        cached_embedder = CachedEmbedder(embedder, clock=clock, time_limit=_PATIENCE) if embedder is not None else None
         memories = Memories(
             state=store.state,
             redact=redact,
             clock=clock,
             policy=settings.memory_policy(),
             new_id=fresh_id,
-            embedder=cached,
+            embedder=cached_embedder,
         )
         try:
             yield memories

@@ -40,7 +40,7 @@ from tenuto.stores.engine.state import EngineState
 from tenuto.stores.factory import is_network_store, open_records, place_of, sqlite_path
 from tenuto.stores.sealed_state import has_sealed_records
 from tenuto.tasks import ProtectedStore
-from tenuto.wiring.privacy import open_encryption, open_screen
+from tenuto.wiring.privacy import open_encryption, open_redactor
 
 if TYPE_CHECKING:
     from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
@@ -117,8 +117,10 @@ async def open_stores(
         await stack.enter_async_context(engine)
     if journal is not None:
         await stack.enter_async_context(running(journal.run(), "journal"))
-    screen = open_screen(stack, settings, state=plain_state, sessions=engine.sessions, clock=clock, detector=detector)
-    trusted = RedactingStore(store=engine, screen=screen)
+    redactor = open_redactor(
+        stack, settings, state=plain_state, sessions=engine.sessions, clock=clock, detector=detector
+    )
+    trusted = RedactingStore(store=engine, redactor=redactor)
     return Stores(
         backend=backend,
         plain_state=plain_state,
@@ -128,7 +130,7 @@ async def open_stores(
         elsewhere=engine.elsewhere if is_cached else None,
         journal=journal,
         journal_folder=folder,
-        redactor=screen,
+        redactor=redactor,
         trusted=trusted,
         front=ProtectedStore(store=trusted, policy=settings.policies().tasks),
     )

@@ -26,7 +26,7 @@ from tenuto.tasks import Tasks
 from tenuto.tasks.agent_contexts import AgentContexts
 from tenuto.tasks.agents import Agents
 from tenuto.tasks.step_runner import StepRunner
-from tenuto.telemetry import open_spans
+from tenuto.telemetry import open_telemetry
 from tenuto.wiring.stores import journal_folder
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ async def open_engine(
     """
     open_dbos_engine = await asyncio.to_thread(_load_engine)
     async with AsyncExitStack() as stack:
-        span = await stack.enter_async_context(open_spans()) if settings.telemetry else None
+        telemetry = await stack.enter_async_context(open_telemetry(metrics=False)) if settings.telemetry else None
         runner = StepRunner(
             tasks=tasks,
             contexts=contexts,
             agents=agents,
             policy=policy,
             clock=clock,
-            span=span,
+            telemetry=telemetry,
             redact=redactor.trace_text,
         )
         # Only tasks in memory have no place of their own; a killed worker would leave the folder behind.
@@ -134,8 +134,8 @@ def _load_engine() -> Callable[..., AbstractAsyncContextManager[TaskEngine]]:
 
 def one_machine_notice(settings: Settings) -> str | None:
     """What to know where tasks are shared by several machines, but their runs are not."""
-    shared = urlsplit(settings.store).scheme in ("postgresql", "postgres") or not is_network_store(settings.store)
-    if shared or (settings.tasks_database is not None and not settings.tasks_database.startswith("sqlite")):
+    is_shared = urlsplit(settings.store).scheme in ("postgresql", "postgres") or not is_network_store(settings.store)
+    if is_shared or (settings.tasks_database is not None and not settings.tasks_database.startswith("sqlite")):
         return None
     return (
         "Redis holds the tasks, but their runs are in a local file, so tasks of this machine run here alone; "
@@ -145,9 +145,9 @@ def one_machine_notice(settings: Settings) -> str | None:
 
 def engine_database(settings: Settings, scratch: Path = Path()) -> str:
     """The database of the engine: as it is set, or beside the store; `scratch` is for a store in memory."""
-    chosen, kind = settings.tasks_database, urlsplit(settings.store).scheme
-    if chosen is not None:
-        return chosen
+    database, kind = settings.tasks_database, urlsplit(settings.store).scheme
+    if database is not None:
+        return database
     if kind == "sqlite":
         store = sqlite_path(settings.store)
         return f"sqlite:///{store.with_name(store.stem + '-tasks' + store.suffix)}"

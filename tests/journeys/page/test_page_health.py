@@ -19,8 +19,8 @@ DONE = ModelDone(model="scripted", input_tokens=100, output_tokens=20, cost_nano
 
 
 async def ask(service: HttpService, user: str, text: str) -> int:
-    told = await service.http.post("/v1/chat", headers={"X-User-ID": user}, json={"message": text})
-    return told.status_code
+    response = await service.http.post("/v1/chat", headers={"X-User-ID": user}, json={"message": text})
+    return response.status_code
 
 
 def fact(visit: Visit, card: str, name: str) -> Locator:

@@ -231,11 +231,11 @@ async def test_the_page_tells_what_holds_for_the_tenant(chromium: Browser, tmp_p
         await visit.page.get_by_role("link", name="Privacy", exact=True).press("Enter")
         panel = visit.page.get_by_role("region", name="Policy")
         await expect(panel).to_be_visible()
-        told = (await service.http.get("/v1/privacy")).json()
+        body = (await service.http.get("/v1/privacy")).json()
         rows = panel.locator("tbody tr")
 
         modes = dict(await rows.evaluate_all("all => all.map((one) => [one.dataset.sink, one.dataset.mode])"))
-        assert modes == told["modes"] == {sink.value: modes[sink.value] for sink in Sink}
+        assert modes == body["modes"] == {sink.value: modes[sink.value] for sink in Sink}
         await expect(panel.locator('[data-sink="message"]')).to_contain_text("pseudonyms")
         await expect(panel.locator('[data-sink="model"]')).to_contain_text("refused")
         await expect(panel.locator('[data-sink="title"]')).to_contain_text("redacted")

@@ -59,9 +59,9 @@ async def office(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, 
 async def submit(service: HttpService, *steps: dict[str, Any], goal: str = "Answer the letter", **who: str) -> str:
     """The page's address of a new task."""
     body = {"type": "letter", "goal": goal, "plan": {"steps": list(steps)}}
-    answered = await service.http.post("/v1/tasks", json=body, headers=who)
-    assert answered.status_code == 202, answered.text
-    return f"/#/tasks/{answered.json()['id']}"
+    response = await service.http.post("/v1/tasks", json=body, headers=who)
+    assert response.status_code == 202, response.text
+    return f"/#/tasks/{response.json()['id']}"
 
 
 READ = {"id": "read", "agent": "reader", "output_key": "clauses"}

@@ -242,11 +242,11 @@ async def test_an_empty_catalogue_is_a_catalogue(memory: StateStore) -> None:
 async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing(memory: StateStore) -> None:
     await memory.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
 
-    with pytest.raises(Unavailable) as raised:
+    with pytest.raises(Unavailable) as excinfo:
         await Catalogue(memory).shelf(SHOP)
 
-    assert "secret" not in str(raised.value)
-    assert raised.value.__cause__ is None
+    assert "secret" not in str(excinfo.value)
+    assert excinfo.value.__cause__ is None
 
 
 async def test_a_catalogue_that_was_read_serves_while_the_store_is_away_but_not_once_damaged() -> None:

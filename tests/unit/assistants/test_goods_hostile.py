@@ -79,11 +79,11 @@ def test_any_question_is_read_quickly(question: str) -> None:
 async def test_arguments_that_do_not_fit_are_refused_without_repeating_them(arguments: dict[str, Any]) -> None:
     shop = Shop()
 
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as excinfo:
         await shop.call("search_goods", arguments)
 
-    assert next(iter(arguments)) in str(refused.value)
-    assert "secret" not in str(refused.value)
+    assert next(iter(arguments)) in str(excinfo.value)
+    assert "secret" not in str(excinfo.value)
 
 
 async def test_a_model_may_write_its_arguments_loosely() -> None:

@@ -139,9 +139,9 @@ async def test_what_the_platform_refuses_is_told_apart(platform: LarkPlatform, c
         message = await received(channel, platform, event)
         break_it(platform, event)
         channel.client._token = None
-        with pytest.raises(ChannelUnavailable) as later:
+        with pytest.raises(ChannelUnavailable) as excinfo:
             await channel.reply(message, "my secret words")
-        assert later.value.retry_after == wait
+        assert excinfo.value.retry_after == wait
         platform.recover()
         await channel.reply(message, "at last")
         assert [one.text for one in platform.replies(event)] == ["at last"]
@@ -163,9 +163,9 @@ async def test_a_wrong_secret_or_address_loses_no_answer(platform: LarkPlatform,
     for wrong in ({"app_secret": "another-secret"}, {"domain": "http://127.0.0.1:1"}):
         async with connect(platform, clock, **wrong) as channel:
             message = await received(channel, platform, event)
-            with pytest.raises(ChannelUnavailable) as later:
+            with pytest.raises(ChannelUnavailable) as excinfo:
                 await channel.reply(message, "my words")
-            assert "another" not in str(later.value)
+            assert "another" not in str(excinfo.value)
 
 
 @pytest.mark.requirement("D22")

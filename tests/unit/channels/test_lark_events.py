@@ -192,11 +192,11 @@ async def test_what_nothing_proves_is_refused(how: Forgery, forged: bool) -> Non
     channel = await opened()
     callback = delivery(forge_callback(PLATFORM, event({"text": "my secret words"}), how, START))
 
-    with pytest.raises(DeliveryRefused) as refused:
+    with pytest.raises(DeliveryRefused) as excinfo:
         channel.verify(callback)
 
-    assert refused.value.forged is forged
-    assert "secret" not in str(refused.value)
+    assert excinfo.value.forged is forged
+    assert "secret" not in str(excinfo.value)
 
 
 @pytest.mark.requirement("T14")
@@ -216,9 +216,9 @@ async def test_without_an_encrypt_key_the_token_decides() -> None:
     (await opened(plain)).verify(Delivery(body=json.dumps(payload).encode()))
     for app, body in cases:
         channel = await opened(app)
-        with pytest.raises(DeliveryRefused) as refused:
+        with pytest.raises(DeliveryRefused) as excinfo:
             channel.verify(Delivery(body=json.dumps(body).encode()))
-        assert refused.value.forged
+        assert excinfo.value.forged
 
 
 @pytest.mark.requirement("T14")
@@ -230,9 +230,9 @@ async def test_bodies_without_a_signature_get_one_refusal() -> None:
     channel, refusals = await opened(), set()
 
     for body in (*map(seal_bytes, tampered), challenge, b'{"type": "url_verification"}', DEEP, b"\xff", b"{}"):
-        with pytest.raises(DeliveryRefused) as refused:
+        with pytest.raises(DeliveryRefused) as excinfo:
             channel.verify(Delivery(body=body))
-        refusals.add((str(refused.value), refused.value.code, refused.value.forged))
+        refusals.add((str(excinfo.value), excinfo.value.code, excinfo.value.forged))
 
     assert len(refusals) == 1
     assert refusals.pop()[2]
@@ -259,10 +259,10 @@ def seal_bytes(raw: bytes) -> bytes:
 )
 async def test_a_message_that_cannot_be_read_is_refused(payload: dict[str, Any]) -> None:
     """A broken event is refused, not answered with an error of ours."""
-    with pytest.raises(DeliveryRefused) as refused:
+    with pytest.raises(DeliveryRefused) as excinfo:
         await (await opened()).parse(Delivery(body=json.dumps(payload).encode().replace(b'"DEEP"', DEEP)))
 
-    assert not refused.value.forged
+    assert not excinfo.value.forged
 
 
 @pytest.mark.requirement("T14")
@@ -310,9 +310,9 @@ def test_an_app_that_cannot_work_is_refused(wrong: dict[str, Any], setting: str)
     """The setting at fault is named, and no secret is shown."""
     given = {name: getattr(SEALED, name) for name in SEALED.__struct_fields__}
 
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         LarkApp(**given | wrong)
 
-    assert refused.value.setting == setting
+    assert excinfo.value.setting == setting
     assert "secret" not in repr(SEALED)
     LarkApp(**given | {"domain": "http://127.0.0.1:8080"})

@@ -137,11 +137,11 @@ async def test_a_delivery_that_is_forged_old_or_unreadable_is_refused(subtests: 
     channel = WebhookChannel(APP, clock=FakeClock())
     for number, (given, forged, why) in enumerate(REFUSED):
         with subtests.test(number=number):
-            with pytest.raises(DeliveryRefused, match=why) as refused:
+            with pytest.raises(DeliveryRefused, match=why) as excinfo:
                 await receive(channel, given)
 
-            assert refused.value.forged is forged
-            assert "private" not in str(refused.value)
+            assert excinfo.value.forged is forged
+            assert "private" not in str(excinfo.value)
     await channel.close()
 
 
@@ -204,9 +204,9 @@ async def test_a_reply_is_signed_and_recognisable_and_refusals_are_told_apart() 
         channel = WebhookChannel(app)
         for status, headers, kind, wait in refusals:
             receiver.answers = [Response(status_code=status, headers=headers)]
-            with pytest.raises(kind, match=f"status {status}") as refused:
+            with pytest.raises(kind, match=f"status {status}") as excinfo:
                 await channel.reply(one, "the answer")
-            assert getattr(refused.value, "retry_after", None) == wait
+            assert getattr(excinfo.value, "retry_after", None) == wait
         await channel.reply(one, "the answer")
         await channel.reply(message("another"), "the answer")
         await channel.close()

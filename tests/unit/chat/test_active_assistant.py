@@ -89,10 +89,10 @@ async def test_a_partner_that_another_process_has_changed_gets_the_words_and_get
 
 async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> None:
     t = await two()
-    begun = await t.sessions.begin(
+    turn = await t.sessions.begin(
         ANN, TurnRequest(user_messages=(says("Again"),), session_id="s", idempotency_key="k", fingerprint="f")
     )
-    await t.sessions.finish(begun, FinishTurn(abandoned=True, changes=Changes(metadata={"assistant": "helper"})))
+    await t.sessions.finish(turn, FinishTurn(abandoned=True, changes=Changes(metadata={"assistant": "helper"})))
 
     await t.chat.take_turn(ANN, ask("Again", "s", idempotency_key="k", fingerprint="f"))
 
@@ -183,10 +183,10 @@ async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were
     t = talk("Hi.", assistants=[helper(personas=PERSONAS, isolated=True)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     words = (says("A secret", persona="ada"),)
-    begun = await t.sessions.begin(
+    turn = await t.sessions.begin(
         ANN, TurnRequest(user_messages=words, session_id="s", idempotency_key="k", fingerprint="f")
     )
-    await t.sessions.finish(begun, FinishTurn(abandoned=True))
+    await t.sessions.finish(turn, FinishTurn(abandoned=True))
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="bea"))
 
     await t.chat.take_turn(ANN, ask("A secret", "s", idempotency_key="k", fingerprint="f"))

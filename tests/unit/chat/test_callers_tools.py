@@ -216,10 +216,10 @@ async def test_what_fills_the_prompt_is_refused_before_anything_is_stored(what: 
     await t.chat.take_turn(ANN, ask("Hi", "s", tools=(WEATHER,), instructions="Be brief."))
     filled = {"tools": (replace(WEATHER, description=much),), "instructions": much}
 
-    with pytest.raises(Invalid, match=f"^{what}: ") as refused:
+    with pytest.raises(Invalid, match=f"^{what}: ") as excinfo:
         await t.chat.take_turn(ANN, ask("Hi again", "s", **{what: filled[what]}))
 
-    assert (refused.value.code, [message.text for message in await log(t)]) == ("invalid", ["Hi", "Hello."])
+    assert (excinfo.value.code, [message.text for message in await log(t)]) == ("invalid", ["Hi", "Hello."])
 
 
 @pytest.mark.requirement("T12")

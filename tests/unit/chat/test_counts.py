@@ -52,10 +52,10 @@ async def test_words_that_somebody_else_counted_take_no_more_room_than_there_is(
         await t.sessions.append(ANN, "s", AppendRequest(messages=words))
         request = ChatRequest(session_id="s", regenerate=True)
     else:
-        begun = await t.sessions.begin(
+        turn = await t.sessions.begin(
             ANN, TurnRequest(user_messages=words, session_id="s", idempotency_key="k", fingerprint="f")
         )
-        await t.sessions.finish(begun, FinishTurn(abandoned=True))
+        await t.sessions.finish(turn, FinishTurn(abandoned=True))
         request = ask(RARE, "s", idempotency_key="k", fingerprint="f")
 
     reply = await t.chat.take_turn(ANN, request)

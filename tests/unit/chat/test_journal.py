@@ -21,7 +21,7 @@ from tests.redactors import redactor_over
 from tests.samples import ANN, texts
 
 
-class House:
+class Harness:
     """A machine with one process, and talks over its store."""
 
     def __init__(self, machine: Machine, store: Engine) -> None:
@@ -45,15 +45,15 @@ class House:
 
 
 @pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Harness]:
     be_quick(monkeypatch)
     machine = Machine(tmp_path / "journal")
-    yield House(machine, await machine.start("a"))
+    yield Harness(machine, await machine.start("a"))
     await machine.close()
 
 
 @pytest.mark.requirement("A22", "X5")
-async def test_a_reply_says_that_a_journal_keeps_it(here: House) -> None:
+async def test_a_reply_says_that_a_journal_keeps_it(here: Harness) -> None:
     """In the reply, in its trace, and in what is stored of it; older talk is in the prompt."""
     t = here.talk("First.", "Second.", "Third.")
     before = await t.chat.take_turn(ANN, ask("one", "s"))
@@ -76,7 +76,7 @@ async def test_a_reply_says_that_a_journal_keeps_it(here: House) -> None:
 
 
 @pytest.mark.parametrize("edit", [None, 1], ids=["said", "said differently"])
-async def test_a_store_that_dies_under_the_answer_loses_nothing(here: House, edit: int | None) -> None:
+async def test_a_store_that_dies_under_the_answer_loses_nothing(here: Harness, edit: int | None) -> None:
     t = here.talk("First.", [hang := Hang(), Say("Late.")])
     await t.chat.take_turn(ANN, ask("one", "s"))
     turn = await under_way(t, hang, ask("two", "s", edit=edit))
@@ -89,7 +89,7 @@ async def test_a_store_that_dies_under_the_answer_loses_nothing(here: House, edi
     assert await here.log() == ([] if edit else ["one", "First."]) + ["two", "Late."]
 
 
-async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes(here: House) -> None:
+async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes(here: Harness) -> None:
     t = here.talk("First.", [Fail()], "Now.")
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -103,7 +103,7 @@ async def test_a_model_that_fails_meanwhile_leaves_the_words_and_the_key_resumes
 
 
 @pytest.mark.requirement("X5")
-async def test_other_policies_do_what_they_did(here: House) -> None:
+async def test_other_policies_do_what_they_did(here: Harness) -> None:
     stateless = helper(policies=patient(on_store_down=OnStoreDown.STATELESS))
     strict = helper(name="strict", policies=patient(on_store_down=OnStoreDown.RAISE))
     t = here.talk("Here I am.", assistants=[stateless, strict])
@@ -121,7 +121,7 @@ async def test_other_policies_do_what_they_did(here: House) -> None:
     "request_", [ChatRequest(session_id="s", regenerate=True), ask("rather", "s", edit=3)], ids=["anew", "edit"]
 )
 async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
-    here: House, request_: ChatRequest
+    here: Harness, request_: ChatRequest
 ) -> None:
     """The number under which a message is shown here may be another one's in the store."""
     t = here.talk("First.", "Second.")
@@ -138,9 +138,11 @@ async def test_what_replaces_stored_words_is_refused_before_the_model_is_asked(
 
 @pytest.mark.requirement("T10")
 @pytest.mark.parametrize("policy", [PrivacyPolicy(message=Mode.PSEUDONYM), PrivacyPolicy(model=Mode.PSEUDONYM)])
-async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: House, policy: PrivacyPolicy) -> None:
+async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: Harness, policy: PrivacyPolicy) -> None:
     """The vault is in the store. Sent once more without a key, the words stand there once."""
-    t = here.talk("First.", "Second.", store=RedactingStore(store=here.store, screen=redactor_over(here.store, policy)))
+    t = here.talk(
+        "First.", "Second.", store=RedactingStore(store=here.store, redactor=redactor_over(here.store, policy))
+    )
     words = "write to ann@example.com"
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
@@ -155,7 +157,7 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(here: Hou
     assert len(await here.log()) == 4
 
 
-async def test_words_that_were_edited_away_are_refused_under_their_old_key(here: House) -> None:
+async def test_words_that_were_edited_away_are_refused_under_their_old_key(here: Harness) -> None:
     """While the store is away as otherwise, and nothing of it waits."""
     t = here.talk("First.", "Second.")
     await t.chat.take_turn(ANN, ask("one", "s", idempotency_key="old"))
@@ -168,7 +170,7 @@ async def test_words_that_were_edited_away_are_refused_under_their_old_key(here:
     assert here.waiting == 0
 
 
-async def test_words_that_were_edited_away_elsewhere_meanwhile_are_quarantined_with_their_answer(here: House) -> None:
+async def test_words_that_were_edited_away_elsewhere_meanwhile_are_quarantined_with_their_answer(here: Harness) -> None:
     """The same request reached the store by another machine."""
     t = here.talk("First.", "Second.", "Third.")
     there = here.talk("Two.", "Two anew.", store=here.machine.elsewhere())

@@ -8,27 +8,19 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat.agent_loop import Completion
+from tenuto.chat.agent_loop import Completion, StepTimer
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
 from tenuto.model import Draft, Scope
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
-from tenuto.ports import SpanAttributes
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.chats import SMALL, Adder, ask, helper, patient, talk
 from tests.samples import ANN
 
 LONG = "long words " * 1000
-
-
-class IgnoredAttributes:
-    """Span attributes that are not read."""
-
-    def set_attributes(self, **attributes: str | int | None) -> None:
-        pass
 
 
 class Watching(TurnRedaction):
@@ -39,13 +31,20 @@ class Watching(TurnRedaction):
         self.open = ["no step"]
         self.looked: list[str] = []
 
-    @contextmanager
-    def span(self, name: str) -> Iterator[SpanAttributes]:
-        self.open.append(name.removeprefix("tenuto."))
-        try:
-            yield IgnoredAttributes()
-        finally:
-            self.open.pop()
+    def watch_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Note which step a turn is in."""
+        step = StepTimer.step
+
+        @contextmanager
+        def noted(timer: StepTimer, name: str, completion: Completion | None = None) -> Iterator[None]:
+            self.open.append(name)
+            try:
+                with step(timer, name, completion):
+                    yield
+            finally:
+                self.open.pop()
+
+        monkeypatch.setattr(StepTimer, "step", noted)
 
     async def admit(self, scope: Scope, text: str, messages: Sequence[Draft] = ()) -> None:
         self.looked.append(self.open[-1])
@@ -73,11 +72,12 @@ class Telling(Adder):
 
 
 @pytest.mark.requirement("C9")
-async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
+async def test_every_search_of_a_long_text_stands_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn's time is told step by step, and none of it is spent where no step tells."""
     watching = Watching()
+    watching.watch_steps(monkeypatch)
     assistants = [helper(tools=(Telling(),), prompt=SMALL)]
-    t = talk([Call("add", {})], LONG, [Fail()], assistants=assistants, span=watching.span, redaction=watching)
+    t = talk([Call("add", {})], LONG, [Fail()], assistants=assistants, redaction=watching)
     t.chat.observe(lambda _: None)
 
     reply = await t.chat.take_turn(ANN, ask(LONG, "s"))

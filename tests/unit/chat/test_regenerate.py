@@ -204,10 +204,10 @@ async def test_what_is_done_to_a_session_meanwhile_wins(meanwhile: str) -> None:
     await steps[meanwhile]()
     hang.release.set()
 
-    with pytest.raises(TenutoError) as lost:
+    with pytest.raises(TenutoError) as excinfo:
         await turn
 
-    assert isinstance(lost.value, TurnLost) or meanwhile == "delete"
+    assert isinstance(excinfo.value, TurnLost) or meanwhile == "delete"
     if meanwhile != "delete":
         assert await stored_messages(t, "s") == ([] if meanwhile == "reset" else [("user", "Q")])
 

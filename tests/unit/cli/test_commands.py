@@ -218,9 +218,9 @@ def test_an_import_s_counts_are_never_below_ours(tmp_path: Path) -> None:
     paper = {"format": "tenuto.session", "version": 1, "session": {}, "messages": messages}
     (tmp_path / "paper.json").write_text(json.dumps(paper))
 
-    made = run_json("sessions", "import", "paper.json", "--user", "ann")["imported"][0]["session"]
+    output = run_json("sessions", "import", "paper.json", "--user", "ann")["imported"][0]["session"]
 
-    shown = run_json("sessions", "show", made["id"], "--user", "ann")
+    shown = run_json("sessions", "show", output["id"], "--user", "ann")
     assert [message["tokens"] for message in shown["messages"]] == [6, 6, 9]
 
 
@@ -262,14 +262,14 @@ def test_usage_is_shown_by_day_and_assistant_with_bars() -> None:
     chatted(("ann", "Where is my order?"), ("bob", "What about mine?"))
 
     lines = run("usage").stdout.splitlines()
-    told = run_json("usage", "--days", "2")
+    output = run_json("usage", "--days", "2")
 
     assert lines[0].split() == ["DAY", "TURNS", "INPUT", "OUTPUT", "USD", "TOKENS"]
     assert lines[1].split()[1] == lines[2].split()[1] == "3"
     assert lines[1].endswith("█" * 24)
     assert lines[2].startswith("total")
     assert lines[5].split()[:2] == ["general", "2"]
-    assert (told["total"]["turns"], told["assistants"][0]["assistant"]) == (3, "general")
+    assert (output["total"]["turns"], output["assistants"][0]["assistant"]) == (3, "general")
     assert (own["assistant"], own["turns"], own["input_tokens"]) == ("own model", 1, 7)
     assert run_json("usage", "--site", "elsewhere")["days"] == []
     assert run("usage", "--site", "elsewhere", "--days", "1").stdout == f"No usage since {utc_now().date()}.\n"
@@ -292,12 +292,12 @@ def test_topics_are_shown_once_three_users_raised_them() -> None:
 
 @pytest.mark.parametrize("role", ["admin", "privacy.reveal"])
 def test_a_key_comes_with_its_secret_once(role: str) -> None:
-    made = run_json("keys", "create", "--tenant", "acme", "--user", "ann", "--role", role, "--name", "laptop")
+    output = run_json("keys", "create", "--tenant", "acme", "--user", "ann", "--role", role, "--name", "laptop")
 
     listed = run("keys", "list", "--json").stdout
     key = json.loads(listed)["keys"][0]
-    assert made["secret"].startswith(f"tnt_{key['id']}_")
-    assert made["secret"] not in listed
+    assert output["secret"].startswith(f"tnt_{key['id']}_")
+    assert output["secret"] not in listed
     assert (key["tenant"], key["user"], key["role"], key["name"]) == ("acme", "ann", role, "laptop")
     assert run_json("keys", "list", "--tenant", "other")["keys"] == []
 

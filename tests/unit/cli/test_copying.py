@@ -38,9 +38,9 @@ def test_a_store_moves_with_keys_and_vault(valkey: RedisServer) -> None:
     )
     assert "ann.lee@example.com" in str(run_json("privacy", "reveal", session, "[EMAIL_1]", env=env))
     assert [made["id"] for made in run_json("keys", "list", env=env)["keys"]] == [key]
-    told = run_json("copy", SOURCE, there, "--verify-only", ends=1)
-    assert (told["copied"], told["verified"]["different"]) == (None, 1)
-    assert "is in the target alone" in told["verified"]["differences"][0]  # The reveal was recorded there.
+    output = run_json("copy", SOURCE, there, "--verify-only", ends=1)
+    assert (output["copied"], output["verified"]["different"]) == (None, 1)
+    assert "is in the target alone" in output["verified"]["differences"][0]  # The reveal was recorded there.
 
 
 def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
@@ -62,9 +62,9 @@ def test_what_cannot_be_meant_is_refused(subtests: pytest.Subtests) -> None:
         (("backup", "b.db", "--store", "redis://localhost"), "only SQLite is backed up here"),
     ):
         with subtests.test(" ".join(args)):
-            refused = run_command(*args)
+            result = run_command(*args)
 
-            assert (refused.exit_code, told in refused.stderr) == (1, True)
+            assert (result.exit_code, told in result.stderr) == (1, True)
 
     assert sorted(path.name for path in Path().iterdir() if not path.name.startswith("other.db")) == ["data"]
 
@@ -76,10 +76,10 @@ def test_a_source_of_a_development_version_is_refused_and_stays_as_it_is(subtest
     before = Path("old.db").read_bytes()
     for options in (("--dry-run",), ("--verify",), ("--verify-only",)):
         with subtests.test(*options):
-            refused = run_command("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
+            result = run_command("copy", "sqlite:///old.db", "sqlite:///new.db", *options)
 
-            assert (refused.exit_code, Path("old.db").read_bytes() == before) == (1, True)
-            assert "old.db is from before the first release" in refused.stderr
+            assert (result.exit_code, Path("old.db").read_bytes() == before) == (1, True)
+            assert "old.db is from before the first release" in result.stderr
             assert not list(Path().glob("new.db*"))
 
 
@@ -147,11 +147,11 @@ def test_a_file_of_others_is_not_backed_up(subtests: pytest.Subtests) -> None:
     Path("letter.db").write_text("dear diary " * 100)
     for name, told in (("newer", f"has format {FORMAT + 1}"), ("theirs", "of another program"), ("letter", "not a")):
         with subtests.test(name):
-            refused = run_command("backup", "b.db", "--store", f"sqlite:///{name}.db")
+            result = run_command("backup", "b.db", "--store", f"sqlite:///{name}.db")
 
-            assert (refused.exit_code, Path("b.db").exists()) == (1, False)
-            assert told in refused.stderr
-            assert f"{name}.db" in refused.stderr
+            assert (result.exit_code, Path("b.db").exists()) == (1, False)
+            assert told in result.stderr
+            assert f"{name}.db" in result.stderr
 
 
 def _mode(file: str) -> int:

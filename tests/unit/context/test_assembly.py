@@ -90,11 +90,11 @@ def test_a_question_above_the_budget_is_cut_visibly() -> None:
 
 
 def test_a_budget_below_the_system_prompt_is_refused_at_start() -> None:
-    with pytest.raises(InvalidSetting, match="budget: 500 tokens") as refused:
+    with pytest.raises(InvalidSetting, match="budget: 500 tokens") as excinfo:
         check_budget(PromptPolicy(budget=500, reply_tokens=100), "be kind " * 400, COUNTER)
 
-    assert refused.value.setting == "budget"
-    assert "be kind" not in str(refused.value)
+    assert excinfo.value.setting == "budget"
+    assert "be kind" not in str(excinfo.value)
     check_budget(PromptPolicy(budget=1500, reply_tokens=100), "be kind " * 400, COUNTER)
 
 

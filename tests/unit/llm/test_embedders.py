@@ -147,11 +147,11 @@ async def test_a_local_one_that_fails_says_so_and_quotes_nothing(
     monkeypatch.setattr(local_embedder, "_encoder", local_embedder._encoder.__wrapped__)
     async with open_embedder("local", ModelConnection()) as embedder:
         assert embedder is not None
-        with pytest.raises(Unavailable) as failed:
+        with pytest.raises(Unavailable) as excinfo:
             await embedder.embed([SECRET])
 
-    assert SECRET not in caplog.text + str(failed.value)
-    assert failed.value.__suppress_context__
+    assert SECRET not in caplog.text + str(excinfo.value)
+    assert excinfo.value.__suppress_context__
 
 
 def test_a_turn_without_gate_and_memories_loads_no_weights(tmp_path: Path) -> None:
@@ -212,12 +212,12 @@ async def test_a_provider_that_cannot_be_opened_is_refused_at_the_start(
     name: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         async with open_embedder(name, ModelConnection()):
             pass
 
-    assert str(refused.value).startswith(says)
-    assert refused.value.setting == "embedder"
+    assert str(excinfo.value).startswith(says)
+    assert excinfo.value.setting == "embedder"
 
 
 # A provider's
@@ -255,8 +255,8 @@ async def test_what_cannot_be_used_is_a_failure_that_quotes_nothing(
     with caplog.at_level(logging.WARNING, logger="tenuto"):
         async with open_embedder(SERVED, ModelConnection(base_url=f"{server.url}/v1")) as embedder:
             assert embedder is not None
-            with pytest.raises(Unavailable) as failed:
+            with pytest.raises(Unavailable) as excinfo:
                 await embedder.embed([SECRET, "Hello."])
 
     assert "openai:served" in caplog.text
-    assert SECRET not in caplog.text + str(failed.value)
+    assert SECRET not in caplog.text + str(excinfo.value)

@@ -38,6 +38,8 @@ from tests.servers.openai_server import (
     words,
 )
 
+# What the server calls its model and each answer.
+ANSWERED: Any = {"response_model": "served", "response_id": "c1"}
 SECRET = "my password is hunter2"
 SOON = timedelta(seconds=30)
 
@@ -98,7 +100,7 @@ async def test_words_come_piece_by_piece_with_what_they_used(server: ModelServer
         TextDelta(text="Hel"),
         TextDelta(text="lo, "),
         TextDelta(text="世界"),
-        ModelDone(model="openai:local", input_tokens=11, output_tokens=5),
+        ModelDone(model="openai:local", input_tokens=11, output_tokens=5, **ANSWERED),
     ]
 
 
@@ -144,7 +146,7 @@ async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> N
     assert await answer(model) == [
         ToolCallRequested(call=ToolCall(id="a", name="look", arguments={"q": "x"})),
         ToolCallRequested(call=ToolCall(id="b", name="jump")),
-        ModelDone(model="openai:local", finish=FinishReason.TOOL_CALLS, input_tokens=20, output_tokens=8),
+        ModelDone(model="openai:local", finish=FinishReason.TOOL_CALLS, input_tokens=20, output_tokens=8, **ANSWERED),
     ]
 
 
@@ -199,11 +201,11 @@ async def test_a_failure_is_told_without_the_users_words(
     caplog.set_level(logging.DEBUG, logger="tenuto")
     server.answers(reply)
 
-    with pytest.raises(ModelFailed, match="the model openai:local ") as failed:
+    with pytest.raises(ModelFailed, match="the model openai:local ") as excinfo:
         await answer(model)
 
-    assert why in str(failed.value)
-    assert SECRET not in "".join(traceback.format_exception(failed.value))
+    assert why in str(excinfo.value)
+    assert SECRET not in "".join(traceback.format_exception(excinfo.value))
     # What a provider says about key, model, quota and length is for the operator; the rest may quote the prompt.
     assert (SECRET in caplog.text) == any(told in why for told in ("(429)", "our key", "not known", "this long"))
     assert reply != BROKEN["400"][0] or "ModelRequestRejectedError 400 error some_error" in caplog.text
@@ -214,7 +216,7 @@ async def test_a_failure_is_told_without_the_users_words(
         FailureReason.CONTENT_FILTER: ("declined to answer",),
     }
     reason = next((each for each, told in reasons.items() if any(part in why for part in told)), FailureReason.OTHER)
-    assert failed.value.reason is reason
+    assert excinfo.value.reason is reason
     refused = {
         "no quota": "model_refused",
         "refused the request": "request_refused",
@@ -224,7 +226,7 @@ async def test_a_failure_is_told_without_the_users_words(
         "not known": "model_not_found",
         "this long": "prompt_too_long",
     }
-    assert failed.value.code == next((code for told, code in refused.items() if told in why), "model_failed")
+    assert excinfo.value.code == next((code for told, code in refused.items() if told in why), "model_failed")
 
 
 @pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
@@ -270,10 +272,10 @@ async def test_a_provider_that_asks_to_wait_for_too_long_is_not_called_slow(
     access = ModelConnection(base_url=server.url, first_token_timeout=timedelta(seconds=0.6))
 
     async with open_pydantic_ai_model("openai:local", access) as model:
-        with pytest.raises(ModelFailed, match=rf"the model openai:local .* \({status}\)") as failed:
+        with pytest.raises(ModelFailed, match=rf"the model openai:local .* \({status}\)") as excinfo:
             await answer(model)
 
-    assert failed.value.reason is reason
+    assert excinfo.value.reason is reason
     assert len(server.asked) == 1
 
 
@@ -296,10 +298,10 @@ async def test_a_server_that_is_not_there_cannot_be_reached() -> None:
         address = gone.url
 
     async with open_pydantic_ai_model("openai:local", ModelConnection(base_url=address, retries=0)) as model:
-        with pytest.raises(ModelFailed, match="cannot be reached") as failed:
+        with pytest.raises(ModelFailed, match="cannot be reached") as excinfo:
             await answer(model)
 
-    assert failed.value.reason is FailureReason.UNREACHABLE
+    assert excinfo.value.reason is FailureReason.UNREACHABLE
 
 
 async def test_closing_the_iterator_ends_the_request(server: ModelServer, model: ChatModel) -> None:

@@ -183,11 +183,11 @@ async def test_an_iterator_needs_no_way_to_be_closed() -> None:
 @pytest.mark.parametrize("said", [(), ("Half",)], ids=["at once", "half-way"])
 async def test_without_a_next_one_it_is_a_model_that_failed(said: tuple[str, ...]) -> None:
     async with tenuto.open("memory://", model=Stumbling(RuntimeError(SECRET), *said)) as t:
-        with pytest.raises(ModelFailed) as failed:
+        with pytest.raises(ModelFailed) as excinfo:
             await say(t)
 
-    assert "RuntimeError" in str(failed.value)
-    assert SECRET not in str(failed.value)
+    assert "RuntimeError" in str(excinfo.value)
+    assert SECRET not in str(excinfo.value)
 
 
 @pytest.mark.parametrize("wrong", [5, {}, [5], ["offline", None]], ids=repr)

@@ -20,9 +20,9 @@ def plan_of(*steps: dict[str, Any], **fields: Any) -> Plan:
 
 
 def refusal(*steps: dict[str, Any], task_type: str = "any", **fields: Any) -> str:
-    with pytest.raises(PlanInvalid) as refused:
+    with pytest.raises(PlanInvalid) as excinfo:
         check_plan(plan_of(*steps, **fields), policy=POLICY, task_type=task_type)
-    return str(refused.value)
+    return str(excinfo.value)
 
 
 def test_a_plan_of_toml_has_the_same_fields_as_one_of_json() -> None:
@@ -147,8 +147,8 @@ def test_the_owner_of_protected_keys_depends_on_the_type() -> None:
 
 @pytest.mark.requirement("E15")
 def test_an_unknown_agent_is_named_by_its_step() -> None:
-    with pytest.raises(AgentNotFound) as unknown:
+    with pytest.raises(AgentNotFound) as excinfo:
         check_plan(plan_of({"id": "a"}), policy=POLICY, task_type="any", agents=["reader"])
 
-    assert (unknown.value.agent, unknown.value.step) == ("worker", "a")
-    assert str(unknown.value) == "step a names the agent worker, which does not exist"
+    assert (excinfo.value.agent, excinfo.value.step) == ("worker", "a")
+    assert str(excinfo.value) == "step a names the agent worker, which does not exist"

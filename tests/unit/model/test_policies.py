@@ -92,11 +92,11 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
 )
 def test_a_contradiction_is_refused_and_named(setting: str, make: object) -> None:
     assert callable(make)
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         make()
 
-    assert refused.value.setting == setting
-    assert str(refused.value).startswith(f"{setting}: ")
+    assert excinfo.value.setting == setting
+    assert str(excinfo.value).startswith(f"{setting}: ")
 
 
 @pytest.mark.requirement("D14")
@@ -216,17 +216,17 @@ def test_every_switch_and_every_optional_setting_takes_off() -> None:
 def test_a_setting_that_does_not_fit_stops_the_start_by_name(given: dict[str, object], sentence: str) -> None:
     """In the environment by its variable, in a program by its name."""
     environment = {name: str(value) for name, value in given.items() if name.isupper()}
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         read_settings(environment, **{name: value for name, value in given.items() if not name.isupper()})
 
-    assert sentence in str(refused.value)
+    assert sentence in str(excinfo.value)
 
 
 def test_a_secret_is_not_repeated_in_an_error() -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         read_settings({"TENUTO_JWT_SECRET": "hunter2"})
 
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(

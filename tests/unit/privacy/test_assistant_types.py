@@ -184,7 +184,7 @@ async def test_a_scan_finds_them_in_titles_and_traces(app: Tenuto) -> None:
 async def test_an_assistant_with_an_unknown_type_takes_no_turns(tmp_path: Path) -> None:
     (tmp_path / "desk.toml").write_text('privacy_also = ["ORDERS"]\nsystem = {en = "You help."}\n')
     async with tenuto.open("memory://", assistants=load_folder(tmp_path)) as app:
-        with pytest.raises(AssistantMissing) as refused:
+        with pytest.raises(AssistantMissing) as excinfo:
             await app.ask(ANN, "hello", assistant="desk")
 
-    assert "privacy_also: 'ORDERS' is not a type" in refused.value.cause
+    assert "privacy_also: 'ORDERS' is not a type" in excinfo.value.cause

@@ -60,8 +60,8 @@ def compactor(files: Files, fake_clock: FakeClock) -> Compactor:
 
 @pytest.fixture
 def office(files: Files, compactor: Compactor) -> PrivacyService:
-    screen = redactor_over(files)
-    return PrivacyService(store=files, screen=screen, erase=files.erase, clock=utc_now, compactor=compactor)
+    redactor = redactor_over(files)
+    return PrivacyService(store=files, redactor=redactor, erase=files.erase, clock=utc_now, compactor=compactor)
 
 
 async def test_erasing_again_and_again_compacts_once(files: Files, office: PrivacyService) -> None:

@@ -88,7 +88,7 @@ async def test_a_scan_counts_by_sink_and_type_and_changes_nothing(
     """What is kept when a summary covers it is a message, and violates nothing that a message does not."""
     before = (await store.sessions.messages(ANN, "s", Page(limit=50))).messages
 
-    report = await report_of(Scanner(store=store, screen=redactor_over(store, PrivacyPolicy(past=past))))
+    report = await report_of(Scanner(store=store, redactor=redactor_over(store, PrivacyPolicy(past=past))))
 
     assert {sink: dict(names) for sink, names in report.matches.items()} == {
         **messages,
@@ -102,7 +102,7 @@ async def test_a_scan_counts_by_sink_and_type_and_changes_nothing(
 
 async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_against_it(store: MemoryStore) -> None:
     clock = FakeClock()
-    scanner = Scanner(store=store, screen=redactor_over(store, PrivacyPolicy(past=Mode.REDACT)), clock=clock)
+    scanner = Scanner(store=store, redactor=redactor_over(store, PrivacyPolicy(past=Mode.REDACT)), clock=clock)
 
     await report_of(scanner, fix=True)
     again = await report_of(scanner)
@@ -121,14 +121,14 @@ async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_agains
 
 
 async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy_says_so(store: MemoryStore) -> None:
-    screen = redactor_over(store, PrivacyPolicy(message=Mode.PSEUDONYM))
+    redactor = redactor_over(store, PrivacyPolicy(message=Mode.PSEUDONYM))
 
-    await report_of(Scanner(store=store, screen=screen), fix=True)
+    await report_of(Scanner(store=store, redactor=redactor), fix=True)
 
     assert (await store.sessions.messages(ANN, "s", Page(limit=2))).messages[0].text == "write to [EMAIL_1]"
     assert (await store.sessions.get(ANN, "s")).context == {"phone": "[PHONE_1]"}
-    assert screen.vault is not None
-    assert await screen.vault.values(await store.sessions.get(ANN, "s")) == {
+    assert redactor.vault is not None
+    assert await redactor.vault.values(await store.sessions.get(ANN, "s")) == {
         "[EMAIL_1]": "ann@example.com",
         "[PHONE_1]": "13800138000",
         "[CC_1]": "4242 4242 4242 4242",
@@ -154,7 +154,7 @@ async def test_mending_twice_is_mending_once_and_no_mark_loses_its_value() -> No
 async def test_a_title_that_grows_by_its_marks_is_cut_and_stops_nothing(store: MemoryStore) -> None:
     await store.sessions.patch(ANN, "s", Changes(title="a@b.io " * 70))
 
-    report = await report_of(Scanner(store=store, screen=redactor_over(store)), fix=True)
+    report = await report_of(Scanner(store=store, redactor=redactor_over(store)), fix=True)
 
     assert report.sessions == 1
     assert (await store.sessions.get(ANN, "s")).title.startswith("[REDACTED_EMAIL] [REDACTED_EMAIL]")
@@ -168,7 +168,7 @@ async def test_a_session_that_is_used_meanwhile_is_looked_at_all_the_same() -> N
         await Old(store).filled(f"s{number}")
     oldest = "s0"
     seen = 0
-    async for report in Scanner(store=store, screen=redactor_over(store)).scan(ACME):
+    async for report in Scanner(store=store, redactor=redactor_over(store)).scan(ACME):
         if report.sessions == 50 and not seen:
             clock.advance(timedelta(seconds=1))
             await store.sessions.patch(ANN, oldest, Changes(attributes={"used": True}))

@@ -65,20 +65,20 @@ REFUSED = [
 
 @pytest.mark.parametrize(("pattern", "word"), REFUSED, ids=[f"{pattern[:20]!a}" for pattern, _ in REFUSED])
 def test_an_unsuitable_pattern_is_refused_in_a_sentence(pattern: str, word: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         CustomPatterns([own(pattern, "CASE_FILE")])
 
-    assert word in str(refused.value)
-    assert refused.value.setting == "patterns"
-    assert "CASE_FILE" in str(refused.value)
-    assert len(str(refused.value)) < 200
+    assert word in str(excinfo.value)
+    assert excinfo.value.setting == "patterns"
+    assert "CASE_FILE" in str(excinfo.value)
+    assert len(str(excinfo.value)) < 200
 
 
 def test_a_refusal_leaves_the_expression_out() -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         CustomPatterns([own("(?:customer-of-the-year")])
 
-    assert "customer" not in str(refused.value)
+    assert "customer" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ async def filled() -> MemoryStore:
 
 
 def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyService:
-    return PrivacyService(store=store, screen=redactor_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now)
+    return PrivacyService(
+        store=store, redactor=redactor_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now
+    )
 
 
 async def surveyed(of: PrivacyService, *, fix: bool = False) -> ScanSummary:

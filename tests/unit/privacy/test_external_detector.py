@@ -109,14 +109,14 @@ UNUSABLE = {
 @pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE.keys())
 async def test_an_unusable_answer_is_unavailable_and_quotes_nobody(answer: bytes) -> None:
     async with service(answer) as presidio:
-        with pytest.raises(Unavailable) as refused:
+        with pytest.raises(Unavailable) as excinfo:
             await presidio.find(ANN, TEXT, "en")
 
-    assert "external detector" in str(refused.value)
-    assert "Ann" not in str(refused.value)
-    assert SECRET_WORDS not in str(refused.value)
-    assert refused.value.__cause__ is None
-    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+    assert "external detector" in str(excinfo.value)
+    assert "Ann" not in str(excinfo.value)
+    assert SECRET_WORDS not in str(excinfo.value)
+    assert excinfo.value.__cause__ is None
+    assert excinfo.value.__suppress_context__ or excinfo.value.__context__ is None
 
 
 async def test_a_service_that_takes_too_long_or_is_not_there_is_unavailable() -> None:
@@ -302,10 +302,10 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
     """Under the same names in parts, attributes, memories, traces and deeper there is user text."""
     detector = ScriptedDetector("Mary")
     policy = PrivacyPolicy(message=Mode.REDACT)
-    screen = Redactor(policies=TenantPolicies(policy), outside=external_detector(detector))
+    redactor = Redactor(policies=TenantPolicies(policy), outside=external_detector(detector))
     said = {"assistant": "Mary", "persona": ["Mary"], "model": {"by": "Mary"}, "language": "Mary"}
     told = json.loads(json.dumps(said).replace("Mary", "[REDACTED_PERSON]"))
-    store = RedactingStore(store=MemoryStore(), screen=screen)
+    store = RedactingStore(store=MemoryStore(), redactor=redactor)
     draft = says("", parts=(tool_call("c", "save", said),), metadata={"trace": {"model": "Mary"}, "data": said})
     head = NewSession(attributes=said, context={"profile": said}, metadata={"note": said, "personas": {"npc": said}})
 
@@ -322,10 +322,10 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
 async def test_a_name_is_whole_when_a_title_or_a_request_to_a_model_is_made_of_it() -> None:
     """A title is cut out of a text, and half a name is not found."""
     policies = TenantPolicies(PrivacyPolicy(model=Mode.REDACT))
-    screen = Redactor(policies=policies, outside=external_detector(ScriptedDetector("Ann Lee")))
+    redactor = Redactor(policies=policies, outside=external_detector(ScriptedDetector("Ann Lee")))
 
-    assert await screen.for_title(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
-    assert await UpkeepRedaction(screen).to_model(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
+    assert await redactor.for_title(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
+    assert await UpkeepRedaction(redactor).to_model(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
 
 
 async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None:

@@ -116,11 +116,11 @@ def test_types_are_added_and_left_alone_by_name() -> None:
     ],
 )
 def test_a_policy_that_names_what_is_not_there_is_refused(policy: PrivacyPolicy, setting: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         PiiFinder(policy)
 
-    assert refused.value.setting == setting
-    assert len(str(refused.value)) < 250
+    assert excinfo.value.setting == setting
+    assert len(str(excinfo.value)) < 250
 
 
 def test_an_own_pattern_may_stay_out_of_the_vault() -> None:

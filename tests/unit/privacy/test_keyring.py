@@ -54,10 +54,10 @@ def test_a_key_is_read_from_base64_and_hexadecimal(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "short", TEXT[:-8], TEXT + TEXT, SECRET.hex() + "00", "not a key!" * 4, "钥匙"])
 def test_a_key_that_is_none_is_refused_without_being_shown(text: str) -> None:
-    with pytest.raises(InvalidSetting, match="privacy_key") as refused:
+    with pytest.raises(InvalidSetting, match="privacy_key") as excinfo:
         load_key_ring(key=text)
 
-    assert not text or text not in str(refused.value)
+    assert not text or text not in str(excinfo.value)
 
 
 def test_without_a_setting_there_is_no_ring() -> None:
@@ -131,11 +131,11 @@ def test_a_tenant_has_its_own_key_and_still_reaches_the_installations(tmp_path: 
     ],
 )
 def test_a_file_that_is_no_key_file_is_refused_with_a_sentence(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(InvalidSetting, match="privacy_key_file") as refused:
+    with pytest.raises(InvalidSetting, match="privacy_key_file") as excinfo:
         load_key_ring(file=written(tmp_path, text))
 
-    assert says in str(refused.value)
-    assert TEXT[:-8] not in str(refused.value)
+    assert says in str(excinfo.value)
+    assert TEXT[:-8] not in str(excinfo.value)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o601, 0o620, 0o666])

@@ -28,13 +28,15 @@ def line(clean: Callable[[str], str], message: str, **fields: object) -> str:
     return KeyValueFormatter(clean).format(record)
 
 
-def screen(policy: PrivacyPolicy | None = None, tenants: Mapping[str, PrivacyPolicy] | None = None) -> LogRedactor:
+def log_redactor(
+    policy: PrivacyPolicy | None = None, tenants: Mapping[str, PrivacyPolicy] | None = None
+) -> LogRedactor:
     return LogRedactor(lambda: TenantPolicies(policy or PrivacyPolicy(), tenants))
 
 
 @pytest.mark.requirement("T10")
 def test_private_data_in_a_message_or_a_field_is_redacted() -> None:
-    clean = screen()
+    clean = log_redactor()
 
     shown = line(clean, f"cannot reach {MAIL}", who=MAIL, route="/v1/chat", status=200, number=4242424242424242)
 
@@ -47,7 +49,7 @@ def test_the_ids_of_a_line_stay_so_that_it_can_be_followed() -> None:
     token = request_id.set("4242424242424242")
     try:
         with bind_log_context(tenant="acme", session="13800138000", turn="3"):
-            shown = line(screen(), "late")
+            shown = line(log_redactor(), "late")
     finally:
         request_id.reset(token)
 
@@ -56,7 +58,7 @@ def test_the_ids_of_a_line_stay_so_that_it_can_be_followed() -> None:
 
 
 def test_a_line_follows_the_policy_of_the_tenant_it_is_about() -> None:
-    clean = screen(tenants={"frank": PrivacyPolicy(log=Mode.KEEP), "shy": PrivacyPolicy(log=Mode.BLOCK)})
+    clean = log_redactor(tenants={"frank": PrivacyPolicy(log=Mode.KEEP), "shy": PrivacyPolicy(log=Mode.BLOCK)})
 
     shown = {}
     for tenant in ("acme", "frank", "shy"):

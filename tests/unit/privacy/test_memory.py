@@ -130,7 +130,7 @@ async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -
     await replace_orders(store.state, ANN, [ORDER])
     await store.state.write_state(ANN, "facts", "phone", "my phone is 13812345678")
 
-    report = await scanned(Scanner(store=store, screen=store.screen), fix=True)
+    report = await scanned(Scanner(store=store, redactor=store.redactor), fix=True)
 
     assert await Catalogue(store.state).orders(ANN) == (ORDER,)
     assert (report.memories, report.fixed) == (1, 0)
@@ -168,7 +168,7 @@ async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_t
     await store.write_state(ANN, "facts", "mail", MAIL)
     await store.write_state(BOB, "facts", "mail", MAIL)
 
-    report = await scanned(Scanner(store=store, screen=redactor_over(store)), fix=True)
+    report = await scanned(Scanner(store=store, redactor=redactor_over(store)), fix=True)
 
     entry = await store.read_state(ANN, "facts", "mail")
     assert (entry.value if entry else None) == left
@@ -189,7 +189,7 @@ async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> No
         moved = RecordChange(key=anns.key, if_revision=anns.revision, revision=anns.revision + 1, head=bobs.head)
         assert await records.commit([moved]) is None
 
-        report = await scanned(Scanner(store=store, screen=redactor_over(store)), fix=True)
+        report = await scanned(Scanner(store=store, redactor=redactor_over(store)), fix=True)
 
         assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
         assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
@@ -199,7 +199,7 @@ async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> 
     store = MemoryStore()
     for scope in (ANN, BOB):
         await store.state.write_state(scope, "facts", "mail", MAIL)
-    scan = Scanner(store=store, screen=redactor_over(store)).scan(ACME)
+    scan = Scanner(store=store, redactor=redactor_over(store)).scan(ACME)
     first = await anext(scan)
     for scope in (ANN, BOB):
         await store.state.delete_state(scope, "facts", "mail")
@@ -255,7 +255,7 @@ async def test_a_memory_that_is_damaged_is_counted_and_hides_no_other(caplog: py
     for scope in (ANN, BOB):
         await store.write_state(scope, "facts", "mail", MAIL)
 
-    report = await scanned(Scanner(store=store, screen=redactor_over(store)), fix=True)
+    report = await scanned(Scanner(store=store, redactor=redactor_over(store)), fix=True)
 
     assert (report.memories, report.unreadable, report.fixed) == (1, 1, 1)
     assert "a remembered value was not scanned: the state value cannot be decoded" in caplog.messages
@@ -266,4 +266,4 @@ async def test_a_store_that_is_away_ends_a_scan() -> None:
     await store.write_state(ANN, "facts", "mail", MAIL)
 
     with pytest.raises(Unavailable):
-        await scanned(Scanner(store=store, screen=redactor_over(store)))
+        await scanned(Scanner(store=store, redactor=redactor_over(store)))

@@ -183,11 +183,11 @@ async def test_the_model_for_titles_sees_no_more_than_models_may(title: str) -> 
 async def test_what_is_blocked_is_refused_before_anything_is_stored_or_asked(sink: str) -> None:
     settings: dict[str, Any] = {sink: "block"}
     async with redacting_app("Hello.", **settings) as (app, model):
-        with pytest.raises(PrivateData) as refused:
+        with pytest.raises(PrivateData) as excinfo:
             await app.ask(ANN, f"My mail is {MAIL}, card 4242 4242 4242 4242.")
 
-        assert refused.value.types == ("CARD", "EMAIL")
-        assert "example" not in str(refused.value)
+        assert excinfo.value.types == ("CARD", "EMAIL")
+        assert "example" not in str(excinfo.value)
         assert model.requests == []
         assert (await app.sessions.stats(ANN)).sessions == 0
         assert (await app.ask(ANN, "Hello.")).text == "Hello."

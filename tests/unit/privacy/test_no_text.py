@@ -16,11 +16,11 @@ SECRET = "ann@example.com"
 )
 @pytest.mark.parametrize("given", [None, SECRET.encode(), 4242424242424242, [SECRET], {"mail": SECRET}], ids=repr)
 def test_what_is_no_text_is_refused_and_not_quoted(look: Callable[[object], object], given: object) -> None:
-    with pytest.raises(TypeError) as refused:
+    with pytest.raises(TypeError) as excinfo:
         look(given)
 
     kind = type(given).__name__
-    assert str(refused.value) == f"private data is looked for in a str, and this is of the type {kind}"
+    assert str(excinfo.value) == f"private data is looked for in a str, and this is of the type {kind}"
 
 
 def test_a_stream_goes_on_after_what_was_no_text() -> None:

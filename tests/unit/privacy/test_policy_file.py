@@ -58,28 +58,28 @@ def read(folder: Path, said: str | bytes) -> tuple[PrivacyPolicy, dict[str, Priv
 
 @pytest.mark.parametrize(("said", "why"), UNFIT.items())
 def test_what_does_not_fit_is_named_as_its_author_wrote_it(tmp_path: Path, said: str, why: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         read(tmp_path, said)
 
-    assert str(refused.value) == f"privacy_file: {why}"
-    assert refused.value.setting == "privacy_file", "that is what the start, and the doctor, ask to be corrected"
+    assert str(excinfo.value) == f"privacy_file: {why}"
+    assert excinfo.value.setting == "privacy_file", "that is what the start, and the doctor, ask to be corrected"
 
 
 @pytest.mark.parametrize(
     ("also", "tenant"), [(["NAME"], ""), (["person"], ""), (["NAME"], "[tenants.acme]\n")], ids=str
 )
 def test_a_type_that_is_none_is_told_with_those_that_are(tmp_path: Path, also: list[str], tenant: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"also: '{also[0]}' is not a type; expected one of ADDRESS, ") as refused:
+    with pytest.raises(InvalidSetting, match=f"also: '{also[0]}' is not a type; expected one of ADDRESS, ") as excinfo:
         read(tmp_path, f"{tenant}also = {also}")
 
-    assert ("tenants.acme: " in str(refused.value)) == bool(tenant)
+    assert ("tenants.acme: " in str(excinfo.value)) == bool(tenant)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for said, why in ((b"message = redact", "is not TOML: "), (b'message = "\xff"', "is not text in UTF-8")):
-        with pytest.raises(InvalidSetting, match=why) as refused:
+        with pytest.raises(InvalidSetting, match=why) as excinfo:
             read(tmp_path, said)
-        assert str(tmp_path / "privacy.toml") in str(refused.value)
+        assert str(tmp_path / "privacy.toml") in str(excinfo.value)
     with pytest.raises(InvalidSetting, match=r"nowhere\.toml cannot be read: No such file"):
         load_policy_file(tmp_path / "nowhere.toml", PrivacyPolicy())
 
@@ -112,8 +112,8 @@ def test_an_outside_detector_without_time_to_answer_is_refused() -> None:
 )
 def test_a_policy_made_in_a_program_is_checked_as_well(given: dict[str, Any], setting: str) -> None:
     """A plain str looks like a mode but is none: private data would be kept, or vaulted, by accident."""
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         PrivacyPolicy(**given)
 
-    assert refused.value.setting == setting
+    assert excinfo.value.setting == setting
     assert PrivacyPolicy(patterns=(CustomPattern(name="STAFF", pattern="S"),)).message is Mode.KEEP

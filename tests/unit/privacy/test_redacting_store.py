@@ -45,7 +45,7 @@ MAIL = "write to ann@example.com"
 
 
 async def values(store: RedactingStore, scope: Scope, session_id: str) -> dict[str, str]:
-    vault = store.screen.vault
+    vault = store.redactor.vault
     assert vault is not None
     return await vault.values(await store.sessions.get(scope, session_id))
 
@@ -59,7 +59,7 @@ def inner() -> MemoryStore:
 @pytest.fixture
 def hiding(inner: MemoryStore) -> RedactingStore:
     """Stores messages with pseudonyms."""
-    return RedactingStore(store=inner, screen=redactor_over(inner, HIDING))
+    return RedactingStore(store=inner, redactor=redactor_over(inner, HIDING))
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs(
 
 async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(fake_clock: FakeClock) -> None:
     inner = MemoryStore(clock=fake_clock)
-    store = RedactingStore(store=inner, screen=redactor_over(inner, HIDING))
+    store = RedactingStore(store=inner, redactor=redactor_over(inner, HIDING))
     keeping = Retention(idle=timedelta(hours=1))
     await begin(store, ANN, "s", "ann@example.com", create=NewSession(retention=keeping))
     fake_clock.advance(timedelta(hours=2))
@@ -361,7 +361,7 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
 ) -> None:
     for session in ("cut", "reset"):
         await taken_up(hiding, session, "write to ann@example.com", "done")
-    today = RedactingStore(store=inner, screen=redactor_over(inner))
+    today = RedactingStore(store=inner, redactor=redactor_over(inner))
 
     await today.sessions.truncate(ANN, "cut", Truncation(after=0))
     await today.sessions.reset(ANN, "reset")
@@ -405,7 +405,7 @@ async def test_values_are_sealed_again_under_a_new_key(inner: MemoryStore, hidin
     assert damaged is not None
     held = {mark: {**one, "sealed": one["sealed"][:-6] + "AAAAAA"} for mark, one in damaged.value["held"].items()}
     await inner.state.write_state(ACME, VAULT, "damaged", {**damaged.value, "held": held})
-    vault, ring = hiding.screen.vault, load_key_ring(key=MASTER_KEY)
+    vault, ring = hiding.redactor.vault, load_key_ring(key=MASTER_KEY)
     assert vault is not None
     assert ring is not None
     assert await vault.reseal(ACME) == (0, 0)
@@ -438,7 +438,7 @@ async def test_values_whose_session_has_gone_are_found(inner: MemoryStore, hidin
     for name in ("s", "other"):
         await begin(hiding, ANN, name, "ann@example.com")
     await inner.sessions.delete(ANN, "s")
-    vault = hiding.screen.vault
+    vault = hiding.redactor.vault
     assert vault is not None
 
     assert await vault.forget_orphans(ACME) == 1
@@ -503,7 +503,7 @@ class _Unwilling(FlatMemoryStore):
 async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> None:
     """The session is not busy for two minutes because of it, and the same key continues the turn."""
     backend = _Unwilling()
-    store = RedactingStore(store=backend, screen=redactor_over(backend, HIDING))
+    store = RedactingStore(store=backend, redactor=redactor_over(backend, HIDING))
     key = IdempotencyKey(key="k", fingerprint="body")
     with pytest.raises(Unavailable):
         await begin(store, ANN, "s", MAIL, idempotency_key=key)

@@ -58,7 +58,7 @@ async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() 
     create = NewSession(context=SECRETS, attributes=SECRETS, metadata=SECRETS)
 
     done = await store.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=create))
-    trace = await redact_trace(store.screen, ANN, None, traced(SECRETS))
+    trace = await redact_trace(store.redactor, ANN, None, traced(SECRETS))
     remembered = await store.state.write_state(ANN, "facts", "language", SECRETS)
 
     head, (said,) = done.session, done.messages
@@ -113,7 +113,7 @@ async def test_a_number_that_no_instant_has_is_read_whatever_its_name(name: str,
     assert entry.value == {name: f"[REDACTED_{type_}]"}
 
 
-def screen(trace: Mode = Mode.REDACT) -> TurnRedaction:
+def turn_redaction(trace: Mode = Mode.REDACT) -> TurnRedaction:
     return TurnRedaction(Redactor(policies=TenantPolicies(PrivacyPolicy(trace=trace))))
 
 
@@ -138,7 +138,7 @@ def parts(value: str) -> set[str]:
 @pytest.mark.parametrize("at_the_end", [False, True], ids=["beginning", "end"])
 async def test_a_value_across_a_border_is_never_left_in_part(value: str, border: int, at_the_end: bool) -> None:
     """A value across the border is replaced as a whole or not shown at all."""
-    in_turn = screen()
+    in_turn = turn_redaction()
     across = {1, 2, len(value) // 3, len(value) // 2, len(value) - 2, len(value) - 1}
 
     for before in sorted(across):
@@ -153,8 +153,8 @@ async def test_a_value_across_a_border_is_never_left_in_part(value: str, border:
 async def test_what_is_shown_reads_as_if_all_had_been_looked_at() -> None:
     text = f"Ring 202-555-0143. {filled(MAIL, 3_000)} Or write to {MAIL}, please."
 
-    quick, taken = await screen().before_cut(ANN, text, (Sink.TRACE,), SHOWN)
-    whole, _ = await screen().before_cut(ANN, text, (Sink.TRACE,))
+    quick, taken = await turn_redaction().before_cut(ANN, text, (Sink.TRACE,), SHOWN)
+    whole, _ = await turn_redaction().before_cut(ANN, text, (Sink.TRACE,))
 
     assert truncate_text(quick, SHOWN, len) == truncate_text(whole, SHOWN, len)
     assert taken == {"PHONE": 1, "EMAIL": 2}
@@ -170,7 +170,7 @@ async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(mon
     monkeypatch.setattr(record_matches, "_find_in_slot", seen)
     text = "see 202-555-0143 " * 60_000
 
-    clean, _ = await screen().before_cut(ANN, text, (Sink.TRACE,), SHOWN)
+    clean, _ = await turn_redaction().before_cut(ANN, text, (Sink.TRACE,), SHOWN)
 
     assert looked_at == [SHOWN + SPARE] * 2
     assert "0143" not in clean
@@ -180,6 +180,6 @@ async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(mon
 async def test_a_long_text_is_withheld_or_kept_as_a_short_one(mode: Mode, left: str | None) -> None:
     text = filled(MAIL, 100)
 
-    clean, _ = await screen(trace=mode).before_cut(ANN, text, (Sink.TRACE,), SHOWN)
+    clean, _ = await turn_redaction(trace=mode).before_cut(ANN, text, (Sink.TRACE,), SHOWN)
 
     assert clean == (left or text)

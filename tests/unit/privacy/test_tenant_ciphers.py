@@ -230,13 +230,13 @@ async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: Memory
 
     with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}"):
         await wrong.cipher_for_sealing(ANN)
-    with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}") as refused:
+    with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}") as excinfo:
         (await wrong.cipher_for_opening(ANN)).open(sealed, PLACE)
     with pytest.raises(DecryptionFailed):
         await wrong.rewrap(ANN)
 
-    assert isinstance(refused.value, Unavailable)
-    assert refused.value.code == "decryption_failed"
+    assert isinstance(excinfo.value, Unavailable)
+    assert excinfo.value.code == "decryption_failed"
     assert (await ciphers(store, ring(OLD)).cipher_for_opening(ANN)).open(sealed, PLACE) == b"hello"
 
 

@@ -248,9 +248,9 @@ async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatc
         return find(self, text, work)
 
     monkeypatch.setattr(PiiFinder, "find", counted)
-    screen = Redactor(policies=TenantPolicies(PrivacyPolicy(message=Mode.REDACT, model=model)))
+    redactor = Redactor(policies=TenantPolicies(PrivacyPolicy(message=Mode.REDACT, model=model)))
 
-    clean, taken = await TurnRedaction(screen).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
+    clean, taken = await TurnRedaction(redactor).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
 
     assert (clean, dict(taken), len(searched)) == ("write to [REDACTED_EMAIL]", {"EMAIL": 1}, 1)
 

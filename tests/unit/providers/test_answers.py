@@ -239,10 +239,10 @@ def test_a_failure_arrives(
 ) -> None:
     provider.plays(Failure(status, message="Not now.", retry_after=2, headers={"x-should-retry": "false"}))
 
-    with pytest.raises(FAILURES[status][dialect == MESSAGES], match="Not now") as failed:
+    with pytest.raises(FAILURES[status][dialect == MESSAGES], match="Not now") as excinfo:
         READERS[dialect](clients, way)
 
-    error: Any = failed.value
+    error: Any = excinfo.value
     assert error.status_code == status
     assert error.response.headers["retry-after"] == "2"
     assert error.request_id.startswith("req_")

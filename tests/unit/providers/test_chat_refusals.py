@@ -290,10 +290,10 @@ def _script(provider: ScriptedProvider) -> None:
 def test_it_refuses_what_the_service_refuses(name: str, clients: RealClients, provider: ScriptedProvider) -> None:
     changes, status, param, code = REFUSED[name]
 
-    with pytest.raises(openai.APIStatusError) as refused:
+    with pytest.raises(openai.APIStatusError) as excinfo:
         send(clients, changes)
 
-    error = refused.value
+    error = excinfo.value
     assert (error.status_code, error.param, error.code) == (status, param, code)
     assert error.type == "invalid_request_error"
     assert provider.last.refused is not None
@@ -307,10 +307,10 @@ def test_it_takes_what_the_service_takes(name: str, clients: RealClients, provid
 
 
 def test_a_wrong_key_is_refused(clients: RealClients) -> None:
-    with pytest.raises(openai.AuthenticationError) as refused:
+    with pytest.raises(openai.AuthenticationError) as excinfo:
         clients.openai.with_options(api_key="sk-wrong").chat.completions.create(**GOOD)
 
-    assert refused.value.code == "invalid_api_key"
+    assert excinfo.value.code == "invalid_api_key"
 
 
 def test_it_knows_the_parameters_that_the_client_knows() -> None:

@@ -238,11 +238,11 @@ def _script(provider: ScriptedProvider) -> None:
 def test_it_refuses_what_the_service_refuses(name: str, clients: RealClients, provider: ScriptedProvider) -> None:
     changes, says = REFUSED[name]
 
-    with pytest.raises(anthropic.BadRequestError) as refused:
+    with pytest.raises(anthropic.BadRequestError) as excinfo:
         send(clients, changes)
 
-    assert refused.value.type == "invalid_request_error"
-    assert says in str(refused.value.api_message)
+    assert excinfo.value.type == "invalid_request_error"
+    assert says in str(excinfo.value.api_message)
     assert provider.last.refused is not None
 
 
@@ -258,10 +258,10 @@ NOT_FOUND = {"unknown model": {"model": "claude-nought"}, "unknown file": says(s
 
 @pytest.mark.parametrize("name", NOT_FOUND)
 def test_what_is_not_there_is_not_found(name: str, clients: RealClients) -> None:
-    with pytest.raises(anthropic.NotFoundError) as refused:
+    with pytest.raises(anthropic.NotFoundError) as excinfo:
         send(clients, NOT_FOUND[name])
 
-    assert refused.value.type == "not_found_error"
+    assert excinfo.value.type == "not_found_error"
 
 
 # What a client does with the thoughts before a use, by model, and what the service says to it.
@@ -306,9 +306,9 @@ def test_thoughts_come_back_with_the_result(
     if (expected := LOOPS[how, model]) is None:
         clients.anthropic.messages.create(**{**again, "messages": messages})
     else:
-        with pytest.raises(anthropic.BadRequestError) as refused:
+        with pytest.raises(anthropic.BadRequestError) as excinfo:
             clients.anthropic.messages.create(**{**again, "messages": messages})
-        assert expected in str(refused.value.api_message)
+        assert expected in str(excinfo.value.api_message)
 
 
 def test_a_wrong_key_and_a_missing_version_are_refused(clients: RealClients) -> None:

@@ -215,10 +215,10 @@ def _script(provider: ScriptedProvider) -> None:
 def test_it_refuses_what_the_service_refuses(name: str, clients: RealClients, provider: ScriptedProvider) -> None:
     changes, status, param, code = REFUSED[name]
 
-    with pytest.raises(openai.APIStatusError) as refused:
+    with pytest.raises(openai.APIStatusError) as excinfo:
         send(clients, changes)
 
-    error = refused.value
+    error = excinfo.value
     assert (error.status_code, error.param, error.code) == (status, param, code)
     assert error.type == "invalid_request_error"
     assert provider.last.refused is not None
@@ -270,9 +270,9 @@ def test_a_call_comes_back_with_its_reasoning(
     if (expected := LOOPS[how, store]) is None:
         clients.openai.responses.create(**asked, input=items)
     else:
-        with pytest.raises(openai.APIStatusError, match=expected) as refused:
+        with pytest.raises(openai.APIStatusError, match=expected) as excinfo:
             clients.openai.responses.create(**asked, input=items)
-        assert refused.value.param == "input"
+        assert excinfo.value.param == "input"
 
 
 def test_a_response_goes_on_from_a_stored_one(clients: RealClients, provider: ScriptedProvider) -> None:

@@ -59,11 +59,11 @@ def test_path_query_and_headers_are_read_and_statuses_follow() -> None:
     with TestClient(Starlette(routes=routes.routes)) as client:
         plain = client.get("/sums/2", params={"second": 3})
         headed = client.get("/sums/2", headers={"Idempotency-Key": "k"})
-        gone = client.delete("/sums/2")
+        response = client.delete("/sums/2")
 
     assert (plain.status_code, plain.json()) == (201, {"total": 5})
     assert (headed.status_code, headed.json(), headed.headers["location"]) == (200, {"total": 3}, "k")
-    assert (gone.status_code, gone.content) == (204, b"")
+    assert (response.status_code, response.content) == (204, b"")
 
 
 def test_a_signature_says_what_the_document_says() -> None:

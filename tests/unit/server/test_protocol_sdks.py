@@ -43,8 +43,8 @@ async def test_a_server_without_one_says_what_to_install(
     # None stands for a module that cannot be found.
     monkeypatch.setitem(sys.modules, f"tenuto.server.{package}.service", None)
     async with http_service() as service:
-        refused = await service.http.post(path, json={}, headers=ANN)
+        response = await service.http.post(path, json={}, headers=ANN)
 
-    assert code(refused) == (503, "extra_missing")
-    assert install_line(package) in refused.json()["detail"]
-    assert "Retry-After" not in refused.headers
+    assert code(response) == (503, "extra_missing")
+    assert install_line(package) in response.json()["detail"]
+    assert "Retry-After" not in response.headers

@@ -41,21 +41,21 @@ def _places(raised: BaseException) -> list[str]:
 
 async def test_a_fault_of_the_work_keeps_where_it_came_from() -> None:
     """The answer sends people to the log, and the log names these places."""
-    with pytest.raises(ZeroDivisionError) as raised:
+    with pytest.raises(ZeroDivisionError) as excinfo:
         await cancel_on_disconnect(_asked(), _broken())
 
-    assert _places(raised.value)[-1] == "_broken"
+    assert _places(excinfo.value)[-1] == "_broken"
 
 
 async def test_a_fault_in_the_middle_of_a_stream_keeps_where_it_came_from() -> None:
     stream = await event_stream(_asked(), _breaking(), encode_event)
     assert isinstance(stream, StreamingResponse)
 
-    with pytest.raises(ZeroDivisionError) as raised:
+    with pytest.raises(ZeroDivisionError) as excinfo:
         async for _ in stream.body_iterator:
             pass
 
-    assert _places(raised.value)[-1] == "_broken"
+    assert _places(excinfo.value)[-1] == "_broken"
 
 
 async def test_a_stream_whose_client_left_before_it_began_is_closed() -> None:

@@ -9,10 +9,10 @@ from tests.unit.sessions.memory_sessions import MemorySessions
 
 
 @pytest.fixture
-def room() -> MemorySessions:
+def harness() -> MemorySessions:
     return MemorySessions()
 
 
 @pytest.fixture
-def sessions(room: MemorySessions) -> Sessions:
-    return room.sessions()
+def sessions(harness: MemorySessions) -> Sessions:
+    return harness.sessions()

@@ -15,7 +15,7 @@ from tests.samples import closing, says
 
 
 class MemorySessions:
-    """A sessions room over memory, with everything it announced."""
+    """Sessions over memory, with everything it announced."""
 
     def __init__(self, store: MemoryStore | FlatMemoryStore | None = None) -> None:
         self.clock = FakeClock()

@@ -47,11 +47,11 @@ async def test_values_count_together_whichever_part_they_stand_in(sessions: Sess
     session, _ = await sessions.create(ANN, NewSession(context={"a": HALF}))
     await sessions.patch(ANN, session.id, Changes(attributes={"b": HALF}))
 
-    with pytest.raises(TooLarge) as refused:
+    with pytest.raises(TooLarge) as excinfo:
         await sessions.patch(ANN, session.id, more)
 
-    assert refused.value.limit_bytes == LIMIT
-    assert HALF not in str(refused.value)
+    assert excinfo.value.limit_bytes == LIMIT
+    assert HALF not in str(excinfo.value)
     head = await sessions.get(ANN, session.id)
     assert (head.context, head.attributes, head.metadata) == ({"a": HALF}, {"b": HALF}, {})
 
@@ -186,12 +186,12 @@ async def test_a_patch_without_a_version_outlasts_other_writers() -> None:
 
     patched = await sessions.patch(ANN, session.id, Changes(context={"mine": 1}))
     store.times = 1
-    with pytest.raises(VersionConflict) as refused:
+    with pytest.raises(VersionConflict) as excinfo:
         await sessions.patch(ANN, session.id, Changes(context={"mine": 2}, if_version=patched.version))
 
     assert patched.context == {"mine": 1}
     assert set(patched.attributes) == {"other0", "other1", "other2"}
-    assert (refused.value.expected, refused.value.actual) == (patched.version, patched.version + 1)
+    assert (excinfo.value.expected, excinfo.value.actual) == (patched.version, patched.version + 1)
 
 
 async def test_a_patch_of_no_session_is_not_found(sessions: Sessions) -> None:

@@ -33,28 +33,28 @@ from tests.unit.sessions.memory_sessions import MemorySessions, turn_request, wh
 
 
 @pytest.mark.requirement("B12", "B13")
-async def test_the_oldest_sessions_make_room(room: MemorySessions) -> None:
+async def test_the_oldest_sessions_make_room(harness: MemorySessions) -> None:
     """Above the maximum the oldest go, and it is announced."""
-    sessions = room.sessions(max_sessions=3)
+    sessions = harness.sessions(max_sessions=3)
     for n in range(5):
         await sessions.create(ANN, None, f"s{n}")
-        room.clock.advance(timedelta(seconds=1))
+        harness.clock.advance(timedelta(seconds=1))
 
     listed = await sessions.list(ACME, SessionQuery())
 
     assert [session.id for session in listed.sessions] == ["s4", "s3", "s2"]
-    assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
+    assert [event.session_id for event in harness.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
 @pytest.mark.requirement("B13")
-async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: MemorySessions) -> None:
+async def test_an_assistants_own_policy_removes_its_own_sessions_alone(harness: MemorySessions) -> None:
     """Those of other assistants stay, one that was used since stays longer, and each removal is announced."""
-    sessions = room.sessions()
+    sessions = harness.sessions()
     shop = replace(sessions.policy, max_sessions=3, on_missing=OnMissing.ADOPT)
     await sessions.create(BOB, None, "other")
 
     async def ask(number: int) -> None:
-        room.clock.advance(timedelta(seconds=1))
+        harness.clock.advance(timedelta(seconds=1))
         new = NewSession(metadata={"assistant": "goods"})
         turn = await sessions.begin(BOB, turn_request("A question", f"g{number}", policy=shop, new_session=new))
         await sessions.finish(turn, closing("An answer"))
@@ -67,12 +67,12 @@ async def test_an_assistants_own_policy_removes_its_own_sessions_alone(room: Mem
         await ask(number)
         await drain()
     # Beginnings at once are counted once, whichever of them are listed.
-    room.clock.advance(timedelta(minutes=1))
+    harness.clock.advance(timedelta(minutes=1))
     await asyncio.gather(*(ask(number) for number in range(22, 25)), drain())
     await drain()
 
     left = [session.id for session in (await sessions.list(ACME, SessionQuery())).sessions]
-    evicted = [event.session_id for event in room.heard if event.kind is EventKind.EVICTED]
+    evicted = [event.session_id for event in harness.heard if event.kind is EventKind.EVICTED]
     assert left == ["g24", "g23", "g22", "other"]
     assert evicted == ["g1", "g2", "g0", *(f"g{number}" for number in range(3, 22))]
 
@@ -105,9 +105,9 @@ async def test_a_backlog_goes_in_portions_and_never_within_a_turn() -> None:
     """A session whose turn runs, or that changed since it was listed, stays, and its turn is not lost."""
     clock = FakeClock()
     store = Intruded(clock)
-    room = MemorySessions(store)
-    room.clock = clock
-    sessions = room.sessions(on_missing=OnMissing.ADOPT)
+    harness = MemorySessions(store)
+    harness.clock = clock
+    sessions = harness.sessions(on_missing=OnMissing.ADOPT)
     shop = replace(sessions.policy, max_sessions=50)
     new = NewSession(metadata={"assistant": "goods"})
     turns: list[OpenTurn] = []
@@ -149,9 +149,9 @@ class Forgetful(FlatMemoryStore):
 
 async def test_a_turn_stands_even_if_making_room_fails(caplog: pytest.LogCaptureFixture) -> None:
     """The words are stored by then: the caller must get its turn."""
-    room = MemorySessions(Forgetful(clock=FakeClock()))
+    harness = MemorySessions(Forgetful(clock=FakeClock()))
 
-    turn = await room.sessions(max_sessions=1).begin(ANN, turn_request("hello"))
+    turn = await harness.sessions(max_sessions=1).begin(ANN, turn_request("hello"))
 
     assert turn.created
     assert "were not evicted" in caplog.text
@@ -180,60 +180,60 @@ async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() ->
 
 
 @pytest.mark.requirement("B2", "B15")
-async def test_expiry_is_announced_once(room: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
+async def test_expiry_is_announced_once(harness: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
     """An info line and an event for each swept session."""
     caplog.set_level("INFO")
-    sessions = room.sessions()
+    sessions = harness.sessions()
     await sessions.create(ANN, None, "old")
-    room.clock.advance(timedelta(days=31))
+    harness.clock.advance(timedelta(days=31))
 
     assert await sessions.sweep() == 1
     assert await sessions.sweep() == 0
-    assert [event.session_id for event in room.heard if event.kind is EventKind.EXPIRED] == ["old"]
+    assert [event.session_id for event in harness.heard if event.kind is EventKind.EXPIRED] == ["old"]
     assert "session old expired" in caplog.text
 
 
-async def test_expiry_found_by_a_turn_is_announced_too(room: MemorySessions) -> None:
-    sessions = room.sessions(on_missing=OnMissing.ADOPT)
+async def test_expiry_found_by_a_turn_is_announced_too(harness: MemorySessions) -> None:
+    sessions = harness.sessions(on_missing=OnMissing.ADOPT)
     await whole_turn(sessions, ANN, turn_request("hi", "s"))
-    room.clock.advance(timedelta(days=31))
-    room.heard.clear()
+    harness.clock.advance(timedelta(days=31))
+    harness.heard.clear()
 
     await whole_turn(sessions, ANN, turn_request("hi again", "s"))
 
-    assert room.kinds() == [EventKind.EXPIRED, EventKind.CREATED, EventKind.UPDATED]
+    assert harness.kinds() == [EventKind.EXPIRED, EventKind.CREATED, EventKind.UPDATED]
 
 
 @pytest.mark.requirement("B15", "B18")
-async def test_every_change_and_a_deletion_are_announced(room: MemorySessions, sessions: Sessions) -> None:
+async def test_every_change_and_a_deletion_are_announced(harness: MemorySessions, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "s")
     await sessions.patch(ANN, "s", Changes(title="T"))
     await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),)))
     await sessions.reset(ANN, "s")
     await sessions.delete(ANN, "s")
 
-    assert room.kinds() == [EventKind.CREATED, *[EventKind.UPDATED] * 3, EventKind.DELETED]
-    assert {(event.scope, event.session_id) for event in room.heard} == {(ANN, "s")}
-    assert [event.changed for event in room.heard] == [(), ("title",), ("messages",), ("messages",), ()]
+    assert harness.kinds() == [EventKind.CREATED, *[EventKind.UPDATED] * 3, EventKind.DELETED]
+    assert {(event.scope, event.session_id) for event in harness.heard} == {(ANN, "s")}
+    assert [event.changed for event in harness.heard] == [(), ("title",), ("messages",), ("messages",), ()]
 
 
 async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> None:
-    room = MemorySessions()
-    sessions = room.sessions(max_message_bytes=1024)
+    harness = MemorySessions()
+    sessions = harness.sessions(max_message_bytes=1024)
     turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("secret"),)))
     session_id, message = turn.session.id, turn.user_messages[0]
-    room.heard.clear()
+    harness.heard.clear()
 
     marks = "[REDACTED_EMAIL] " * 100
     await sessions.rewrite(ANN, session_id, Rewrite(messages=(replace(message, parts=(text_part(marks),)),)))
 
-    assert room.kinds() == [EventKind.UPDATED]
-    assert await texts(room.store, ANN, session_id) == [marks]
+    assert harness.kinds() == [EventKind.UPDATED]
+    assert await texts(harness.store, ANN, session_id) == [marks]
     with pytest.raises(SessionNotFound):
         await sessions.rewrite(BOB, session_id, Rewrite())
 
 
-async def test_a_listener_that_fails_harms_nobody(room: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_harms_nobody(harness: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
     async def broken(event: SessionEvent) -> None:
         raise RuntimeError("listener is broken")
 
@@ -242,9 +242,9 @@ async def test_a_listener_that_fails_harms_nobody(room: MemorySessions, caplog: 
     async def sound(event: SessionEvent) -> None:
         heard.append(event.kind)
 
-    announcer = EventEmitter(clock=room.clock, listeners=[broken, sound])
+    announcer = EventEmitter(clock=harness.clock, listeners=[broken, sound])
     sessions = Sessions(
-        store=room.store.sessions, upkeep=room.store.upkeep, policy=SessionPolicy(), announcer=announcer
+        store=harness.store.sessions, upkeep=harness.store.upkeep, policy=SessionPolicy(), announcer=announcer
     )
 
     await sessions.create(ANN, None, "s")

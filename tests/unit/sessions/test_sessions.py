@@ -1,4 +1,4 @@
-"""The sessions room: who gets which session, what a caller gets instead, and what is announced."""
+"""Sessions: who gets which session, what a caller gets instead, and what is announced."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ from tests.samples import ACME, ANN, BOB, EVE, closing, says, texts
 from tests.unit.sessions.memory_sessions import MemorySessions, turn_request, whole_turn
 
 
-async def test_without_an_id_a_new_session_begins(room: MemorySessions) -> None:
-    turn = await whole_turn(room.sessions(), ANN, turn_request("hello"))
+async def test_without_an_id_a_new_session_begins(harness: MemorySessions) -> None:
+    turn = await whole_turn(harness.sessions(), ANN, turn_request("hello"))
 
     assert turn.created
     assert len(turn.session.id) == 36
-    assert room.kinds() == [EventKind.CREATED, EventKind.UPDATED]
+    assert harness.kinds() == [EventKind.CREATED, EventKind.UPDATED]
 
 
 @pytest.mark.requirement("A7")
-async def test_on_missing_error_refuses_absent_and_foreign_alike(room: MemorySessions) -> None:
+async def test_on_missing_error_refuses_absent_and_foreign_alike(harness: MemorySessions) -> None:
     """What a caller may not have and what never was are told in the same words."""
-    sessions = room.sessions(on_missing=OnMissing.ERROR)
+    sessions = harness.sessions(on_missing=OnMissing.ERROR)
     theirs = (await whole_turn(sessions, ANN, turn_request("hello"))).session.id
 
-    with pytest.raises(SessionNotFound) as foreign:
+    with pytest.raises(SessionNotFound) as excinfo:
         await sessions.begin(BOB, turn_request("hi", theirs))
     with pytest.raises(SessionNotFound) as absent:
         await sessions.begin(BOB, turn_request("hi", "never was"))
 
-    assert str(foreign.value) == str(absent.value)
+    assert str(excinfo.value) == str(absent.value)
 
 
 @pytest.mark.requirement("A7")
-async def test_not_found_takes_an_even_time(room: MemorySessions) -> None:
+async def test_not_found_takes_an_even_time(harness: MemorySessions) -> None:
     """It is longer than any store needs, so that it does not tell whether the session exists."""
-    sessions, now = room.sessions(), asyncio.get_running_loop().time
+    sessions, now = harness.sessions(), asyncio.get_running_loop().time
     await sessions.create(ANN, None, "s")
     for session_id in ("s", "never was"):
         for call in (sessions.get, sessions.messages, sessions.delete):
@@ -79,11 +79,11 @@ async def test_not_found_takes_an_even_time(room: MemorySessions) -> None:
 
 
 @pytest.mark.requirement("B6", "B12")
-async def test_on_missing_new_id_starts_elsewhere(room: MemorySessions) -> None:
+async def test_on_missing_new_id_starts_elsewhere(harness: MemorySessions) -> None:
     """An unknown or expired id gives a new session, new id, no history, never an error."""
-    sessions = room.sessions(on_missing=OnMissing.NEW_ID)
+    sessions = harness.sessions(on_missing=OnMissing.NEW_ID)
     old = await whole_turn(sessions, ANN, turn_request("hello"))
-    room.clock.advance(timedelta(days=31))
+    harness.clock.advance(timedelta(days=31))
 
     unknown = await whole_turn(sessions, ANN, turn_request("hi", "unknown"))
     expired = await whole_turn(sessions, ANN, turn_request("hi", old.session.id))
@@ -95,8 +95,8 @@ async def test_on_missing_new_id_starts_elsewhere(room: MemorySessions) -> None:
     assert [message.text for message in expired.window] == ["hi"]
 
 
-async def test_on_missing_adopt_takes_the_callers_id(room: MemorySessions) -> None:
-    sessions = room.sessions(on_missing=OnMissing.ADOPT)
+async def test_on_missing_adopt_takes_the_callers_id(harness: MemorySessions) -> None:
+    sessions = harness.sessions(on_missing=OnMissing.ADOPT)
 
     turn = await whole_turn(sessions, ANN, turn_request("hello", "my own id"))
 
@@ -107,12 +107,12 @@ async def test_on_missing_adopt_takes_the_callers_id(room: MemorySessions) -> No
 @pytest.mark.requirement("A8", "T2")
 @pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
 async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
-    room: MemorySessions, rule: OnMissing, caplog: pytest.LogCaptureFixture
+    harness: MemorySessions, rule: OnMissing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Owner and caller are in the warning; what was stored stays as it was."""
-    sessions = room.sessions(on_missing=rule)
+    sessions = harness.sessions(on_missing=rule)
     owned = (await whole_turn(sessions, ANN, turn_request("secret"))).session
-    before = await room.store.sessions.messages(ANN, owned.id, Page())
+    before = await harness.store.sessions.messages(ANN, owned.id, Page())
 
     turn = await whole_turn(sessions, BOB, turn_request("mine now", owned.id))
 
@@ -121,13 +121,13 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     assert [message.text for message in turn.window] == ["mine now"]
     again = await whole_turn(sessions, BOB, turn_request("and again", owned.id))
     assert (again.session.id == turn.session.id) is (rule is OnMissing.ADOPT)
-    refused = next(event for event in room.heard if event.kind is EventKind.HIJACK_REFUSED)
+    refused = next(event for event in harness.heard if event.kind is EventKind.HIJACK_REFUSED)
     assert (refused.session_id, refused.owner, refused.scope.user) == (owned.id, "user:ann", "bob")
     warning = next(record for record in caplog.records if record.levelname == "WARNING")
     assert "user:ann" in warning.getMessage()
     assert "user:bob" in warning.getMessage()
     assert "mine now" not in caplog.text
-    assert await room.store.sessions.messages(ANN, owned.id, Page()) == before
+    assert await harness.store.sessions.messages(ANN, owned.id, Page()) == before
 
 
 @pytest.mark.requirement("A8")
@@ -146,16 +146,16 @@ async def test_creating_with_an_id(sessions: Sessions) -> None:
     assert (await sessions.get(ANN, "chosen")).title == "T"
 
 
-async def test_the_same_id_of_another_tenant_is_no_conflict(room: MemorySessions, sessions: Sessions) -> None:
+async def test_the_same_id_of_another_tenant_is_no_conflict(harness: MemorySessions, sessions: Sessions) -> None:
     await sessions.create(ANN, None, "chosen")
 
     theirs, new = await sessions.create(EVE, None, "chosen")
 
     assert (theirs.id, new) == ("chosen", True)
-    assert EventKind.HIJACK_REFUSED not in room.kinds()
+    assert EventKind.HIJACK_REFUSED not in harness.kinds()
 
 
-async def test_a_retried_first_turn_finds_its_session_by_the_key(room: MemorySessions, sessions: Sessions) -> None:
+async def test_a_retried_first_turn_finds_its_session_by_the_key(harness: MemorySessions, sessions: Sessions) -> None:
     """A turn without an id, sent twice under one key, is one session with one question."""
     first = await whole_turn(sessions, ANN, turn_request("hello", idempotency_key="k"))
 
@@ -163,12 +163,12 @@ async def test_a_retried_first_turn_finds_its_session_by_the_key(room: MemorySes
 
     assert again.session.id == first.session.id
     assert again.state is TurnState.FINISHED
-    assert await texts(room.store, ANN, first.session.id) == ["hello", "answer"]
+    assert await texts(harness.store, ANN, first.session.id) == ["hello", "answer"]
     assert len((await sessions.list(ANN)).sessions) == 1
 
 
-async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: MemorySessions) -> None:
-    sessions = room.sessions(on_missing=OnMissing.NEW_ID)
+async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(harness: MemorySessions) -> None:
+    sessions = harness.sessions(on_missing=OnMissing.NEW_ID)
 
     first = await whole_turn(sessions, ANN, turn_request("hello", "unknown", idempotency_key="k"))
     again = await whole_turn(sessions, ANN, turn_request("hello", "unknown", idempotency_key="k"))
@@ -194,8 +194,8 @@ async def test_a_key_with_other_words_is_refused(sessions: Sessions) -> None:
 
 
 @pytest.mark.requirement("D17")
-async def test_a_busy_session_is_waited_for(room: MemorySessions) -> None:
-    sessions = room.sessions(busy_wait=timedelta(seconds=20))
+async def test_a_busy_session_is_waited_for(harness: MemorySessions) -> None:
+    sessions = harness.sessions(busy_wait=timedelta(seconds=20))
     first = await sessions.begin(ANN, turn_request("one"))
 
     second = asyncio.create_task(sessions.begin(ANN, turn_request("two", first.session.id)))
@@ -206,8 +206,8 @@ async def test_a_busy_session_is_waited_for(room: MemorySessions) -> None:
     assert [message.text for message in (await second).window] == ["one", "answer one", "two"]
 
 
-async def test_waiting_for_a_busy_session_ends(room: MemorySessions) -> None:
-    sessions = room.sessions(busy_wait=timedelta(milliseconds=30))
+async def test_waiting_for_a_busy_session_ends(harness: MemorySessions) -> None:
+    sessions = harness.sessions(busy_wait=timedelta(milliseconds=30))
     first = await sessions.begin(ANN, turn_request("one"))
 
     with pytest.raises(SessionBusy):
@@ -238,14 +238,14 @@ async def test_a_damaged_session_is_announced_and_starts_afresh(
 ) -> None:
     """The words are stored once, in a fresh session."""
     clock = FakeClock()
-    room = MemorySessions(Damaged(clock))
+    harness = MemorySessions(Damaged(clock))
 
-    turn = await whole_turn(room.sessions(on_missing=rule), ANN, turn_request("hello", "s"))
+    turn = await whole_turn(harness.sessions(on_missing=rule), ANN, turn_request("hello", "s"))
 
     assert turn.created
-    assert room.kinds() == [EventKind.QUARANTINED, EventKind.CREATED, EventKind.UPDATED]
+    assert harness.kinds() == [EventKind.QUARANTINED, EventKind.CREATED, EventKind.UPDATED]
     assert [(record.levelname, record.args) for record in caplog.records] == [("ERROR", ("s", "quarantined", "acme"))]
-    assert await texts(room.store, ANN, turn.session.id) == ["hello", "answer"]
+    assert await texts(harness.store, ANN, turn.session.id) == ["hello", "answer"]
 
 
 @pytest.mark.requirement("B14")
@@ -351,25 +351,27 @@ def test_derived_ids_are_stable_and_keep_facts_apart() -> None:
 
 
 @pytest.mark.requirement("T20")
-async def test_a_preset_brings_its_own_rules_to_a_turn(room: MemorySessions) -> None:
+async def test_a_preset_brings_its_own_rules_to_a_turn(harness: MemorySessions) -> None:
     """Per-request overrides change behaviour."""
-    sessions = room.sessions(on_missing=OnMissing.ERROR)
+    sessions = harness.sessions(on_missing=OnMissing.ERROR)
     npc = preset("npc").sessions
 
     turn = await whole_turn(sessions, ANN, turn_request("hello", "visitor-1", policy=npc))
 
     assert turn.session.id == "visitor-1"
-    assert turn.session.expires_at == room.clock() + timedelta(hours=24)
+    assert turn.session.expires_at == harness.clock() + timedelta(hours=24)
     assert turn.session.retention.max_messages == 50
 
 
-async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: MemorySessions, sessions: Sessions) -> None:
+async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(
+    harness: MemorySessions, sessions: Sessions
+) -> None:
     await sessions.create(ANN, None, "s")
 
     with pytest.raises(Invalid):
         await sessions.append(ANN, "s", AppendRequest(messages=(says("good"), says("bad\0"))))
 
-    assert await texts(room.store, ANN, "s") == []
+    assert await texts(harness.store, ANN, "s") == []
 
 
 def test_a_batch_cannot_be_guarded_twice() -> None:
@@ -380,13 +382,13 @@ def test_a_batch_cannot_be_guarded_twice() -> None:
 @pytest.mark.requirement("E25")
 async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next_turn() -> None:
     """By rule, in every listing, whatever page a session stands on; what is archived by hand stays so."""
-    room = MemorySessions()
-    sessions = room.sessions(inactive_after=timedelta(minutes=30))
+    harness = MemorySessions()
+    sessions = harness.sessions(inactive_after=timedelta(minutes=30))
     ids = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(3)]
     await sessions.patch(ANN, ids[2], Changes(status=Status.ARCHIVED))
-    room.clock.advance(timedelta(minutes=29))
+    harness.clock.advance(timedelta(minutes=29))
     assert (await sessions.get(ANN, ids[0])).status is Status.ACTIVE
-    room.clock.advance(timedelta(minutes=1))
+    harness.clock.advance(timedelta(minutes=1))
     new = [(await sessions.create(ANN, NewSession()))[0].id for _ in range(2)]
 
     async def listed(status: Status) -> list[str]:
@@ -408,13 +410,13 @@ async def test_a_conversation_is_inactive_after_a_while_and_active_with_its_next
             await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=session_id)), closing("yes")
         )
     assert [await listed(status) for status in Status] == [sorted(new + ids[:2]), [], ids[2:]]
-    assert (await room.sessions(inactive_after=timedelta(0)).get(ANN, ids[2])).status is Status.ARCHIVED
+    assert (await harness.sessions(inactive_after=timedelta(0)).get(ANN, ids[2])).status is Status.ARCHIVED
 
-    sessions = room.sessions(inactive_after=timedelta(minutes=30), archive_after=timedelta(days=7))
+    sessions = harness.sessions(inactive_after=timedelta(minutes=30), archive_after=timedelta(days=7))
     await sessions.patch(ANN, ids[1], Changes(status=Status.INACTIVE))
-    room.clock.advance(timedelta(days=7))
+    harness.clock.advance(timedelta(days=7))
     assert [await listed(status) for status in Status] == [[], sorted([ids[0], *new]), sorted(ids[1:])]
-    room.clock.advance(timedelta(minutes=30))
+    harness.clock.advance(timedelta(minutes=30))
     assert [await listed(status) for status in Status] == [[], [], sorted(ids + new)]
     turn = await sessions.begin(ANN, TurnRequest(user_messages=(says("hi"),), session_id=ids[0]))
     await sessions.finish(turn, closing("yes"))

@@ -54,10 +54,10 @@ def test_a_folder_gives_the_named_functions_of_its_files(tmp_path: Path) -> None
 def test_a_file_that_does_not_fit_is_named_with_the_reason(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "mine.py").write_text(text)
 
-    with pytest.raises(InvalidSetting, match=r"agents: mine\.py\b") as unfit:
+    with pytest.raises(InvalidSetting, match=r"agents: mine\.py\b") as excinfo:
         load_agents(tmp_path)
 
-    assert said in str(unfit.value)
+    assert said in str(excinfo.value)
 
 
 @pytest.mark.requirement("T20")

@@ -287,7 +287,7 @@ async def test_a_type_that_looks_private_still_names_its_owner() -> None:
     """The policy takes it out of what is stored, and only its owner may decide."""
     clock = FakeClock()
     plain = MemoryStore(clock=clock)
-    store = RedactingStore(store=plain, screen=redactor_over(plain, PrivacyPolicy(board=Mode.REDACT)))
+    store = RedactingStore(store=plain, redactor=redactor_over(plain, PrivacyPolicy(board=Mode.REDACT)))
     tasks = tasks_over(store, clock, owners={"ann.lee@example.com": "approver"})
     task = await opened(tasks, ANN, type="ann.lee@example.com")
     board = tasks.board(ANN, task.id)
@@ -394,8 +394,8 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     lock = await board.lock("mail", agent="ann.lee@example.com")
     await notes.write("mail", {"deep": ["ann.lee@example.com"]})
 
-    screen = redactor_over(store, PrivacyPolicy(board=Mode.REDACT))
-    office = PrivacyService(store=store, screen=screen, erase=store.upkeep.erase, clock=clock)
+    redactor = redactor_over(store, PrivacyPolicy(board=Mode.REDACT))
+    office = PrivacyService(store=store, redactor=redactor, erase=store.upkeep.erase, clock=clock)
     *_, report = [report async for report in office.scan(ANN, fix=True, by="otto")]
 
     entry, [note] = await board.read_entry("mail"), await notes.list()
@@ -464,10 +464,10 @@ async def test_a_lease_that_is_none_is_refused(lease: Any) -> None:
     ids=count(),
 )
 def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str, object]) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         TaskPolicy(**given)  # type: ignore[arg-type]
 
-    assert refused.value.setting == setting
+    assert excinfo.value.setting == setting
 
 
 @pytest.mark.requirement("T20")
@@ -481,10 +481,10 @@ def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str
     ids=count(),
 )
 def test_a_life_that_cannot_be_is_told_by_the_setting_that_was_set(given: dict[str, str], blamed: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         read_settings(given)
 
-    assert refused.value.setting == blamed
+    assert excinfo.value.setting == blamed
 
 
 @pytest.mark.requirement("E6")

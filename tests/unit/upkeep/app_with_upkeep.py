@@ -1,4 +1,4 @@
-"""A house for what follows a turn: sessions over memory, their upkeep, and a small model that says what it is told."""
+"""What follows a turn: sessions over memory, their upkeep, and a small model that says what it is told."""
 
 from __future__ import annotations
 

@@ -37,52 +37,52 @@ from tests.unit.upkeep.app_with_upkeep import (
 
 
 async def talked(model: ScriptedSummarizer | None = None, **given: Any) -> tuple[SessionsWithUpkeep, Session]:
-    """A house, and a session in it of two messages more than are left uncompressed."""
-    house = SessionsWithUpkeep(model, **given)
-    return house, await house.talk(16)
+    """Sessions with upkeep, and a session in it of two messages more than are left uncompressed."""
+    harness = SessionsWithUpkeep(model, **given)
+    return harness, await harness.talk(16)
 
 
-async def compress(house: SessionsWithUpkeep, session: Session, **rest: Any) -> Summary:
+async def compress(harness: SessionsWithUpkeep, session: Session, **rest: Any) -> Summary:
     """Follow a turn, and read the summary that came of it."""
-    await follow(house, session, **rest)
-    summary = await house.summary(session)
+    await follow(harness, session, **rest)
+    summary = await harness.summary(session)
     assert summary is not None
     return summary
 
 
-async def follow(house: SessionsWithUpkeep, session: Session, **rest: Any) -> None:
-    house.upkeep.after_turn.follow(house.ended(session, **rest))
-    await house.upkeep.drain()
+async def follow(harness: SessionsWithUpkeep, session: Session, **rest: Any) -> None:
+    harness.upkeep.after_turn.follow(harness.ended(session, **rest))
+    await harness.upkeep.drain()
 
 
 @pytest.mark.requirement("A1", "E13", "E20", "X7")
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
-    house, session = await talked()
+    harness, session = await talked()
 
-    summary = await compress(house, session)
+    summary = await compress(harness, session)
 
     assert (summary.through, summary.made_by) == (12, "extract")
     assert "trip to Japan" in summary.text
-    assert len(await house.log(session)) == 33
+    assert len(await harness.log(session)) == 33
 
 
 @pytest.mark.requirement("T12")
 async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_again() -> None:
     """Incremental; the model sees the previous summary and the new messages alone, each that it covers."""
-    house, session = await talked(model := ScriptedSummarizer(SUMMARY))
-    first = await compress(house, session)
-    await house.talk(8, session.id)
+    harness, session = await talked(model := ScriptedSummarizer(SUMMARY))
+    first = await compress(harness, session)
+    await harness.talk(8, session.id)
 
-    summary = await compress(house, session)
+    summary = await compress(harness, session)
 
-    talk = [one for one in await house.log(session) if not is_summary(one)]
+    talk = [one for one in await harness.log(session) if not is_summary(one)]
     for (_, text, _), after, through in zip(
         model.asked, (0, first.through), (first.through, summary.through), strict=True
     ):
         assert [one.seq for one in talk if one.text in text] == [one.seq for one in talk if after < one.seq <= through]
     assert SUMMARY in model.asked[1][1]
     assert (summary.through, summary.made_by) == (28, "model")
-    assert len(await house.entries(session)) == 2
+    assert len(await harness.entries(session)) == 2
 
 
 @pytest.mark.requirement("T12")
@@ -100,10 +100,10 @@ async def test_each_covered_message_is_read_by_the_model_or_extracted(
     monkeypatch.setattr("tenuto.upkeep.compressor.summarise", spy)
     monkeypatch.setattr("tenuto.context.summary_request._PORTION", 40)
     model = ScriptedSummarizer(SUMMARY)
-    house, session = await talked(model if asked else None)
-    summary = await compress(house, session)
+    harness, session = await talked(model if asked else None)
+    summary = await compress(harness, session)
 
-    covered = [one.text for one in await house.log(session) if one.seq <= summary.through]
+    covered = [one.text for one in await harness.log(session) if one.seq <= summary.through]
     # Before that stands the summary of what precedes it, which quotes.
     requests = [text.partition("The conversation since then:")[2] for _, text, _ in model.asked]
     read = [text for text in covered if any(text in request for request in requests)]
@@ -122,17 +122,17 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
         await gate.wait()
 
     monkeypatch.setattr(Compressor, "compress", compress)
-    house = SessionsWithUpkeep()
-    session = await house.talk(16)
+    harness = SessionsWithUpkeep()
+    session = await harness.talk(16)
     for persona in (None, None, "elder", None, "elder"):
-        house.upkeep.after_turn.follow(replace(house.ended(session), persona=persona))
+        harness.upkeep.after_turn.follow(replace(harness.ended(session), persona=persona))
         await asyncio.sleep(0)
 
     gate.set()
-    await house.upkeep.drain()
+    await harness.upkeep.drain()
     assert [run.persona for run in runs] == [None, "elder"]
 
-    await follow(house, session)
+    await follow(harness, session)
     assert len(runs) == 3
 
 
@@ -145,12 +145,12 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     ],
 )
 async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, str], wanted: tuple[str, ...]) -> None:
-    house = SessionsWithUpkeep(model := ScriptedSummarizer(SUMMARY))
-    session = await house.turn(None, *turn, follow=False)
+    harness = SessionsWithUpkeep(model := ScriptedSummarizer(SUMMARY))
+    session = await harness.turn(None, *turn, follow=False)
     for _ in range(15):
-        session = await house.turn(session.id, *turn, follow=False)
+        session = await harness.turn(session.id, *turn, follow=False)
 
-    await follow(house, session)
+    await follow(harness, session)
 
     [(system, *_)] = model.asked
     assert [words for words in wanted if words not in system] == []
@@ -173,9 +173,9 @@ async def test_a_model_is_asked_for_agreements_and_open_issues(turn: tuple[str, 
 )
 async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
     """A failing summariser loses nothing."""
-    house, session = await talked(ScriptedSummarizer(said))
+    harness, session = await talked(ScriptedSummarizer(said))
 
-    summary = await compress(house, session)
+    summary = await compress(harness, session)
 
     assert (summary.through, summary.made_by) == (12, "extract")
 
@@ -201,12 +201,12 @@ async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
 ) -> None:
     """Whatever the last question was asked in."""
     model = ScriptedSummarizer(ModelFailed("small"))
-    for house in (SessionsWithUpkeep(), SessionsWithUpkeep(model)):
-        session = await house.turn(None, *turns[0], follow=False)
+    for harness in (SessionsWithUpkeep(), SessionsWithUpkeep(model)):
+        session = await harness.turn(None, *turns[0], follow=False)
         for asked, answered in turns[1:]:
-            session = await house.turn(session.id, asked, answered, follow=False)
+            session = await harness.turn(session.id, asked, answered, follow=False)
 
-        summary = await compress(house, session, language=last)
+        summary = await compress(harness, session, language=last)
 
         assert summary.text.startswith(heading)
     [(system, *_)] = model.asked
@@ -214,21 +214,21 @@ async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
 
 
 async def test_a_few_words_in_another_language_turn_no_summary_around() -> None:
-    house = SessionsWithUpkeep()
-    session = await house.turn(None, *CHINESE, follow=False)
+    harness = SessionsWithUpkeep()
+    session = await harness.turn(None, *CHINESE, follow=False)
     for asked, answered in [*[CHINESE] * 15, *[ENGLISH] * 2, *[CHINESE] * 8]:
-        session = await house.turn(session.id, asked, answered, follow=False)
-        await follow(house, session, language=Language.ENGLISH)
+        session = await harness.turn(session.id, asked, answered, follow=False)
+        await follow(harness, session, language=Language.ENGLISH)
 
-    entries = await house.entries(session)
+    entries = await harness.entries(session)
     assert len(entries) > 1
     assert all(part["text"].startswith("主要内容：") for entry in entries for part in entry.parts)
 
 
 async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
-    house, session = await talked(ScriptedSummarizer((SUMMARY + " ") * 30), summary_characters=200)
+    harness, session = await talked(ScriptedSummarizer((SUMMARY + " ") * 30), summary_characters=200)
 
-    summary = await compress(house, session)
+    summary = await compress(harness, session)
 
     assert summary.made_by == "model"
     assert len(summary.text) <= 200
@@ -237,50 +237,50 @@ async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
 
 @pytest.mark.requirement("T12")
 async def test_nothing_is_made_anew_while_nothing_changes() -> None:
-    house, session = await talked(model := ScriptedSummarizer(SUMMARY))
+    harness, session = await talked(model := ScriptedSummarizer(SUMMARY))
 
     for _ in range(3):
-        await follow(house, session)
+        await follow(harness, session)
 
     assert len(model.asked) == 1
-    assert len(await house.entries(session)) == 1
+    assert len(await harness.entries(session)) == 1
 
 
 async def test_two_processes_that_compress_the_same_range_store_one_entry() -> None:
-    house, session = await talked(ScriptedSummarizer(SUMMARY))
-    both = [house.another(), house.another()]
+    harness, session = await talked(ScriptedSummarizer(SUMMARY))
+    both = [harness.another(), harness.another()]
 
     for upkeep in both:
-        upkeep.after_turn.follow(house.ended(session))
+        upkeep.after_turn.follow(harness.ended(session))
     for upkeep in both:
         await upkeep.drain()
 
-    assert len(await house.entries(session)) == 1
+    assert len(await harness.entries(session)) == 1
 
 
 @pytest.mark.parametrize("what", ["truncate", "reset", "delete", "begin anew"])
 async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: str) -> None:
-    house, session = await talked(model := ScriptedSummarizer(SUMMARY))
+    harness, session = await talked(model := ScriptedSummarizer(SUMMARY))
 
     async def take_back() -> None:
         match what:
             case "truncate":
-                await house.sessions.truncate(ANN, session.id, Truncation(after=5))
+                await harness.sessions.truncate(ANN, session.id, Truncation(after=5))
             case "reset":
-                await house.sessions.reset(ANN, session.id)
+                await harness.sessions.reset(ANN, session.id)
             case _:
-                await house.sessions.delete(ANN, session.id)
+                await harness.sessions.delete(ANN, session.id)
         if what == "begin anew":
-            await house.sessions.create(ANN, session_id=session.id)
+            await harness.sessions.create(ANN, session_id=session.id)
 
     model.meanwhile = take_back
-    await follow(house, session)
+    await follow(harness, session)
 
     if what == "delete":
         with pytest.raises(SessionNotFound):
-            await house.sessions.get(ANN, session.id)
+            await harness.sessions.get(ANN, session.id)
     else:
-        assert await house.entries(session) == []
+        assert await harness.entries(session) == []
 
 
 class Forgetting(FlatMemoryStore):
@@ -297,41 +297,41 @@ class Forgetting(FlatMemoryStore):
 
 async def test_a_summary_of_words_taken_back_in_the_last_moment_is_never_read() -> None:
     store = Forgetting()
-    house, session = await talked(store=store)
+    harness, session = await talked(store=store)
     store.after = 5
 
-    await follow(house, session)
-    assert len(await house.entries(session)) == 1
-    await house.talk(20, session.id)
+    await follow(harness, session)
+    assert len(await harness.entries(session)) == 1
+    await harness.talk(20, session.id)
 
-    assert await house.summary(session) is None
-    assert "Question 10 " not in (await compress(house, session)).text
+    assert await harness.summary(session) is None
+    assert "Question 10 " not in (await compress(harness, session)).text
 
 
 async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_numbers() -> None:
     """Numbers jump over entries and words taken back; the count goes on from summary to summary."""
-    house = SessionsWithUpkeep()
-    session = await house.talk(4)
-    await house.sessions.truncate(ANN, session.id, Truncation(after=4))
-    await house.talk(14, session.id)
-    first = await compress(house, session)
-    await house.talk(8, session.id)
-    second = await compress(house, session)
+    harness = SessionsWithUpkeep()
+    session = await harness.talk(4)
+    await harness.sessions.truncate(ANN, session.id, Truncation(after=4))
+    await harness.talk(14, session.id)
+    first = await compress(harness, session)
+    await harness.talk(8, session.id)
+    second = await compress(harness, session)
 
     assert (first.through, first.messages) == (16, 12)
-    covered = [m for m in await house.log(session) if m.seq <= second.through and not is_summary(m)]
+    covered = [m for m in await harness.log(session) if m.seq <= second.through and not is_summary(m)]
     assert second.messages == len(covered) < second.through
 
 
 async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> None:
-    house, session = await talked()
-    await follow(house, session)
-    await house.talk(8, session.id)
-    await follow(house, session)
+    harness, session = await talked()
+    await follow(harness, session)
+    await harness.talk(8, session.id)
+    await follow(harness, session)
 
-    await house.sessions.truncate(ANN, session.id, Truncation(after=35))
+    await harness.sessions.truncate(ANN, session.id, Truncation(after=35))
 
-    summary = await house.summary(session)
+    summary = await harness.summary(session)
     assert summary is not None
     assert summary.through == 12
 
@@ -340,38 +340,38 @@ async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
     model = ScriptedSummarizer(SUMMARY)
     never = asyncio.Event()
     model.meanwhile = never.wait
-    house, session = await talked(model)
-    house.upkeep.after_turn.follow(house.ended(session))
-    await house.upkeep.drain(timedelta(0))
-    assert await house.entries(session) == []
+    harness, session = await talked(model)
+    harness.upkeep.after_turn.follow(harness.ended(session))
+    await harness.upkeep.drain(timedelta(0))
+    assert await harness.entries(session) == []
 
     model.meanwhile = None
-    house.upkeep = house.another()
-    house.upkeep.after_turn.follow(house.ended(await house.talk(1, session.id)))
-    await house.upkeep.drain()
+    harness.upkeep = harness.another()
+    harness.upkeep.after_turn.follow(harness.ended(await harness.talk(1, session.id)))
+    await harness.upkeep.drain()
 
-    assert len(await house.entries(session)) == 1
+    assert len(await harness.entries(session)) == 1
 
 
 async def test_a_long_log_that_was_never_compressed_is_worked_off_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.upkeep.compressor._STEP", 120)
     monkeypatch.setattr("tenuto.upkeep.compressor._PAGE", 40)
-    house = SessionsWithUpkeep(cap=None)
-    session = await house.talk(200)
+    harness = SessionsWithUpkeep(cap=None)
+    session = await harness.talk(200)
 
-    summary = await compress(house, session)
+    summary = await compress(harness, session)
 
     assert summary.through == 380
-    assert 3 <= len(await house.entries(session)) <= 6
+    assert 3 <= len(await harness.entries(session)) <= 6
 
 
 async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() -> None:
-    house = SessionsWithUpkeep()
-    session = await house.talk(5)
-    loaded = await house.log(session)
-    await house.sessions.delete(ANN, session.id)
+    harness = SessionsWithUpkeep()
+    session = await harness.talk(5)
+    loaded = await harness.log(session)
+    await harness.sessions.delete(ANN, session.id)
 
-    house.upkeep.after_turn.follow(house.ended(session, log_tail=loaded))
+    harness.upkeep.after_turn.follow(harness.ended(session, log_tail=loaded))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tenuto summary"]
 
@@ -379,16 +379,16 @@ async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() 
 async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> None:
     """Never lossy: the answer is stored after what it pushes out was covered, by extraction, without the model."""
     model = ScriptedSummarizer(SUMMARY)
-    house = SessionsWithUpkeep(model, cap=20)
-    session = await house.talk(9)
-    begun = await house.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
+    harness = SessionsWithUpkeep(model, cap=20)
+    session = await harness.talk(9)
+    turn = await harness.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
-    await house.upkeep.after_turn.secure(house.ended(begun.session), through=0, adding=len(reply))
-    await house.sessions.finish(begun, FinishTurn(reply=reply))
+    await harness.upkeep.after_turn.secure(harness.ended(turn.session), through=0, adding=len(reply))
+    await harness.sessions.finish(turn, FinishTurn(reply=reply))
 
-    summary = await house.summary(session)
-    log = await house.log(session)
+    summary = await harness.summary(session)
+    log = await harness.log(session)
     assert summary is not None
     assert model.asked == []
     assert log[0].seq <= summary.through + 1
@@ -409,25 +409,25 @@ class Away(FlatMemoryStore):
 
 async def test_far_from_the_cap_securing_asks_nothing_of_the_store(caplog: pytest.LogCaptureFixture) -> None:
     store = Away()
-    house = SessionsWithUpkeep(store=store, cap=40)
-    session = await house.talk(3)
+    harness = SessionsWithUpkeep(store=store, cap=40)
+    session = await harness.talk(3)
     store.away = True
 
     with caplog.at_level(logging.DEBUG, logger="tenuto"):
-        await house.upkeep.after_turn.secure(house.ended(session), through=0, adding=6)
+        await harness.upkeep.after_turn.secure(harness.ended(session), through=0, adding=6)
 
     assert (store.refused, caplog.text) == (0, "")
 
 
 async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytest.LogCaptureFixture) -> None:
     store = Away()
-    house = SessionsWithUpkeep(store=store, cap=40)
-    session = await house.talk(18)
+    harness = SessionsWithUpkeep(store=store, cap=40)
+    session = await harness.talk(18)
     store.away = True
 
     with caplog.at_level(logging.WARNING):
-        await house.upkeep.after_turn.secure(house.ended(session), through=0, adding=10)
-        await follow(house, session)
+        await harness.upkeep.after_turn.secure(harness.ended(session), through=0, adding=10)
+        await follow(harness, session)
 
     assert caplog.text.count("a summary was postponed: Unavailable") == 2
     assert "Japan" not in caplog.text
@@ -436,12 +436,12 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
 @pytest.mark.requirement("A11")
 async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCaptureFixture) -> None:
     model = ScriptedSummarizer("Garbage about Japan in prose that nobody asked for whatsoever")
-    house = SessionsWithUpkeep(model)
-    house.upkeep = house.another(redaction=MarkingRedaction(Japan="[PLACE]"))
-    session = await house.talk(16)
+    harness = SessionsWithUpkeep(model)
+    harness.upkeep = harness.another(redaction=MarkingRedaction(Japan="[PLACE]"))
+    session = await harness.talk(16)
 
     with caplog.at_level(logging.DEBUG):
-        summary = await compress(house, session)
+        summary = await compress(harness, session)
 
     assert "Japan" not in summary.text
     assert "Japan" not in model.asked[0][1]
@@ -482,9 +482,9 @@ class BySink(UpkeepRedaction):
 
 async def test_the_policies_for_summaries_and_models_hold_for_the_request_and_its_answer() -> None:
     model = ScriptedSummarizer("The user plans a trip to Japan and has a rail pass. Hotel 1 is open.")
-    house = SessionsWithUpkeep(model)
-    house.upkeep = house.another(redaction=BySink(NO_REDACTION))
-    summary = await compress(house, await house.talk(16))
+    harness = SessionsWithUpkeep(model)
+    harness.upkeep = harness.another(redaction=BySink(NO_REDACTION))
+    summary = await compress(harness, await harness.talk(16))
 
     _, asked, _ = model.asked[0]
     assert ("rail" in asked, "Tokyo" in asked) == (False, False)
@@ -493,24 +493,24 @@ async def test_the_policies_for_summaries_and_models_hold_for_the_request_and_it
 
 async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_whole() -> None:
     model = ScriptedSummarizer(SUMMARY)
-    house = SessionsWithUpkeep(model)
-    house.upkeep = house.another(redaction=PlaceRedaction(NO_REDACTION))
-    session = await house.talk(16)
+    harness = SessionsWithUpkeep(model)
+    harness.upkeep = harness.another(redaction=PlaceRedaction(NO_REDACTION))
+    session = await harness.talk(16)
 
-    await follow(house, session)
+    await follow(harness, session)
 
     assert "[PLACE]" in model.asked[0][1]
     assert "Japan" not in model.asked[0][1]
 
 
 async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -> None:
-    house = SessionsWithUpkeep()
-    house.upkeep = house.another(redaction=MarkingRedaction(Japan="[PLACE]"))
-    session = await house.talk(16)
+    harness = SessionsWithUpkeep()
+    harness.upkeep = harness.another(redaction=MarkingRedaction(Japan="[PLACE]"))
+    session = await harness.talk(16)
 
-    summary = await compress(house, session)
+    summary = await compress(harness, session)
 
-    log = [message for message in await house.log(session) if not is_summary(message)]
+    log = [message for message in await harness.log(session) if not is_summary(message)]
     past = [message.text for message in log if message.seq <= summary.through]
     live = [message.text for message in log if message.seq > summary.through]
     assert past
@@ -520,24 +520,24 @@ async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -
 
 
 async def test_a_forked_session_keeps_its_summary() -> None:
-    house, session = await talked()
-    await follow(house, session)
+    harness, session = await talked()
+    await follow(harness, session)
 
-    fork = await house.sessions.fork(ANN, session.id)
+    fork = await harness.sessions.fork(ANN, session.id)
 
-    assert await house.summary(fork) == await house.summary(session)
+    assert await harness.summary(fork) == await harness.summary(session)
 
 
 async def test_a_small_message_limit_holds_for_summaries_too() -> None:
-    house = SessionsWithUpkeep()
-    house.policies = replace(house.policies, sessions=SessionPolicy(max_message_bytes=1024))
-    house.sessions = Sessions(
-        store=house.store.sessions,
-        upkeep=house.store.upkeep,
-        policy=house.policies.sessions,
-        announcer=EventEmitter(clock=house.clock),
+    harness = SessionsWithUpkeep()
+    harness.policies = replace(harness.policies, sessions=SessionPolicy(max_message_bytes=1024))
+    harness.sessions = Sessions(
+        store=harness.store.sessions,
+        upkeep=harness.store.upkeep,
+        policy=harness.policies.sessions,
+        announcer=EventEmitter(clock=harness.clock),
     )
-    house.upkeep = house.another()
-    session = await house.talk(16)
+    harness.upkeep = harness.another()
+    session = await harness.talk(16)
 
-    assert len((await compress(house, session)).text) <= 106
+    assert len((await compress(harness, session)).text) <= 106

@@ -24,22 +24,22 @@ from tests.unit.upkeep.app_with_upkeep import (
 )
 
 
-async def follow(house: SessionsWithUpkeep, session: Session) -> str:
+async def follow(harness: SessionsWithUpkeep, session: Session) -> str:
     """Follow a turn that claimed the title, and read the title that came of it."""
-    house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, claims_title=True))
-    await house.upkeep.drain()
-    return (await house.title(session))[0]
+    harness.upkeep.after_turn.follow(harness.ended(session, QUESTION, ANSWER, claims_title=True))
+    await harness.upkeep.drain()
+    return (await harness.title(session))[0]
 
 
 @pytest.mark.requirement("A15")
 async def test_a_model_gives_the_title() -> None:
     """And the rules are enforced on what it says."""
-    house = SessionsWithUpkeep(ScriptedSummarizer('"Two-Week Trip to Japan!" 🗾'))
+    harness = SessionsWithUpkeep(ScriptedSummarizer('"Two-Week Trip to Japan!" 🗾'))
 
-    session = await house.turn()
-    await house.upkeep.drain()
+    session = await harness.turn()
+    await harness.upkeep.drain()
 
-    assert await house.title(session) == ("Two-Week Trip to Japan", "model")
+    assert await harness.title(session) == ("Two-Week Trip to Japan", "model")
 
 
 @pytest.mark.requirement("A15", "A18")
@@ -60,31 +60,31 @@ async def test_a_title_against_the_rules_is_asked_for_once_more_then_cut(
 ) -> None:
     """What is private is taken out before the cut, which would leave a part of it."""
     model = ScriptedSummarizer(*answers)
-    house = SessionsWithUpkeep(model)
-    house.upkeep = house.another(redaction=MarkingRedaction(**{"4111 1111 1111 1111": "[REDACTED_CC]"}))
+    harness = SessionsWithUpkeep(model)
+    harness.upkeep = harness.another(redaction=MarkingRedaction(**{"4111 1111 1111 1111": "[REDACTED_CC]"}))
 
-    session = await house.turn()
-    await house.upkeep.drain()
+    session = await harness.turn()
+    await harness.upkeep.drain()
 
-    assert (await house.title(session))[0] == title
+    assert (await harness.title(session))[0] == title
     assert len(model.asked) == calls
 
 
 @pytest.mark.requirement("A17")
 async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None:
-    house = SessionsWithUpkeep()
-    session = await house.turn()
-    await house.upkeep.drain()
-    without = await house.title(session)
-    house.model = ScriptedSummarizer("Spring Trip to Japan")
-    house.upkeep = house.another()
-    house.clock.advance(timedelta(minutes=2))
+    harness = SessionsWithUpkeep()
+    session = await harness.turn()
+    await harness.upkeep.drain()
+    without = await harness.title(session)
+    harness.model = ScriptedSummarizer("Spring Trip to Japan")
+    harness.upkeep = harness.another()
+    harness.clock.advance(timedelta(minutes=2))
 
-    await house.turn(session.id, "And the hotels?")
-    await house.upkeep.drain()
+    await harness.turn(session.id, "And the hotels?")
+    await harness.upkeep.drain()
 
     assert without == ("Can you help me plan a two-week trip to...", "fallback")
-    assert await house.title(session) == ("Spring Trip to Japan", "model")
+    assert await harness.title(session) == ("Spring Trip to Japan", "model")
 
 
 @pytest.mark.requirement("A17", "U3")
@@ -93,33 +93,33 @@ async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None
 )
 async def test_the_fallback_stays_when_the_model_fails_and_is_tried_again_after_a_minute(said: str | Exception) -> None:
     model = ScriptedSummarizer(said, "Two-Week Trip to Japan")
-    house = SessionsWithUpkeep(model)
-    session = await house.turn()
-    await house.upkeep.drain()
-    first = await house.title(session)
+    harness = SessionsWithUpkeep(model)
+    session = await harness.turn()
+    await harness.upkeep.drain()
+    first = await harness.title(session)
 
-    await house.turn(session.id, "too soon")
-    await house.upkeep.drain()
+    await harness.turn(session.id, "too soon")
+    await harness.upkeep.drain()
     asked_too_soon = len(model.asked)
-    house.clock.advance(timedelta(minutes=1))
-    await house.turn(session.id, "late enough")
-    await house.upkeep.drain()
+    harness.clock.advance(timedelta(minutes=1))
+    await harness.turn(session.id, "late enough")
+    await harness.upkeep.drain()
 
     assert first == ("Can you help me plan a two-week trip to...", "fallback")
     assert asked_too_soon == 1
-    assert await house.title(session) == ("Two-Week Trip to Japan", "model")
+    assert await harness.title(session) == ("Two-Week Trip to Japan", "model")
 
 
 @pytest.mark.requirement("A16", "A29")
 async def test_a_title_that_is_there_costs_no_call() -> None:
     model = ScriptedSummarizer("Two-Week Trip to Japan")
-    house = SessionsWithUpkeep(model)
-    session = await house.turn()
-    await house.upkeep.drain()
-    house.clock.advance(timedelta(days=1))
+    harness = SessionsWithUpkeep(model)
+    session = await harness.turn()
+    await harness.upkeep.drain()
+    harness.clock.advance(timedelta(days=1))
 
-    await house.turn(session.id, "More")
-    await house.upkeep.drain()
+    await harness.turn(session.id, "More")
+    await harness.upkeep.drain()
 
     assert len(model.asked) == 1
 
@@ -127,14 +127,14 @@ async def test_a_title_that_is_there_costs_no_call() -> None:
 @pytest.mark.requirement("A29", "T13")
 async def test_a_hundred_first_requests_cost_one_call() -> None:
     model = ScriptedSummarizer("Two-Week Trip to Japan")
-    house = SessionsWithUpkeep(model)
-    made, _ = await house.sessions.create(ANN)
+    harness = SessionsWithUpkeep(model)
+    made, _ = await harness.sessions.create(ANN)
 
-    await asyncio.gather(*(house.turn(made.id, f"{QUESTION} {number}") for number in range(100)))
-    await house.upkeep.drain()
+    await asyncio.gather(*(harness.turn(made.id, f"{QUESTION} {number}") for number in range(100)))
+    await harness.upkeep.drain()
 
     assert len([system for system, _, _ in model.asked if "title" in system]) == 1
-    assert (await house.title(made))[0] == "Two-Week Trip to Japan"
+    assert (await harness.title(made))[0] == "Two-Week Trip to Japan"
 
 
 @pytest.mark.requirement("T13", "U3")
@@ -145,11 +145,11 @@ async def test_a_hundred_first_requests_cost_one_call() -> None:
 )
 async def test_a_rename_while_the_model_thinks_wins_and_other_changes_do_not(meanwhile: Changes, title: str) -> None:
     model = ScriptedSummarizer("Two-Week Trip to Japan")
-    house = SessionsWithUpkeep(model)
-    session = await house.turn(follow=False)
-    model.meanwhile = lambda: house.sessions.patch(ANN, session.id, meanwhile)
+    harness = SessionsWithUpkeep(model)
+    session = await harness.turn(follow=False)
+    model.meanwhile = lambda: harness.sessions.patch(ANN, session.id, meanwhile)
 
-    assert await follow(house, session) == title
+    assert await follow(harness, session) == title
 
 
 class Renaming(FlatMemoryStore):
@@ -166,24 +166,24 @@ class Renaming(FlatMemoryStore):
 
 async def test_a_rename_in_the_very_moment_of_writing_wins() -> None:
     store = Renaming()
-    house = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"), store=store)
-    session = await house.turn(follow=False)
+    harness = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"), store=store)
+    session = await harness.turn(follow=False)
     store.renamed = "Our holiday"
 
-    assert await follow(house, session) == "Our holiday"
+    assert await follow(harness, session) == "Our holiday"
 
 
 async def test_a_session_that_is_gone_needs_no_title() -> None:
-    house = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"))
-    session = await house.turn(follow=False)
-    assert house.model is not None
-    house.model.meanwhile = lambda: house.sessions.delete(ANN, session.id)
+    harness = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"))
+    session = await harness.turn(follow=False)
+    assert harness.model is not None
+    harness.model.meanwhile = lambda: harness.sessions.delete(ANN, session.id)
 
-    house.upkeep.after_turn.follow(house.ended(session, QUESTION, ANSWER, claims_title=True))
-    await house.upkeep.drain()
+    harness.upkeep.after_turn.follow(harness.ended(session, QUESTION, ANSWER, claims_title=True))
+    await harness.upkeep.drain()
 
     with pytest.raises(SessionNotFound):
-        await house.sessions.get(ANN, session.id)
+        await harness.sessions.get(ANN, session.id)
 
 
 @pytest.mark.parametrize(
@@ -196,15 +196,15 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
 )
 async def test_titles_and_what_their_model_is_asked_are_redacted(redaction: UpkeepRedaction, title: str) -> None:
     model = ScriptedSummarizer("Calling Ann About Japan")
-    house = SessionsWithUpkeep(model)
-    house.upkeep = house.another(redaction=redaction)
+    harness = SessionsWithUpkeep(model)
+    harness.upkeep = harness.another(redaction=redaction)
 
-    session = await house.turn()
-    await house.upkeep.drain()
+    session = await harness.turn()
+    await harness.upkeep.drain()
 
     assert "[PLACE]" in model.asked[0][1]
     assert "Japan" not in model.asked[0][1]
-    assert (await house.title(session))[0] == title
+    assert (await harness.title(session))[0] == title
 
 
 async def test_a_title_does_not_outlive_the_words_it_is_made_of() -> None:
@@ -235,11 +235,11 @@ async def test_a_name_that_somebody_gave_outlives_an_edit() -> None:
 
 
 async def test_a_title_on_its_way_is_dropped_when_its_words_are_taken_back() -> None:
-    house = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"))
-    session = await house.turn(follow=False)
-    assert house.model is not None
+    harness = SessionsWithUpkeep(ScriptedSummarizer("Two-Week Trip to Japan"))
+    session = await harness.turn(follow=False)
+    assert harness.model is not None
     late = datetime(2026, 2, 1, tzinfo=UTC).isoformat()
     claim = {"title": {"by": "fallback", "text": session.title, "tried_at": late, "stale": True}}
-    house.model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(metadata=claim))
+    harness.model.meanwhile = lambda: harness.sessions.patch(ANN, session.id, Changes(metadata=claim))
 
-    assert await follow(house, session) == session.title
+    assert await follow(harness, session) == session.title

@@ -1,4 +1,4 @@
-"""The loop that keeps the house in order: it sweeps, outlives what goes wrong, and ends when told to."""
+"""The loop that runs upkeep: it sweeps, outlives what goes wrong, and ends when told to."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Failing(FlatMemoryStore):
         return await super().sweep(limit)
 
 
-class House:
+class Harness:
     """Sessions over memory that live half an hour, their upkeep, and what was announced."""
 
     def __init__(self, clock: FakeClock, store: MemoryStore | FlatMemoryStore | None = None) -> None:
@@ -110,47 +110,47 @@ class House:
 
 
 @pytest.fixture
-def house(fake_clock: FakeClock) -> House:
-    return House(fake_clock)
+def harness(fake_clock: FakeClock) -> Harness:
+    return Harness(fake_clock)
 
 
 @pytest.mark.requirement("B2")
-async def test_each_round_sweeps_and_then_rests_as_long_as_the_setting_says(house: House) -> None:
+async def test_each_round_sweeps_and_then_rests_as_long_as_the_setting_says(harness: Harness) -> None:
     """Swept every five minutes, in the first round as in the later ones."""
-    first = await house.talk()
-    house.clock.advance(RETENTION)
+    first = await harness.talk()
+    harness.clock.advance(RETENTION)
 
-    async with house.running():
-        after_one_round = house.expired()
-        second = await house.talk()
-        house.clock.advance(RETENTION)
-        await house.rests.over()
+    async with harness.running():
+        after_one_round = harness.expired()
+        second = await harness.talk()
+        harness.clock.advance(RETENTION)
+        await harness.rests.over()
 
     assert after_one_round == [first]
-    assert house.expired() == [first, second]
-    assert house.rests.asked == [300, 300]
+    assert harness.expired() == [first, second]
+    assert harness.rests.asked == [300, 300]
 
 
-async def test_what_has_not_expired_outlives_the_rounds(house: House) -> None:
-    kept = await house.talk()
-    house.clock.advance(RETENTION - timedelta(seconds=1))
+async def test_what_has_not_expired_outlives_the_rounds(harness: Harness) -> None:
+    kept = await harness.talk()
+    harness.clock.advance(RETENTION - timedelta(seconds=1))
 
-    async with house.running():
-        await house.rests.over()
+    async with harness.running():
+        await harness.rests.over()
 
-    assert house.expired() == []
-    assert (await house.sessions.get(ANN, kept)).id == kept
+    assert harness.expired() == []
+    assert (await harness.sessions.get(ANN, kept)).id == kept
 
 
-async def test_a_sweep_goes_on_until_nothing_expired_is_left(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_goes_on_until_nothing_expired_is_left(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.upkeep.service._BATCH", 2)
-    gone = [await house.talk() for _ in range(5)]
-    house.clock.advance(RETENTION)
+    gone = [await harness.talk() for _ in range(5)]
+    harness.clock.advance(RETENTION)
 
-    swept = await house.upkeep.sweep()
+    swept = await harness.upkeep.sweep()
 
     assert swept == 5
-    assert sorted(house.expired()) == sorted(gone)
+    assert sorted(harness.expired()) == sorted(gone)
 
 
 @pytest.mark.parametrize(
@@ -159,20 +159,20 @@ async def test_a_sweep_goes_on_until_nothing_expired_is_left(house: House, monke
 async def test_a_round_that_fails_does_not_end_the_loop(
     fake_clock: FakeClock, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
-    house = House(fake_clock, Failing(fake_clock, failure, failure))
-    session = await house.talk()
+    harness = Harness(fake_clock, Failing(fake_clock, failure, failure))
+    session = await harness.talk()
     fake_clock.advance(RETENTION)
 
-    async with house.running() as loop:
-        await house.rests.over()
-        while_failing, failed = house.expired(), house.upkeep.jobs
-        await house.rests.over()
+    async with harness.running() as loop:
+        await harness.rests.over()
+        while_failing, failed = harness.expired(), harness.upkeep.jobs
+        await harness.rests.over()
         alive = not loop.done()
 
     assert (while_failing, alive) == ([], True)
     # The other sweeps succeed in each round, which does not hide the one that fails.
-    assert (failed.failed_in_a_row, house.upkeep.jobs.failed_in_a_row) == (2, 0)
-    assert house.expired() == [session]
+    assert (failed.failed_in_a_row, harness.upkeep.jobs.failed_in_a_row) == (2, 0)
+    assert harness.expired() == [session]
     assert [
         record.getMessage().split(":")[0] for record in caplog.records if record.name.startswith("tenuto.upkeep")
     ] == ["expired sessions were not swept"] * 2
@@ -192,15 +192,15 @@ class Stuck(FlatMemoryStore):
 
 
 async def _resting(clock: FakeClock) -> asyncio.Task[None]:
-    house = House(clock)
-    loop = asyncio.create_task(house.upkeep.run())
-    await house.rests.begun()
+    harness = Harness(clock)
+    loop = asyncio.create_task(harness.upkeep.run())
+    await harness.rests.begun()
     return loop
 
 
 async def _sweeping(clock: FakeClock) -> asyncio.Task[None]:
     store = Stuck(clock)
-    loop = asyncio.create_task(House(clock, store).upkeep.run())
+    loop = asyncio.create_task(Harness(clock, store).upkeep.run())
     await store.asked.wait()
     return loop
 

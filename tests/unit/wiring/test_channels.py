@@ -80,10 +80,10 @@ async def test_apps_come_from_settings_and_file(tmp_path: Path, monkeypatch: pyt
 )
 def test_half_a_configuration_stops_the_start(environ: dict[str, str], setting: str) -> None:
     """The sentence names the setting that is missing or wrong."""
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         read_settings(environ)
 
-    assert refused.value.setting == setting
+    assert excinfo.value.setting == setting
 
 
 @pytest.mark.requirement("D22")
@@ -107,8 +107,8 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, table: str, why: st
     file = tmp_path / "channels.toml"
     file.write_text(f"[[lark]]\n{table}\n")
 
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(InvalidSetting) as excinfo:
         lark_apps(read_settings({**APP, "TENUTO_CHANNELS": str(file)}))
 
-    assert why in str(refused.value)
-    assert "hush" not in str(refused.value)
+    assert why in str(excinfo.value)
+    assert "hush" not in str(excinfo.value)

@@ -68,7 +68,7 @@ class Decision(Value, frozen=True, kw_only=True):
     quoted: bool = False
 
 
-class Prompt(NamedTuple):
+class AgentPrompt(NamedTuple):
     """What a model is told beside the conversation."""
 
     role: str
@@ -107,7 +107,7 @@ class StepContext(Protocol):
 class Think(Protocol):
     """Asks a language model for a typed answer; `None` if there is none."""
 
-    async def __call__(self, context: StepContext, prompt: Prompt, kind: type[_Answer], /) -> _Answer | None: ...
+    async def __call__(self, context: StepContext, prompt: AgentPrompt, kind: type[_Answer], /) -> _Answer | None: ...
 
 
 class LegalAgents:
@@ -139,7 +139,7 @@ class LegalAgents:
         await context.board.write(ASIDE, lead.other.value if lead is not None and routing.aside else NOWHERE)
         return routing.field
 
-    async def _ask(self, context: StepContext, prompt: Prompt, kind: type[_Answer]) -> _Answer | None:
+    async def _ask(self, context: StepContext, prompt: AgentPrompt, kind: type[_Answer]) -> _Answer | None:
         """The typed answer of a model; `None` where texts are quoted instead, which the board tells."""
         try:
             return await self._think(context, prompt, kind)
@@ -251,8 +251,8 @@ class _Talk:
         # A turn knows its language; a task of another origin may not.
         self.language = context.language or language_of(context.goal)
 
-    def prompt(self, role: wording.Words, task: str) -> Prompt:
-        return Prompt(role=role[self.language], task=task, language=self.language, talk=self.messages)
+    def prompt(self, role: wording.Words, task: str) -> AgentPrompt:
+        return AgentPrompt(role=role[self.language], task=task, language=self.language, talk=self.messages)
 
 
 def _earlier_turns(before: Sequence[Message]) -> list[EarlierTurn]:

@@ -131,24 +131,24 @@ class LarkChannel:
         if not message.group or limit < 1:
             return []
         try:
-            listed = await self._list_around(message)
+            messages = await self._list_around(message)
             bot = await self._bot_open_id()
         except LarkRefusal as error:
             raise ChannelUnavailable(CHANNEL, f"does not list messages (code {error.code})") from None
-        lines = [line for one in listed if (line := self._chat_line(one, message, bot)) is not None]
+        lines = [line for one in messages if (line := self._chat_line(one, message, bot)) is not None]
         return lines[:limit][::-1]
 
     async def _list_around(self, message: IncomingMessage) -> Sequence[Listed]:
         """A list that was read lately serves again if it has the message, and so all before it."""
         container, place = _container(message)
         now = self._clock()
-        self._lists.drop_oldest(lambda held: now - held[0] >= _LIST_LIFE)
-        held = self._lists.get(place)
-        if held is not None and any(one.message_id == message.id for one in held[1]):
-            return held[1]
-        listed = (await self.client.list_messages(container, place)).items or []
-        self._lists.put(place, (now, listed))
-        return listed
+        self._lists.drop_oldest(lambda cached: now - cached[0] >= _LIST_LIFE)
+        cached = self._lists.get(place)
+        if cached is not None and any(one.message_id == message.id for one in cached[1]):
+            return cached[1]
+        messages = (await self.client.list_messages(container, place)).items or []
+        self._lists.put(place, (now, messages))
+        return messages
 
     def _chat_line(self, one: Listed, message: IncomingMessage, bot: str) -> ChatLine | None:
         mentions = one.mentions or []
@@ -194,14 +194,14 @@ class LarkChannel:
             ChannelUnavailable: the platform does not answer.
         """
         try:
-            found = await self._find_reply(message)
+            reply = await self._find_reply(message)
         except LarkRefusal as error:
             _log.warning("lark does not list replies: code %d", error.code)
             return False
-        if found is not None and found.msg_type == _CARD:
-            self._cards.put(message.id, found.message_id)
+        if reply is not None and reply.msg_type == _CARD:
+            self._cards.put(message.id, reply.message_id)
             return False
-        return found is not None
+        return reply is not None
 
     async def _find_reply(self, message: IncomingMessage) -> Listed | None:
         """The reply among those after the message, or the newest of its thread, which has no lists from a time on."""
@@ -209,9 +209,9 @@ class LarkChannel:
         since, token = message.sent_at if container == _CHAT else None, ""
         for _ in range(_REPLY_PAGES):
             page = await self.client.list_messages(container, place, since=since, page_token=token)
-            found = next((one for one in page.items or () if self._is_reply(one, message)), None)
-            if found is not None or not page.has_more:
-                return found
+            reply = next((one for one in page.items or () if self._is_reply(one, message)), None)
+            if reply is not None or not page.has_more:
+                return reply
             token = page.page_token
         return None
 

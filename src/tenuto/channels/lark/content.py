@@ -100,13 +100,13 @@ def _name_mention(element: Element, names: Mapping[str, str]) -> str:
     """An at-mark names a key of the mentions, or `all`; the name in the mark is for messages without mentions."""
     if element.user_id in ("all", "@_all"):
         return "@all"
-    named = names.get(element.user_id or "")
-    return named if named is not None else f"@{element.user_name}" if element.user_name else ""
+    name = names.get(element.user_id or "")
+    return name if name is not None else f"@{element.user_name}" if element.user_name else ""
 
 
 def _name_mentions(text: str, names: Mapping[str, str]) -> str:
-    named = _MENTION.sub(lambda found: names.get(found[0], found[0]), text)
-    return _MENTION_ALL.sub("@all", named)
+    replaced_text = _MENTION.sub(lambda found: names.get(found[0], found[0]), text)
+    return _MENTION_ALL.sub("@all", replaced_text)
 
 
 def _clean(text: str) -> str:

@@ -32,8 +32,8 @@ def check_signature(key: str, headers: Mapping[str, str], body: bytes, now: date
         DeliveryRefused: it is missing, wrong, or older or newer than the window.
     """
     timestamp, nonce = headers.get("x-lark-request-timestamp", ""), headers.get("x-lark-request-nonce", "")
-    expected = sha256(f"{timestamp}{nonce}{key}".encode() + body).hexdigest()
-    if not same_text(headers.get("x-lark-signature", ""), expected):
+    signature = sha256(f"{timestamp}{nonce}{key}".encode() + body).hexdigest()
+    if not same_text(headers.get("x-lark-signature", ""), signature):
         raise DeliveryRefused("the signature is wrong or missing", forged=True)
     if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 12:
         raise DeliveryRefused("the signature has no time", forged=True)
@@ -46,19 +46,19 @@ def same_text(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
-def decrypt(key: str, sealed: str) -> bytes:
+def decrypt(key: str, ciphertext: str) -> bytes:
     """The plain text of an encrypted callback: base64 of the IV and AES-256-CBC, by the hash of the key.
 
     Raises:
         DeliveryRefused: it was not encrypted with this key.
     """
     try:
-        raw = b64decode(sealed, validate=True)
+        raw = b64decode(ciphertext, validate=True)
         if len(raw) < 2 * _BLOCK:
             raise ValueError
         cipher = Cipher(algorithms.AES256(sha256(key.encode()).digest()), modes.CBC(raw[:_BLOCK])).decryptor()
-        padded = cipher.update(raw[_BLOCK:]) + cipher.finalize()
+        padded_text = cipher.update(raw[_BLOCK:]) + cipher.finalize()
         padding = PKCS7(8 * _BLOCK).unpadder()
-        return padding.update(padded) + padding.finalize()
+        return padding.update(padded_text) + padding.finalize()
     except (ValueError, binascii.Error):
         raise DeliveryRefused("the event cannot be decrypted: the encrypt key differs from the app's") from None

@@ -120,10 +120,10 @@ def verify(app: LarkApp, delivery: Delivery, now: datetime) -> None:
 def _is_sealed_challenge(app: LarkApp, delivery: Delivery) -> bool:
     try:
         envelope = open_envelope(app, delivery)
-        sealed = bool(_SEALED.decode(delivery.body).encrypt)
+        is_encrypted = bool(_SEALED.decode(delivery.body).encrypt)
     except DeliveryRefused:
         return False
-    return sealed and envelope.header is None and envelope.type == CHALLENGE and _is_token(app, envelope.token)
+    return is_encrypted and envelope.header is None and envelope.type == CHALLENGE and _is_token(app, envelope.token)
 
 
 def _token_of(envelope: Envelope) -> str | None:
@@ -141,11 +141,11 @@ def open_envelope(app: LarkApp, delivery: Delivery) -> Envelope:
         DeliveryRefused: it cannot be decrypted or read.
     """
     try:
-        body, sealed = delivery.body, _SEALED.decode(delivery.body).encrypt
-        if sealed and not app.encrypt_key:
+        body, ciphertext = delivery.body, _SEALED.decode(delivery.body).encrypt
+        if ciphertext and not app.encrypt_key:
             raise DeliveryRefused("the event is encrypted, and no encrypt key is set")
-        if sealed and app.encrypt_key:
-            body = decrypt(app.encrypt_key, sealed)
+        if ciphertext and app.encrypt_key:
+            body = decrypt(app.encrypt_key, ciphertext)
         return _ENVELOPE.decode(body)
     except UNREADABLE:
         # Without the cause, which may quote the event.

@@ -86,8 +86,8 @@ class LongConnection:
 
     def _end_attempt(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A task of the SDK failed, as when the platform refuses to let it connect again: begin anew."""
-        failed = context.get("exception")
-        _log.warning("a task of the long connection failed: %s", describe_exception(failed) or context.get("message"))
+        error = context.get("exception")
+        _log.warning("a task of the long connection failed: %s", describe_exception(error) or context.get("message"))
         _cancel_all(loop)
 
 

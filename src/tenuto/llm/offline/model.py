@@ -78,7 +78,7 @@ class OfflineModel:
     """
 
     name = "offline"
-    facts = ModelFacts(parameters=frozenset(PARAMETERS) - _NOT_OFFLINE)
+    facts = ModelFacts(provider="tenuto", parameters=frozenset(PARAMETERS) - _NOT_OFFLINE)
     """It chooses no words, so there is nothing to sample: most parameters hold by themselves."""
 
     def __init__(self, *, stand_in: bool = False) -> None:

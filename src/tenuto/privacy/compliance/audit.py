@@ -29,7 +29,7 @@ class Act(StrEnum):
     VIEWED = "viewed"
 
 
-class Note(Value, frozen=True, kw_only=True):
+class AuditNote(Value, frozen=True, kw_only=True):
     """One line of the audit. `about` has ids, placeholders and counts, never a value or user text."""
 
     id: str
@@ -46,16 +46,16 @@ class AuditLog:
         self._state = state
         self._clock = clock
 
-    async def note(self, scope: Scope, act: Act, *, by: str, about: JsonObject) -> Note:
+    async def note(self, scope: Scope, act: Act, *, by: str, about: JsonObject) -> AuditNote:
         """Add an entry; it is stored when this returns."""
         at = self._clock()
         # Keys sort by time.
         key = f"{at.astimezone().timestamp():017.6f}-{secrets.token_hex(4)}"
-        note = Note(id=key, at=at, act=act, by=by, about=about)
+        note = AuditNote(id=key, at=at, act=act, by=by, about=about)
         await self._state.write_state(site_scope(scope), AUDIT, key, msgspec.to_builtins(note), if_version=0)
         return note
 
-    async def notes(self, scope: Scope, *, after: str = "", limit: int = 100) -> tuple[Note, ...]:
+    async def notes(self, scope: Scope, *, after: str = "", limit: int = 100) -> tuple[AuditNote, ...]:
         """Entries after the key `after`."""
         entries = await self._state.list_state(site_scope(scope), AUDIT, after, min(limit, _PAGE))
-        return tuple(msgspec.convert(entry.value, Note) for entry in entries)
+        return tuple(msgspec.convert(entry.value, AuditNote) for entry in entries)

@@ -83,9 +83,9 @@ class Compactor:
         self._began = self._clock()
         try:
             told: CompactionResult = await self._upkeep.compact()
-        except Unavailable as busy:
+        except Unavailable as error:
             # The rows are deleted all the same; a later round clears their bytes.
-            _log.warning("deleted bytes were not cleared: %s", busy)
+            _log.warning("deleted bytes were not cleared: %s", error)
             return CompactionStatus.LATER, ""
         if entry is not None:
             # Unless another erasure was recorded meanwhile.

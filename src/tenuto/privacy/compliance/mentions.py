@@ -29,10 +29,10 @@ _TRACES: Final = 100
 class Mentions:
     """Removes a speaker from a session."""
 
-    def __init__(self, *, store: Store, screen: Redactor) -> None:
+    def __init__(self, *, store: Store, redactor: Redactor) -> None:
         self._sessions = store.sessions
         self._traced = store.traces
-        self._screen = screen
+        self._redactor = redactor
 
     async def erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
         """Erase the user's messages in the session; returns counts of what was removed.
@@ -49,7 +49,7 @@ class Mentions:
 
     async def _erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
         clean = self._text_redactor(scope)
-        vault = self._screen.vault
+        vault = self._redactor.vault
         marks = await vault.marks(session) if vault is not None else frozenset()
         turns = await self._turns_asked_by(scope, session, user)
         left: list[str] = []
@@ -76,7 +76,7 @@ class Mentions:
 
     async def forget_orphans(self, scope: Scope) -> int:
         """Remove vault values of deleted sessions; returns the number of sessions."""
-        return await self._screen.vault.forget_orphans(scope) if self._screen.vault is not None else 0
+        return await self._redactor.vault.forget_orphans(scope) if self._redactor.vault is not None else 0
 
     async def _turns_asked_by(self, scope: Scope, session: Session, user: str) -> set[int]:
         """The turns of the user by their traces: the messages may have been trimmed already."""
@@ -126,7 +126,7 @@ class Mentions:
 
     def _text_redactor(self, scope: Scope) -> Callable[[str], str]:
         """A function that redacts private data in a text, and placeholders that could still be restored."""
-        finder = self._screen.policies.finder(scope)
+        finder = self._redactor.policies.finder(scope)
         return lambda text: finder.redact(PSEUDONYM.sub(r"[REDACTED_\1]", text))
 
 

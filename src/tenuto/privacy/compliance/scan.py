@@ -139,14 +139,14 @@ class ScanSummary:
 class Scanner:
     """Scans every session of a tenant's site, and the state of its users and chats."""
 
-    def __init__(self, *, store: Store, screen: Redactor, clock: Clock = utc_now) -> None:
+    def __init__(self, *, store: Store, redactor: Redactor, clock: Clock = utc_now) -> None:
         self._store = store
         self._clock = clock
-        self._screen = screen.in_threads()
+        self._redactor = redactor.in_threads()
 
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
         """Scan the site record by record and yield the growing report. With `fix`, apply the policy to each record."""
-        kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
+        kept = frozenset(sink for sink in Sink if self._redactor.mode(sink, scope) is Mode.KEEP)
         report = Report(allowed_sinks=kept)
         try:
             async for session in iter_sessions(self._store.sessions, scope):
@@ -159,8 +159,8 @@ class Scanner:
             if report.fixed:
                 yield report  # It counts what was fixed before the error.
             raise
-        if fix and self._screen.vault is not None:
-            report.orphaned_vaults += await self._screen.vault.forget_orphans(scope)
+        if fix and self._redactor.vault is not None:
+            report.orphaned_vaults += await self._redactor.vault.forget_orphans(scope)
         yield report
 
     async def extent(self, scope: Scope) -> int:
@@ -171,7 +171,7 @@ class Scanner:
     async def _scan_session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         report.add(Sink.TITLE, await self._records(session).names(scope, [Slot(session.title)]))
         for what in _HEAD:
-            report.add(Sink.MESSAGE, await self._screen.names(scope, slots(getattr(session, what))))
+            report.add(Sink.MESSAGE, await self._redactor.names(scope, slots(getattr(session, what))))
         if fix:
             await self._fix_head(scope, session, report)
         await self._log(scope, session, report, fix)
@@ -184,7 +184,7 @@ class Scanner:
         if entry is None:
             return  # Deleted meanwhile.
         sink = state_sink(name.scope, name.namespace) or Sink.MEMORY
-        report.add(sink, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
+        report.add(sink, await self._redactor.names(name.scope, state_slots(name.key, entry.value)))
         report.memories += 1
         if fix:
             report.fixed += await retry_on_conflict(lambda: self._fix_memory(sink, name))
@@ -192,7 +192,7 @@ class Scanner:
     async def _fix_memory(self, sink: Sink, name: StateLocation) -> bool:
         """Apply the policy to a state value; returns whether it changed."""
         entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
-        mended = None if entry is None else await redact_state(self._screen, sink, name.scope, name.key, entry.value)
+        mended = None if entry is None else await redact_state(self._redactor, sink, name.scope, name.key, entry.value)
         if entry is None or mended is entry.value:
             return False
         await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
@@ -228,26 +228,26 @@ class Scanner:
     ) -> Message | None:
         """Count the matches in a message; returns the redacted message if it differs."""
         sink = Sink.SUMMARY if is_summary(message) else self._message_sink(scope, message.seq <= covered)
-        report.add(sink, await self._screen.names(scope, draft_slots(message)))
+        report.add(sink, await self._redactor.names(scope, draft_slots(message)))
         if not fix:
             return None
-        mended = await redact_stored(self._screen, sink, scope, session, message, self._clock())
+        mended = await redact_stored(self._redactor, sink, scope, session, message, self._clock())
         return mended if mended is not message else None
 
     def _message_sink(self, scope: Scope, covered: bool) -> Sink:
         """Whose policy holds for a message: one that is kept when a summary covers it is a message like the others."""
-        keeps_past = self._screen.mode(Sink.PAST, scope) is Mode.KEEP
+        keeps_past = self._redactor.mode(Sink.PAST, scope) is Mode.KEEP
         return Sink.PAST if covered and not keeps_past else Sink.MESSAGE
 
     async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         before: int | None = None
-        screen = self._records(session)
+        redactor = self._records(session)
         while True:
             traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
-                report.add(Sink.TRACE, await screen.names(scope, slots(trace_values(trace))))
-                mended = await redact_trace(screen, scope, session, trace) if fix else trace
+                report.add(Sink.TRACE, await redactor.names(scope, slots(trace_values(trace))))
+                mended = await redact_trace(redactor, scope, session, trace) if fix else trace
                 if mended is not trace:
                     changed.append(mended)
             if changed:
@@ -261,10 +261,10 @@ class Scanner:
         """Apply the policy to a head; after a concurrent change, start again."""
         while True:
             values = [getattr(session, what) for what in _HEAD]
-            if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
-                values = await redact_session_values(self._screen, Sink.MESSAGE, scope, session, values)
+            if self._redactor.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
+                values = await redact_session_values(self._redactor, Sink.MESSAGE, scope, session, values)
             changes = _head_changes(session, values)
-            retitled = await redact_title(self._screen, session)
+            retitled = await redact_title(self._redactor, session)
             if retitled.title is not UNSET:
                 changes = replace(changes, title=retitled.title, metadata=changes.metadata | retitled.metadata)
             if changes == Changes(if_version=session.version):
@@ -275,7 +275,7 @@ class Scanner:
             session = await self._store.sessions.get(scope, session.id)
 
     def _records(self, session: Session) -> Redactor:
-        return self._screen.for_records(session.metadata)
+        return self._redactor.for_records(session.metadata)
 
 
 async def _scan_readable(looking: Awaitable[None], what: str, report: Report) -> None:

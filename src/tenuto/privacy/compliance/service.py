@@ -28,7 +28,7 @@ class PrivacyService:
         self,
         *,
         store: Store,
-        screen: Redactor,
+        redactor: Redactor,
         erase: Erase,
         clock: Clock,
         elsewhere: tuple[Elsewhere, ...] = (),
@@ -36,18 +36,18 @@ class PrivacyService:
         compactor: Compactor | None = None,
     ) -> None:
         self._store = store
-        self._screen = screen
+        self._redactor = redactor
         self.audit = AuditLog(state=store.state, clock=clock)
         self.signer = ReceiptSigner(store.state)
         self.compactor = compactor or Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
-        self._scanner = Scanner(store=store, screen=screen, clock=clock)
+        self._scanner = Scanner(store=store, redactor=redactor, clock=clock)
         self._eraser = UserEraser(
             erase=erase,
             sessions=store.sessions,
             audit=self.audit,
             signer=self.signer,
             clock=clock,
-            spoken=Mentions(store=store, screen=screen),
+            spoken=Mentions(store=store, redactor=redactor),
             compactor=self.compactor,
             sites=self.list_sites,
             elsewhere=elsewhere,
@@ -67,7 +67,7 @@ class PrivacyService:
         if not 1 <= len(placeholders) <= MOST_MARKS:
             raise Invalid(f"name between 1 and {MOST_MARKS} placeholders, such as [EMAIL_1]")
         session = await self._store.sessions.get(scope, session_id)
-        vault = self._screen.vault
+        vault = self._redactor.vault
         known = await vault.values(session) if vault is not None else {}
         wanted = [mark for mark in dict.fromkeys(map(normalize_placeholder, placeholders)) if mark in known]
         if not wanted:

@@ -118,8 +118,8 @@ def create_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
             os.fsync(file.fileno())
     except FileExistsError:
         raise InvalidSetting(_FILE, "the file already exists; it was left unchanged") from None
-    except OSError as failed:
-        raise InvalidSetting(_FILE, f"cannot be made: {failed.strerror}") from None
+    except OSError as error:
+        raise InvalidSetting(_FILE, f"cannot be made: {error.strerror}") from None
     return name
 
 
@@ -135,13 +135,13 @@ def _read_key_file(path: Path) -> KeyRing:
         file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _KeyFile)
     except FileNotFoundError:
         raise InvalidSetting(_FILE, "there is no such file") from None
-    except OSError as failed:
-        raise InvalidSetting(_FILE, f"cannot be read: {failed.strerror}") from None
+    except OSError as error:
+        raise InvalidSetting(_FILE, f"cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         # Without the parser's message, which may quote the file.
         raise InvalidSetting(_FILE, "is not valid TOML") from None
-    except msgspec.ValidationError as unfit:
-        raise InvalidSetting(_FILE, f"is not a key file: {unfit}") from None
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(_FILE, f"is not a key file: {error}") from None
     tenants = {tenant: _to_master_keys(keys, f"[tenants.{tenant}]") for tenant, keys in file.tenants.items()}
     return KeyRing(keys=_to_master_keys(file, "the file"), tenants=tenants)
 

@@ -68,7 +68,7 @@ class ExternalDetectorPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("privacy_detector_languages", f"lists some of {', '.join(LANGUAGES)}, as in en,zh")
 
 
-class Breaker:
+class DetectorBreaker:
     """A circuit breaker: closed while calls succeed, open after too many failures, then one probe at a time.
 
     Unlike that of the stores, a late success of an earlier call closes it: several requests of a turn run at once.
@@ -127,7 +127,7 @@ class ExternalDetector:
     ) -> None:
         self._detector = detector
         self._policy = policy or ExternalDetectorPolicy()
-        self._breaker = Breaker(self._policy.failure_threshold, self._policy.open_duration, clock)
+        self._breaker = DetectorBreaker(self._policy.failure_threshold, self._policy.open_duration, clock)
         self._places = asyncio.Semaphore(self._policy.max_concurrent)
         self._answers = DetectorCache(clock)
         self._counts: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from tenuto.privacy.rules.secret_blocks import secrets_in_block
 from tenuto.privacy.rules.secret_columns import secrets_in_column
 from tenuto.privacy.rules.secret_names import Name
 from tenuto.privacy.rules.secret_values import (
-    Value,
+    SecretValue,
     announces_pair,
     has_special_character,
     is_blank,
@@ -115,7 +115,7 @@ def cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[Find]:
         yield from further_values(view, name, value)
 
 
-def _value_on_next_line(view: FoldedText, name: Name) -> Value | None:
+def _value_on_next_line(view: FoldedText, name: Name) -> SecretValue | None:
     """The value alone on the next line, if the name is alone on its line, as in a copied form."""
     below = _BELOW.match(view.text, name.end)
     if below is None or not _LINE.search(view.text, max(0, name.start - 10), name.start):
@@ -127,7 +127,7 @@ def _value_on_next_line(view: FoldedText, name: Name) -> Value | None:
     return value if name.kind == "password" or is_keylike(text, 8) else None
 
 
-def _is_measure(view: FoldedText, value: Value) -> bool:
+def _is_measure(view: FoldedText, value: SecretValue) -> bool:
     """密码8位, 密钥256位, 密码sha256加密: its length or how it is stored, not the value."""
     if _METHOD.match(view.text, value.end):
         return True
@@ -135,7 +135,7 @@ def _is_measure(view: FoldedText, value: Value) -> bool:
     return _UNITS.match(view.text, value.end) is not None and not (is_keylike(text, 6) and is_varied(text))
 
 
-def _is_example(view: FoldedText, name: Name, link: re.Match[str], value: Value) -> bool:
+def _is_example(view: FoldedText, name: Name, link: re.Match[str], value: SecretValue) -> bool:
     if _EXAMPLE.match(view.text, value.end):
         return True
     warning = _WARNING.search(view.text, max(0, name.start - 12), name.start)

@@ -13,7 +13,7 @@ from tenuto.privacy.rules.secret_blocks import secrets_in_block
 from tenuto.privacy.rules.secret_columns import secrets_in_column
 from tenuto.privacy.rules.secret_names import OF_KEY, Name, find_secret_names
 from tenuto.privacy.rules.secret_values import (
-    Value,
+    SecretValue,
     announces_pair,
     is_blank,
     is_fingerprint,
@@ -201,16 +201,16 @@ def _is_about_something_else(view: FoldedText, name: Name, between: str, link: L
     return _SETTING.search(view.lower, max(0, name.start - 40), name.start) is not None
 
 
-def _value_with_spaces(view: FoldedText, name: Name, at: int) -> Value | None:
+def _value_with_spaces(view: FoldedText, name: Name, at: int) -> SecretValue | None:
     """The value at `at` including its spaces, where a connection string delimits it."""
     text = view.ascii
     if text[at - 1] != "=" or text[max(0, name.start - 2) : name.start].rstrip(" ")[-1:] != ";":
         return None
     match = _SPACED.match(text, at, at + _LONGEST_LINK)
-    return None if match is None else Value(*match.span(), False)
+    return None if match is None else SecretValue(*match.span(), False)
 
 
-def _is_example_or_command(view: FoldedText, name: Name, link: Link, value: Value) -> bool:
+def _is_example_or_command(view: FoldedText, name: Name, link: Link, value: SecretValue) -> bool:
     """Whether it is no value: a one-time code, a command with arguments, a bad example."""
     if is_one_time_code(view, name.start, view.text[value.start : value.end]):
         return True
@@ -236,7 +236,7 @@ def _start_with_name(view: FoldedText, name: Name, value: int, start: int) -> in
     return begin if lone and start == value and view.ascii[name.end : value] == "=" else start
 
 
-def _is_secret(view: FoldedText, kind: str, link: Link, value: Value) -> bool:
+def _is_secret(view: FoldedText, kind: str, link: Link, value: SecretValue) -> bool:
     text = view.text[value.start : value.end]
     if is_blank(text) or (link is not Link.EQUALS and is_other_data(text)):
         return False
@@ -259,7 +259,7 @@ def _is_setting(view: FoldedText, at: int) -> bool:
     return name is not None and _PUBLIC_SETTING.search(name["whose"]) is None
 
 
-def _is_password(view: FoldedText, link: Link, value: Value) -> bool:
+def _is_password(view: FoldedText, link: Link, value: SecretValue) -> bool:
     """The weaker the link to the name, the less the value may look like a word."""
     text = view.text[value.start : value.end]
     varied = is_varied(text)
@@ -276,7 +276,7 @@ def _is_password(view: FoldedText, link: Link, value: Value) -> bool:
     return link is not Link.SPACE or (len(text) >= 6 and any(map(str.isdigit, text)))
 
 
-def _is_last_word(view: FoldedText, value: Value) -> bool:
+def _is_last_word(view: FoldedText, value: SecretValue) -> bool:
     """A word counts as a password if nothing follows it on its line, so that no sentence continues."""
     rest = view.text[value.end : value.end + 2]
     return (rest[:1] in ("", "\n") or rest in (".", ".\n")) and (

@@ -10,7 +10,7 @@ from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.word_tables import any_of, load_table
 
 
-class Value(NamedTuple):
+class SecretValue(NamedTuple):
     """The range of a value, and whether it is quoted."""
 
     start: int
@@ -59,11 +59,11 @@ _UUID: Final = lazy_pattern(
 )
 
 
-def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> Value | None:
+def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> SecretValue | None:
     """The value that begins at `at`. Of a `pair` such as admin/secret it is the second half."""
     quoted = _QUOTED.match(view.text, at)
     if quoted is not None:
-        return Value(*quoted.span(quoted.lastgroup or "value"), True)
+        return SecretValue(*quoted.span(quoted.lastgroup or "value"), True)
     if pair:
         first = _PAIR.match(view.text, at)
         at = at if first is None else first.end()
@@ -74,7 +74,7 @@ def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> Value | Non
     end = trim_end(view.ascii, bare.start(), _before_bracket(view, bare.start(), bare.end()))
     if end <= bare.start() or (pair and view.ascii[end - 1] == "/"):
         return None
-    return Value(bare.start(), end, False)
+    return SecretValue(bare.start(), end, False)
 
 
 def announces_pair(view: FoldedText, at: int) -> bool:

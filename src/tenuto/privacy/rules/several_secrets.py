@@ -10,7 +10,7 @@ from tenuto.model.patterns import lazy_pattern
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.secret_names import Name
 from tenuto.privacy.rules.secret_values import (
-    Value,
+    SecretValue,
     has_special_character,
     is_blank,
     is_other_data,
@@ -54,7 +54,7 @@ def old_and_new_values(view: FoldedText, name: Name) -> list[Find] | None:
     return [(old.start, old.end, PiiRule.PASSWORD), (new.start, new.end, PiiRule.PASSWORD)]
 
 
-def further_values(view: FoldedText, name: Name, value: Value) -> Iterator[Find]:
+def further_values(view: FoldedText, name: Name, value: SecretValue) -> Iterator[Find]:
     """`pw: old -> new`, "the passwords are X and Y": the new value, and further values next to it."""
     if name.kind != "password" or value.end == len(view.text):
         return
@@ -71,7 +71,7 @@ def further_values(view: FoldedText, name: Name, value: Value) -> Iterator[Find]
         value = another
 
 
-def _value_beside(view: FoldedText, name: Name, value: Value) -> Value | None:
+def _value_beside(view: FoldedText, name: Name, value: SecretValue) -> SecretValue | None:
     """A similar value next to another one."""
     joint = _ALSO.match(view.text, value.end)
     another = None if joint is None else _certain_value(view, joint.end())
@@ -84,7 +84,7 @@ def _value_beside(view: FoldedText, name: Name, value: Value) -> Value | None:
     return another if _SEVERAL.search(view.text, max(0, name.start - 6), value.start) else None
 
 
-def _certain_value(view: FoldedText, at: int) -> Value | None:
+def _certain_value(view: FoldedText, at: int) -> SecretValue | None:
     value = parse_value(view, at)
     if value is None:
         return None

@@ -23,20 +23,20 @@ def translating() -> Iterator[None]:
         yield
     except A2AError:
         raise
-    except TaskNotFound as absent:
-        raise TaskNotFoundError from absent
-    except VersionConflict as late:
-        raise UnsupportedOperationError(message="another message to the task arrived first") from late
-    except (Invalid, TooLarge, NotFound) as unfit:
-        raise InvalidParamsError(message=f"{unfit.code}: {unfit}") from unfit
-    except Conflict as conflict:
-        raise UnsupportedOperationError(message=f"{conflict.code}: {conflict}") from conflict
-    except AccessDenied as refused:
-        raise InvalidParamsError(message=f"{refused.code}: {refused}") from refused
+    except TaskNotFound as error:
+        raise TaskNotFoundError from error
+    except VersionConflict as error:
+        raise UnsupportedOperationError(message="another message to the task arrived first") from error
+    except (Invalid, TooLarge, NotFound) as error:
+        raise InvalidParamsError(message=f"{error.code}: {error}") from error
+    except Conflict as error:
+        raise UnsupportedOperationError(message=f"{error.code}: {error}") from error
+    except AccessDenied as error:
+        raise InvalidParamsError(message=f"{error.code}: {error}") from error
     except TenutoError as error:
         raise InternalError(message=f"{error.code}: {error}") from error
-    except Exception as failed:
-        _log.error("a call failed: %s", describe_exception(failed))
+    except Exception as error:
+        _log.error("a call failed: %s", describe_exception(error))
         raise InternalError(
             message="internal error; the server's log has the details under this x-request-id"
-        ) from failed
+        ) from error

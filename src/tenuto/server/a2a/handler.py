@@ -289,8 +289,8 @@ class A2aHandler(RequestHandler):
     async def _engine(self) -> TaskEngine:
         try:
             return await self._tenuto.engine()
-        except Invalid as unfit:
-            raise EngineUnavailable(str(unfit)) from unfit
+        except Invalid as error:
+            raise EngineUnavailable(str(error)) from error
 
     # What these agents do not have
 

@@ -194,10 +194,10 @@ class Runs:
                 await self._store(run, scope, replace(loaded, record=_after(record, reply)), reply)
         except (TaskFinished, TaskNotFound):
             _log.info("task %s ended before its turn", task.id)
-        except Unavailable as away:
-            _log.warning("the end of task %s is not stored; it is run again when it is asked for: %s", task.id, away)
-        except Exception as failed:
-            _log.error("the turn of task %s failed: %s", task.id, describe_exception(failed))
+        except Unavailable as error:
+            _log.warning("the end of task %s is not stored; it is run again when it is asked for: %s", task.id, error)
+        except Exception as error:
+            _log.error("the turn of task %s failed: %s", task.id, describe_exception(error))
             await self._fail(run, scope, loaded, _INTERNAL)
 
     async def _take_turn(self, run: Run, scope: Scope, loaded: LoadedTask, record: TurnRecord, again: bool) -> Reply:

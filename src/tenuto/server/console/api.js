@@ -17,7 +17,7 @@ export function onAnswer(listener) {
 export const api = {
   health: () => json("GET", "healthz"),
   ready: () => request("GET", "readyz"),
-  assistants: async () => (await json("GET", "v1/assistants")).assistants,
+  assistants: () => json("GET", "v1/assistants"),
   sessions: ({ query = "", cursor = null, limit = PAGE } = {}) =>
     json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`),
   session: (id) => json("GET", at(id)),

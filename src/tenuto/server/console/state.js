@@ -10,9 +10,10 @@ import { CHAT } from "./pages.js";
 export const BEGINNING = {
   house: null, // what runs here: version, store, auth
   assistants: [],
+  models: [], // names of models that may answer in place of an assistant's own
   scope: null, // for whom the caller acts, once a page has asked
   privacy: null, // what becomes of private data here, where the server tells
-  choice: { assistant: null, persona: null }, // for the next talk, or the next message
+  choice: { assistant: null, persona: null, model: null }, // for the next talk, or the next message
   sessions: { items: [], cursor: null, query: "", of: "", loading: true, problem: null }, // `of`: the query they answer
   deleted: { last: [], hidden: [] }, // the sessions that can be brought back; the ids that no list shows
   page: CHAT, // the name of the page on screen

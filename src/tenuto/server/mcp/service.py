@@ -112,10 +112,10 @@ class _Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         try:
             return await super().call_tool(name, arguments, context)
-        except UnexpectedToolError as failed:
-            raise UnexpectedToolError("internal: something went wrong here") from failed.__cause__
-        except ToolError as refused:
-            raise ToolError(_reason_of(refused.__cause__)) from refused.__cause__
+        except UnexpectedToolError as error:
+            raise UnexpectedToolError("internal: something went wrong here") from error.__cause__
+        except ToolError as error:
+            raise ToolError(_reason_of(error.__cause__)) from error.__cause__
 
 
 def _reason_of(cause: BaseException | None) -> str:
@@ -166,8 +166,8 @@ def _reading(resource: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T
     async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return await resource(*args, **kwargs)
-        except NotFound as absent:
-            raise ResourceNotFoundError(f"{absent.code}: {absent}") from absent
+        except NotFound as error:
+            raise ResourceNotFoundError(f"{error.code}: {error}") from error
         except TenutoError as error:
             raise ResourceError(f"{error.code}: {error}") from error
 
@@ -178,8 +178,8 @@ def _listing(listing: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]
     async def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return await listing(*args, **kwargs)
-        except Invalid as unfit:
-            raise MCPError(code=INVALID_PARAMS, message=f"{unfit.code}: {unfit}") from unfit
+        except Invalid as error:
+            raise MCPError(code=INVALID_PARAMS, message=f"{error.code}: {error}") from error
 
     return read
 

@@ -151,8 +151,8 @@ class _Completion:
                 elif isinstance(event, ReplyFinished):
                     for chunk in self._end(event.reply, head, said):
                         yield chunk
-        except Exception as fault:
-            body: JsonObject = msgspec.json.decode(bytes(failure_response(told_error(fault)).body))
+        except Exception as error:
+            body: JsonObject = msgspec.json.decode(bytes(failure_response(told_error(error)).body))
             yield body
 
     def _end(self, reply: Reply, head: JsonObject, said: str) -> list[JsonObject]:

@@ -20,6 +20,7 @@ from tenuto.errors import (
     NotFound,
     SessionBusy,
     TenutoError,
+    TooLarge,
     Unavailable,
     failure_reason,
 )
@@ -135,7 +136,7 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
 
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:
     """The body of an error; `param` is the field that an invalid request is about, `reason` why a model failed."""
-    named = _FIELD.match(message) if isinstance(error, Invalid) else None
+    named = _FIELD.match(message) if isinstance(error, Invalid | TooLarge) else None
     kind = "insufficient_quota" if isinstance(error, BudgetExhausted) else _KINDS.get(status)
     kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
     reason = failure_reason(error) if error is not None else None

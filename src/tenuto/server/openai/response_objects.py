@@ -547,8 +547,8 @@ async def stream_response(
             begun = iter(())
             if batch.events:
                 yield batch
-    except Exception as fault:
-        batch = unseen((*begun, stream.fail(told_error(fault))))
+    except Exception as error:
+        batch = unseen((*begun, stream.fail(told_error(error))))
         if batch.events:
             yield batch
     if stream.event_count <= after + 1:

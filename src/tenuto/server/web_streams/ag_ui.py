@@ -186,10 +186,10 @@ class _Run:
                     if encoder.differs(event.reply):
                         yield self._snapshot(await self._thread())
                     yield encoder.finish(event.reply)
-        except Exception as fault:
+        except Exception as error:
             if not encoder.started:
                 raise
-            for chunk in encoder.fail(told_error(fault)):
+            for chunk in encoder.fail(told_error(error)):
                 yield chunk
 
     async def _open(self, event: ChatEvent, trace_id: str) -> AsyncIterator[JsonObject]:
@@ -213,8 +213,8 @@ class _Run:
             if isinstance(given, dict) and any(session.attributes.get(name) != value for name, value in given.items()):
                 changes = Changes(attributes=given)
                 session = await self.context.sessions.patch(self.scope, self.session_id, changes)
-        except TenutoError as refused:
-            _log.warning("the state of a thread was not stored: %s", refused.code)
+        except TenutoError as error:
+            _log.warning("the state of a thread was not stored: %s", error.code)
             return {"type": "STATE_SNAPSHOT", "snapshot": given if isinstance(given, dict) else {}}
         return {"type": "STATE_SNAPSHOT", "snapshot": session.attributes}
 

@@ -143,10 +143,10 @@ async def _chunks(request: Request, turn: LiveTurn) -> AsyncIterator[JsonObject 
         async for _, event in until_lapsed(request, turn.events()):
             for chunk in encoder.encode(event):
                 yield chunk
-    except Exception as fault:
+    except Exception as error:
         if not encoder.started:
             raise
-        for chunk in encoder.fail(told_error(fault)):
+        for chunk in encoder.fail(told_error(error)):
             yield chunk
     yield _DONE
 

@@ -53,8 +53,8 @@ def read_langgraph(path: Path, now: datetime) -> Iterator[Record]:
     """
     try:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-    except ModuleNotFoundError as missing:
-        raise PackageMissing("import", "a LangGraph checkpoint", extra="langgraph") from missing
+    except ModuleNotFoundError as error:
+        raise PackageMissing("import", "a LangGraph checkpoint", extra="langgraph") from error
     # Strict: of the classes in a checkpoint only those of messages and the like are made, and no code of others runs.
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     newest = (

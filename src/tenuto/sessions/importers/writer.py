@@ -97,8 +97,8 @@ class _Importer:
             stored = await (self._try_session(found) if self._dry_run else self._write_session(found))
         except SessionExists:
             self._counts["existing"] += 1
-        except (Invalid, LimitReached) as unfit:
-            self._skipped[f"session: {unfit.code}"] += 1
+        except (Invalid, LimitReached) as error:
+            self._skipped[f"session: {error.code}"] += 1
         else:
             self._counts.update(sessions=1, messages=stored)
             if stored < len(found.saved.messages):
@@ -137,8 +137,8 @@ class _Importer:
         try:
             memory = Memory(id=found.id, kind=MemoryKind.FACT, text=found.text, said_at=found.said_at)
             kept = (memory,) if self._dry_run else await memories.remember(owner, (memory,))
-        except Invalid as unfit:
-            self._skipped[f"memory: {unfit.code}"] += 1
+        except Invalid as error:
+            self._skipped[f"memory: {error.code}"] += 1
             return
         if kept:
             self._counts["memories"] += 1

@@ -159,10 +159,10 @@ class Journal:
         if not self._folder.is_down:
             try:
                 return await self._in_store_or_once_more(key, send)
-            except StoreUnavailable as lost:
-                if not await self._is_away(lost):
+            except StoreUnavailable as error:
+                if not await self._is_away(error):
                     raise
-                failure = lost if is_outcome_unknown(lost) else None
+                failure = error if is_outcome_unknown(error) else None
         try:
             # The union is of all commands; which one it is decides the type of the answer.
             answer: _Answer = await self._acknowledge(key, cast(JournaledCommand, command), since, failure)
@@ -178,8 +178,8 @@ class Journal:
         if not self._folder.is_down:
             try:
                 return await self._in_store_or_once_more(key, send)
-            except StoreUnavailable as lost:
-                if not await self._is_away(lost):
+            except StoreUnavailable as error:
+                if not await self._is_away(error):
                     raise
         held = await self._hold(key, await self._codec(scope))
         try:
@@ -207,8 +207,8 @@ class Journal:
         """A call that a breaker rejected is sent again if the store answers by now."""
         try:
             return await self._in_store(key, send)
-        except CircuitOpen as rejected:
-            if await self._is_away(rejected) or not self._store_answers:
+        except CircuitOpen as error:
+            if await self._is_away(error) or not self._store_answers:
                 raise
             return await self._in_store(key, send)
 
@@ -364,8 +364,8 @@ class Journal:
                 if agreed is not None:
                     return agreed
                 await asyncio.sleep(0.05)
-        except Unavailable as failure:
-            _log.warning("the journal cannot be used: %s", failure)
+        except Unavailable as error:
+            _log.warning("the journal cannot be used: %s", error)
         return False
 
     async def _answer_vote(self) -> None:
@@ -411,8 +411,8 @@ class Journal:
                 site = site_scope(record.profile.scope)
                 offers.append(Offer(key=key, site=site, base=encode_base(key, record, await self._codec(site))))
             await self._folder.offer(offers)
-        except Unavailable as failure:
-            _log.warning("sessions cannot be left for the other processes: %s", failure)
+        except Unavailable as error:
+            _log.warning("sessions cannot be left for the other processes: %s", error)
 
     # The way back
 
@@ -443,8 +443,8 @@ class Journal:
                 await self._purge()
         except StoreUnavailable:
             return
-        except Unavailable as failure:
-            _log.warning("the journal cannot be used: %s", failure)
+        except Unavailable as error:
+            _log.warning("the journal cannot be used: %s", error)
         except Exception:
             # It looks again in a second, whatever this was.
             _log.exception("the journal has met an error")

@@ -96,8 +96,8 @@ class Replay:
                 if self._folder.is_down or not self._sharded:
                     return
                 # The server of this session is down; those of others answer.
-            except Unavailable as failure:
-                _log.warning("journaled turns of a session wait on: %s", failure.code)
+            except Unavailable as error:
+                _log.warning("journaled turns of a session wait on: %s", error.code)
             except Exception:
                 # The next sessions are stored whatever this one met.
                 _log.exception("journaled turns of a session cannot be stored yet")

@@ -180,10 +180,10 @@ class Lane:
         """Run a step of a batch; what goes wrong in it ends the batch's calls, so that no caller waits for ever."""
         try:
             step(*args)
-        except BaseException as failure:
+        except BaseException as error:
             self._context.cache.drop(self._key)
-            self._fail(failure)
-            if not isinstance(failure, Exception):
+            self._fail(error)
+            if not isinstance(error, Exception):
                 raise
 
     # Rules
@@ -214,20 +214,20 @@ class Lane:
         for place, call in enumerate(self._batch):
             try:
                 step = call.rule(attempt.after, now)
-            except (MessagesMissing, TracesMissing) as missing:
+            except (MessagesMissing, TracesMissing) as error:
                 if attempt.steps:
                     # What is missing may be what the calls before it add: it waits for them.
                     self._put_back(place)
                     return attempt
-                self._fetch(base, missing)
+                self._fetch(base, error)
                 return None
-            except Undecodable as damage:
+            except Undecodable as error:
                 assert base is not None, "what is decoded in a step was stored"
-                self._refuse_record(damage, base.revision)
+                self._refuse_record(error, base.revision)
                 return None
-            except Exception as refusal:
-                attempt.refused_access |= isinstance(refusal, SessionNotFound)
-                attempt.ends.append((call, refusal))
+            except Exception as error:
+                attempt.refused_access |= isinstance(error, SessionNotFound)
+                attempt.ends.append((call, error))
                 continue
             attempt.ends.append((call, step.answer))
             if step.changed:
@@ -277,11 +277,11 @@ class Lane:
             except TornRecord:
                 self._load_torn(standing.revision)
                 return
-            except Undecodable as failure:
-                self._refuse_record(failure, standing.revision)
+            except Undecodable as error:
+                self._refuse_record(error, standing.revision)
                 return
-            except DecryptionFailed as failure:
-                self._fail(failure)
+            except DecryptionFailed as error:
+                self._fail(error)
                 return
             if record is None:
                 self._load(None)
@@ -341,8 +341,8 @@ class Lane:
         if isinstance(missing, MessagesMissing):
             try:
                 messages = self.codec.decode_messages(page.entries, base.profile)
-            except Undecodable as damage:
-                self._refuse_record(damage, page.revision)
+            except Undecodable as error:
+                self._refuse_record(error, page.revision)
                 return
             record = with_messages(base, missing.span, messages)
             if [message.seq for message in messages if message.seq >= base.first_seq] != numbers(

@@ -243,11 +243,11 @@ class _Decoder:
         """
         try:
             return decode_session(found, self._codec)
-        except DecryptionFailed as failure:
+        except DecryptionFailed as error:
             if not self._is_fresh:
                 self._codec, self._is_fresh = await self._codecs.load(self._scope, refresh=True), True
                 return await self.decode(found)
-            if isinstance(failure, MasterKeyMissing):
+            if isinstance(error, MasterKeyMissing):
                 raise
             return None if self._searches else _unopened(found)
 

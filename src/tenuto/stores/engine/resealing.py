@@ -171,9 +171,9 @@ class Resealer:
             return
         try:
             self._report.written += await self._try_often(site, found)
-        except DecryptionFailed as failure:
+        except DecryptionFailed as error:
             self._report.unopened += 1
-            self._report.failures[describe_site(site.tenant, site.site)] = str(failure)
+            self._report.failures[describe_site(site.tenant, site.site)] = str(error)
         except Undecodable:
             self._report.unreadable += 1
 

@@ -59,8 +59,8 @@ class SealedCodecs:
         """A codec, when its keys were read, and whether it can be used for writing, too; reading makes no keys."""
         try:
             cipher = await self._ciphers.cipher_for_opening(scope, refresh=refresh)
-        except DecryptionFailed as failure:
-            return Codec(_Closed(failure), sealing=self.sealing), self._clock(), True
+        except DecryptionFailed as error:
+            return Codec(_Closed(error), sealing=self.sealing), self._clock(), True
         if self.sealing and writing and not cipher.can_seal:
             with suppress(DecryptionFailed):  # Sealing with the other cipher says why it cannot.
                 cipher = await self._ciphers.cipher_for_sealing(scope)

@@ -240,8 +240,8 @@ def _decode(stored: StoredRecord | None, drawer: str, key: str, codec: Codec, *,
     except (Undecodable, ValueError, TypeError, msgspec.MsgspecError) as exc:
         if not is_replaced or isinstance(exc, UnknownFormat):
             raise StateCorrupt("state value", "cannot be decoded") from exc
-    except DecryptionFailed as failure:
-        if not is_replaced or isinstance(failure, MasterKeyMissing):
+    except DecryptionFailed as error:
+        if not is_replaced or isinstance(error, MasterKeyMissing):
             raise
     else:
         return _Held(stored.revision, version, value)

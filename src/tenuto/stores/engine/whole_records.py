@@ -106,8 +106,8 @@ async def _read(records: RecordStore, found: FoundRecord | None, *, checks: bool
     try:
         if checks:
             _check(found, stored, _ALL)
-    except Undecodable as damage:
-        return damage
+    except Undecodable as error:
+        return error
     entries = [*stored.messages, *stored.entries, *[entry for page in pages for entry in page.entries]]
     entries.sort(key=lambda entry: (entry.part, entry.number))
     record = msgspec.structs.replace(stored, messages=(), entries=())

@@ -115,21 +115,21 @@ class Batches(Generic[Item, Answer]):
     async def _run(self, batch: list[_Call[Item, Answer]]) -> None:
         try:
             answers = await self._send([call.item for call in batch])
-        except StoreRejected as failure:
+        except StoreRejected as error:
             if len(batch) > 1:
                 for call in batch:
                     await self._run([call])
-            elif isinstance(failure.__cause__, TRANSIENT):
-                self._repeat(batch, failure)
+            elif isinstance(error.__cause__, TRANSIENT):
+                self._repeat(batch, error)
             else:
-                _fail(batch[0], failure)
-        except (Unsent, InDoubt) as failure:
-            self._repeat(batch, failure)
-        except BaseException as failure:
+                _fail(batch[0], error)
+        except (Unsent, InDoubt) as error:
+            self._repeat(batch, error)
+        except BaseException as error:
             # Each caller gets an answer: none may wait for ever.
             for call in batch:
-                _fail(call, failure if isinstance(failure, Exception) else InDoubt(STORE))
-            if not isinstance(failure, Exception):
+                _fail(call, error if isinstance(error, Exception) else InDoubt(STORE))
+            if not isinstance(error, Exception):
                 raise
         else:
             for call, answer in zip(batch, answers, strict=True):

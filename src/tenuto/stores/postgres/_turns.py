@@ -76,11 +76,11 @@ class Turns:
     async def _run(self, change: RecordChange, future: Future[Refused | None]) -> None:
         try:
             refused = await self._commit(change)
-        except BaseException as failure:
+        except BaseException as error:
             # The caller gets an answer: it must not wait for ever.
             if not future.done():
-                future.set_exception(failure if isinstance(failure, Exception) else InDoubt(STORE))
-            if not isinstance(failure, Exception):
+                future.set_exception(error if isinstance(error, Exception) else InDoubt(STORE))
+            if not isinstance(error, Exception):
                 raise
         else:
             if not future.done():

@@ -191,8 +191,8 @@ class Link:
                 await self._handle_error_reply(errand, outcome)
             try:
                 outcome = await self._attempt(errand)
-            except ConnectionLost as lost:
-                outcome = lost
+            except ConnectionLost as error:
+                outcome = error
                 continue
             if not isinstance(outcome, hiredis.ReplyError):
                 return outcome

@@ -40,10 +40,8 @@ async def compact(link: Link) -> CompactionResult:
     for server in await link.primaries():
         try:
             await _compact_server(link, server)
-        except (_NotRewritten, ResponseError) as undone:
-            denied = (
-                f"refuses to rewrite its files ({undone.code})" if isinstance(undone, ResponseError) else str(undone)
-            )
+        except (_NotRewritten, ResponseError) as error:
+            denied = f"refuses to rewrite its files ({error.code})" if isinstance(error, ResponseError) else str(error)
             log.warning("%s %s: deleted data stays there", server, denied)
             left[f"a server {denied}"] = None
     return CompactionResult(cleared=not left, remaining_reason="; ".join(left))
@@ -77,8 +75,8 @@ async def _rewrite_file(link: Link, server: Endpoint, command: str, status: str)
         await _wait_until_idle(link, server)
         try:
             await link.call_node(server, command)
-        except ResponseError as refused:
-            if refused.code != "ERR" or attempt == _ATTEMPTS - 1:
+        except ResponseError as error:
+            if error.code != "ERR" or attempt == _ATTEMPTS - 1:
                 raise
             continue  # Another client's rewrite was faster, and may have begun before the deletion.
         facts = await _wait_until_idle(link, server)

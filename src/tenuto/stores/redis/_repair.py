@@ -51,10 +51,10 @@ class IndexRepair:
         """
         try:
             await self._repair_if_needed()
-        except ResponseError as refused:
-            _log.warning("places that a server has lost cannot be put back: %s", refused)
-        except CallFailed as failed:
-            raise port_error(failed) from failed
+        except ResponseError as error:
+            _log.warning("places that a server has lost cannot be put back: %s", error)
+        except CallFailed as error:
+            raise port_error(error) from error
 
     async def _repair_if_needed(self) -> None:
         mark, turn = self._keys.repaired, self._keys.repairing

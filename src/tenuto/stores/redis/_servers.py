@@ -81,8 +81,8 @@ class Servers:
                 return
             try:
                 future.set_result(decode(reply))
-            except Exception as failed:
-                future.set_exception(failed)
+            except Exception as error:
+                future.set_exception(error)
 
         def on_failure(failed: CallFailed) -> None:
             if not future.done():

@@ -146,8 +146,8 @@ class RedisRecords:
         elif not future.done():
             try:
                 future.set_result(_decode_outcome(changes, reply))
-            except Exception as failed:
-                future.set_exception(failed)
+            except Exception as error:
+                future.set_exception(error)
 
     def _begin(self, steps: Coroutine[Any, Any, Refused | None], future: Future[Refused | None]) -> None:
         """Run steps to their end even if their caller gives up."""

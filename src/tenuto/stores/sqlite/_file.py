@@ -176,10 +176,10 @@ def _create_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     except (FileExistsError, PermissionError):
         return  # It exists, or opening it will fail with the reason.
-    except OSError as failed:
-        if failed.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull from failed
-        raise InvalidSetting("store", f"the file {path} cannot be made: {failed.strerror}") from failed
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull from error
+        raise InvalidSetting("store", f"the file {path} cannot be made: {error.strerror}") from error
 
 
 def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:

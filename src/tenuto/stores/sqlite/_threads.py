@@ -312,8 +312,8 @@ class Gathered(Generic[_Asked, _Answer]):
     def _send(self, waiting: list[tuple[asyncio.Future[_Answer], _Asked]]) -> None:
         try:
             running = self._run([asked for _, asked in waiting])
-        except Unavailable as closed:
-            _fail_all(waiting, closed)
+        except Unavailable as error:
+            _fail_all(waiting, error)
         else:
             running.add_done_callback(lambda done: self._answer(waiting, done))
 

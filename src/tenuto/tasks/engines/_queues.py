@@ -68,7 +68,7 @@ class QueueReader:
             try:
                 waiting = self._waiting_queues(dbos)
                 for name in waiting:
-                    self._take(dbos, name)
+                    self._start_runs(dbos, name)
                 outage.note_success()
             except Exception as error:
                 outage.note_failure(error)
@@ -80,7 +80,7 @@ class QueueReader:
             waiting = set(connection.execute(_WAITING).scalars())
         return [name for name in self.names if name in waiting]
 
-    def _take(self, dbos: DBOS, name: str) -> None:
+    def _start_runs(self, dbos: DBOS, name: str) -> None:
         database, owner = dbos._sys_db, generate_uuid()
         queue = database.get_queue(name)
         if queue is None:

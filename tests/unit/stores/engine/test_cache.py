@@ -18,7 +18,7 @@ from tests.samples import ANN, BOB, EVE, batch, begin, closing, talk, texts
 from tests.simulation.store import Fate, SimClient, SimServer
 
 
-class House:
+class Harness:
     """Processes on one store, which counts the calls of the first of them."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -48,10 +48,10 @@ class House:
 
 
 @pytest.fixture
-async def house(clock: FakeClock) -> AsyncIterator[House]:
-    house = House(clock)
-    yield house
-    await house.close()
+async def harness(clock: FakeClock) -> AsyncIterator[Harness]:
+    harness = Harness(clock)
+    yield harness
+    await harness.close()
 
 
 async def _renewal(engine: Engine) -> None:
@@ -70,18 +70,18 @@ CHANGES: list[Callable[[Engine], Awaitable[object]]] = [
 
 
 @pytest.mark.requirement("A2")
-async def test_what_was_read_or_written_is_answered_without_the_store(house: House) -> None:
+async def test_what_was_read_or_written_is_answered_without_the_store(harness: Harness) -> None:
     """Whatever the process did itself; and it is what another one reads."""
-    here, there = await house.start("here"), await house.start("there")
+    here, there = await harness.start("here"), await harness.start("there")
     await talk(here, ANN, "s", "q", "a", create=NewSession(retention=Retention(max_messages=6)))
     for change in CHANGES:
         await change(here)
-        house.calls.clear()
+        harness.calls.clear()
 
         session = await here.sessions.get(ANN, "s")
         page = await here.sessions.messages(ANN, "s", Page(limit=5))
 
-        assert house.calls == []
+        assert harness.calls == []
         assert (session, page) == (
             await there.sessions.get(ANN, "s"),
             await there.sessions.messages(ANN, "s", Page(limit=5)),
@@ -89,25 +89,25 @@ async def test_what_was_read_or_written_is_answered_without_the_store(house: Hou
 
 
 @pytest.mark.requirement("A2", "T6")
-async def test_the_least_recently_used_goes_first(house: House) -> None:
+async def test_the_least_recently_used_goes_first(harness: Harness) -> None:
     """Exactly the least recently used one, and never the newest."""
-    here = await house.start("here", max_sessions=100)
+    here = await harness.start("here", max_sessions=100)
     for number in range(100):
         await here.sessions.append(ANN, f"s{number}", batch())
     await here.sessions.get(ANN, "s0")
     await here.sessions.append(ANN, "s100", batch())
-    house.calls.clear()
+    harness.calls.clear()
 
     for number in [0, *range(2, 101)]:
         await here.sessions.get(ANN, f"s{number}")
-    assert (house.calls, len(here.cache)) == ([], 100)
+    assert (harness.calls, len(here.cache)) == ([], 100)
     await here.sessions.get(ANN, "s1")
 
-    assert (house.calls, len(here.cache)) == (["load"], 100)
+    assert (harness.calls, len(here.cache)) == (["load"], 100)
 
 
-async def test_bytes_are_bounded_too(house: House) -> None:
-    here = await house.start("here", max_bytes=60_000)
+async def test_bytes_are_bounded_too(harness: Harness) -> None:
+    here = await harness.start("here", max_bytes=60_000)
     for number in range(10):
         await here.sessions.append(ANN, f"s{number}", batch("x" * 10_000))
     held = len(here.cache)
@@ -118,9 +118,9 @@ async def test_bytes_are_bounded_too(house: House) -> None:
     assert await texts(here, ANN, "huge") == ["x" * 70_000]
 
 
-async def test_records_that_grow_are_bounded_by_bytes(house: House) -> None:
+async def test_records_that_grow_are_bounded_by_bytes(harness: Harness) -> None:
     """Each is weighed now and then only: what it is found to weigh then is about what was reckoned."""
-    here = await house.start("here", max_bytes=1_000_000)
+    here = await harness.start("here", max_bytes=1_000_000)
     for number in range(10):
         for _ in range(40):
             await here.sessions.append(ANN, f"s{number}", batch("x" * 5_000))
@@ -133,10 +133,10 @@ async def test_records_that_grow_are_bounded_by_bytes(house: House) -> None:
     assert 300_000 < here.cache.held_bytes < 400_000
 
 
-async def test_many_askers_share_loads_and_one_who_gives_up_takes_no_answer_along(house: House) -> None:
-    there = await house.start("there")
+async def test_many_askers_share_loads_and_one_who_gives_up_takes_no_answer_along(harness: Harness) -> None:
+    there = await harness.start("there")
     await there.sessions.append(ANN, "s", batch("q"))
-    here = await house.start("here")
+    here = await harness.start("here")
 
     asking = [asyncio.create_task(here.sessions.get(ANN, "s")) for _ in range(20)]
     await asyncio.sleep(0)
@@ -144,32 +144,32 @@ async def test_many_askers_share_loads_and_one_who_gives_up_takes_no_answer_alon
     sessions = await asyncio.gather(*asking[1:])
 
     assert len({session.version for session in sessions}) == 1
-    assert len(house.calls) <= 2
+    assert len(harness.calls) <= 2
 
 
 @pytest.mark.requirement("T1")
-async def test_a_refusal_asks_the_store_whatever_is_cached(house: House) -> None:
+async def test_a_refusal_asks_the_store_whatever_is_cached(harness: Harness) -> None:
     """The scope is checked on a hit, and a stranger's question takes the same road as any miss."""
-    here = await house.start("here")
+    here = await harness.start("here")
     await talk(here, ANN, "s", "q", "a")
     roads = []
 
     for stranger, session_id in ((BOB, "s"), (EVE, "s"), (BOB, "absent")):
-        house.calls.clear()
+        harness.calls.clear()
         with pytest.raises(SessionNotFound):
             await here.sessions.get(stranger, session_id)
-        roads.append(tuple(house.calls))
+        roads.append(tuple(harness.calls))
 
     assert set(roads) == {("load",)}
 
 
 @pytest.mark.requirement("T4")
 @pytest.mark.parametrize("how", ["changed", "deleted", "feed lost", "feed away"])
-async def test_what_others_did_shows_at_the_next_question(house: House, how: str) -> None:
+async def test_what_others_did_shows_at_the_next_question(harness: Harness, how: str) -> None:
     """Before anything is answered from here; and while the feed is in doubt, nothing is."""
-    here, there = await house.start("here"), await house.start("there")
+    here, there = await harness.start("here"), await harness.start("there")
     await talk(here, ANN, "s", "q", "a")
-    feed = house.server.clients[0].feed
+    feed = harness.server.clients[0].feed
     if how.startswith("feed"):
         feed.disconnect()
     if how == "deleted":
@@ -187,14 +187,14 @@ async def test_what_others_did_shows_at_the_next_question(house: House, how: str
 
 
 @pytest.mark.requirement("T5")
-async def test_what_is_read_from_here_lives_on_where_reads_touch_and_expires_elsewhere(house: House) -> None:
-    here = await house.start("here")
+async def test_what_is_read_from_here_lives_on_where_reads_touch_and_expires_elsewhere(harness: Harness) -> None:
+    here = await harness.start("here")
     kept = NewSession(retention=Retention(idle=timedelta(minutes=30), touch=Touch.READ))
     await here.sessions.append(ANN, "read", batch("q", create=kept))
     await here.sessions.append(ANN, "s", batch("q", create=NewSession(retention=Retention(idle=timedelta(hours=1)))))
 
     for _ in range(5):
-        house.clock.advance(timedelta(minutes=20))
+        harness.clock.advance(timedelta(minutes=20))
         await here.sessions.get(ANN, "read")
 
     with pytest.raises(SessionNotFound):

@@ -79,10 +79,10 @@ async def test_a_commit_that_stays_in_doubt_ends_with_its_failure() -> None:
         lost = StoreUnavailable()
         records.commit_failures = [lost, *(StoreUnavailable(why="is gone") for _ in range(9))]
 
-        with pytest.raises(StoreUnavailable) as raised:
+        with pytest.raises(StoreUnavailable) as excinfo:
             await store.sessions.append(ANN, "s", batch("one"))
 
-        assert raised.value is lost
+        assert excinfo.value is lost
         assert records.commits == 3
 
 
@@ -95,10 +95,10 @@ async def test_a_refusal_behind_a_commit_in_doubt_is_not_definite(refused: str, 
         records.commit_failures = [StoreUnavailable(), *([refusal] if refused == "commit" else [])]
         records.load_failures = [refusal] if refused == "load" else []
 
-        with pytest.raises(StoreUnavailable) as raised:
+        with pytest.raises(StoreUnavailable) as excinfo:
             await store.sessions.append(ANN, "s", batch("one"))
 
-        assert type(raised.value) is StoreUnavailable
+        assert type(excinfo.value) is StoreUnavailable
 
 
 async def test_a_read_that_joins_a_refused_call_sees_what_was_acknowledged_before_it(clock: FakeClock) -> None:

@@ -92,11 +92,11 @@ async def test_callers_wait_while_the_server_takes_no_more_bytes(link: Link) -> 
 
 
 async def test_an_error_reply_is_refused_without_the_arguments(link: Link) -> None:
-    with pytest.raises(ResponseError) as refused:
+    with pytest.raises(ResponseError) as excinfo:
         await link.call("NONSENSE", "what the user said")
 
-    assert refused.value.code == "ERR"
-    assert "user said" not in str(refused.value)
+    assert excinfo.value.code == "ERR"
+    assert "user said" not in str(excinfo.value)
 
 
 async def test_nobody_listening_is_told_soon() -> None:

@@ -57,11 +57,11 @@ async def test_a_damaged_record_is_set_aside_whole(
     entries = sqlite_rows(store, "SELECT count(*) FROM entry")
     await talk(store, ANN, "other", "q", "a")
 
-    with caplog.at_level(logging.WARNING), pytest.raises(SessionCorrupt) as corrupt:
+    with caplog.at_level(logging.WARNING), pytest.raises(SessionCorrupt) as excinfo:
         await store.sessions.messages(ANN, "s", Page())
 
-    assert str(corrupt.value) == "session not found"
-    assert "secret" not in caplog.text + repr(corrupt.value)
+    assert str(excinfo.value) == "session not found"
+    assert "secret" not in caplog.text + repr(excinfo.value)
     assert "set aside" in caplog.text
     assert sqlite_rows(store, "SELECT count(*) FROM entry JOIN record ON id = record WHERE aside NOTNULL") == entries
     with pytest.raises(SessionNotFound):

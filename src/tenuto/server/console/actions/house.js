@@ -16,7 +16,7 @@ export function houseActions(store) {
   async function begin() {
     const number = (begun += 1);
     try {
-      const [house, assistants, privacy] = await Promise.all([api.health(), api.assistants(), policy()]);
+      const [house, { assistants, models }, privacy] = await Promise.all([api.health(), api.assistants(), policy()]);
       if (number !== begun) return false;
       learn(privacy);
       const known = store.get().choice.assistant;
@@ -24,6 +24,7 @@ export function houseActions(store) {
       store.change((state) => ({
         house,
         assistants,
+        models,
         privacy,
         problem: null,
         choice: { ...state.choice, assistant: (first ?? assistants[0]).name },
@@ -73,9 +74,11 @@ export function houseActions(store) {
     place,
     noteStore,
     /** Choose whom the next talk is with. */
-    choose: (assistant) => store.change({ choice: { assistant, persona: null } }),
+    choose: (assistant) => store.change((state) => ({ choice: { ...state.choice, assistant, persona: null } })),
     /** Choose the character that the next message is for. */
     address: (persona) => store.change((state) => ({ choice: { ...state.choice, persona } })),
+    /** Choose the model that answers the next messages in place of the assistant's own. */
+    answerWith: (model) => store.change((state) => ({ choice: { ...state.choice, model } })),
     identify: (who) => {
       becomeMe(who);
       store.change({ wanted: false });

@@ -125,6 +125,12 @@ export function turnActions(store, talks, sessions) {
     setTimeout(sessions.refresh, TITLE_AFTER);
   }
 
+  /** The model that was chosen in place of the assistant's own. */
+  function answeredBy() {
+    const { model } = store.get().choice;
+    return model ? { model } : {};
+  }
+
   /** Say something: now, or when the answer that is being made has ended and what waits already is said. */
   function say(text) {
     const { choice } = store.get();
@@ -140,7 +146,7 @@ export function turnActions(store, talks, sessions) {
     const [{ key, text, persona }, ...queue] = talk.queue;
     const assistant = talk.assistant ?? store.get().choice.assistant;
     const whose = talk.id ? { session_id: talk.id } : { assistant };
-    const request = { message: text, ...whose, ...addressed({ persona }) };
+    const request = { message: text, ...whose, ...addressed({ persona }), ...answeredBy() };
     if (!talk.id) talks.change(talkKey, { assistant });
     talks.queue(talkKey, queue);
     return take(talk, [...talk.items, words(text, persona), waiting(persona)], { request, key });
@@ -173,7 +179,7 @@ export function turnActions(store, talks, sessions) {
       0,
       talk.items.findIndex((each) => each.key === item.key),
     );
-    const request = { message: text, session_id: talk.id, edit: item.seq, ...addressed(item) };
+    const request = { message: text, session_id: talk.id, edit: item.seq, ...addressed(item), ...answeredBy() };
     const said = { ...words(text, item.persona), fork };
     return take(talk, [...before, said, waiting(item.persona)], { request, key: fresh() });
   }
@@ -211,7 +217,7 @@ export function turnActions(store, talks, sessions) {
   function anew(talk, events = null) {
     const last = talk.items.findLastIndex((item) => item.kind === "words");
     const { persona } = talk.items[last];
-    const request = { session_id: talk.id, regenerate: true, ...addressed({ persona }) };
+    const request = { session_id: talk.id, regenerate: true, ...addressed({ persona }), ...answeredBy() };
     const kept = talk.items.slice(last + 1).findLast((item) => item.kind === "answer" && item.status === "done");
     return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null, kept }, events);
   }

@@ -7,6 +7,7 @@ import { addressOf } from "../route.js";
 import { assistantOf } from "../state.js";
 import { iconButton } from "./buttons.js";
 import { marked, writeMarked } from "./marks.js";
+import { modelChoice } from "./model_choice.js";
 import { personaChoice } from "./persona_choice.js";
 
 // One that stays longer than this says nothing of its end.
@@ -19,8 +20,9 @@ export function headingView(actions) {
   const origin = h("span", { class: "origin", hidden: true });
   const expiry = h("span", { class: "chip expiry" });
   const persona = personaChoice(actions);
+  const answering = modelChoice(actions);
   const menu = iconButton("menu", t("sessions.open"), () => actions.house.drawer(true), { class: "narrow" });
-  const node = h("header", {}, menu, h("div", { class: "titles" }, title, h("p", {}, whom, model, expiry, origin)), persona.node);
+  const node = h("header", {}, menu, h("div", { class: "titles" }, title, h("p", {}, whom, model, expiry, origin)), answering.node, persona.node);
 
   let forked = null;
 
@@ -50,6 +52,7 @@ export function headingView(actions) {
     tellExpiry(talk?.expires ?? null);
     if (forked !== (talk?.forkedFrom ?? null)) tellOrigin((forked = talk?.forkedFrom ?? null));
     persona.draw(assistant, state.choice.persona);
+    answering.draw(state.models, state.choice.model);
   }
 
   return { node, draw, focus: () => menu.focus() };

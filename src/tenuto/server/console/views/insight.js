@@ -9,6 +9,7 @@ import { modelOf } from "./badges.js";
 import { budgetView, entriesView } from "./budget.js";
 import { textButton } from "./buttons.js";
 import { icon } from "./icons.js";
+import { parameterRows } from "./parameters.js";
 import { stepsView, toolsView } from "./runs.js";
 
 export function insightView(actions) {
@@ -74,6 +75,7 @@ function facts(trace) {
   const cost = Number(usage.cost_usd);
   const rows = [
     [t("insight.model"), modelOf(trace)],
+    ...parameterRows(trace),
     [
       t("insight.usage.label"),
       t("insight.usage", { input: number(usage.input_tokens), output: number(usage.output_tokens) }),

@@ -12,6 +12,7 @@ import { textButton } from "./buttons.js";
 import { insightView } from "./insight.js";
 import { marked } from "./marks.js";
 import { pageHeader } from "./page_header.js";
+import { parameterRows } from "./parameters.js";
 import { outcome } from "./traces.js";
 
 export function traceView(actions) {
@@ -52,6 +53,7 @@ function facts(trace, state) {
     trace.user && [t("traces.column.user"), h("span", { dir: "auto" }, trace.user)],
     [t("traces.column.assistant"), [assistantNames(state)(trace.assistant), trace.persona && ` (${trace.persona})`]],
     [t("insight.model"), modelOf(trace)],
+    ...parameterRows(trace),
     [t("traces.column.outcome"), [outcome({ ...trace, reason: null }), trace.error_message && [" ", failure(trace)]]],
     [t("insight.usage.label"), t("insight.usage", { input: number(input), output: number(output) })],
     [t("insight.cost"), Number(cost) ? money(Number(cost), "USD", 6) : t("insight.free")],

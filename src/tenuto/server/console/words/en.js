@@ -77,6 +77,7 @@ export const en = {
 
   "assistant.choose": "Who would you like to talk to?",
   "assistant.persona": "Character",
+  "assistant.model.own": "the assistant’s own",
   "assistant.persona.any": "the assistant itself",
   "assistant.try": "Try saying",
   "about.offline.general": "Quotes back what you have told it. For open conversation, connect a language model.",
@@ -188,6 +189,7 @@ export const en = {
   "insight.usage": "{input} in, {output} out",
   "insight.usage.label": "Tokens",
   "insight.cost": "Cost",
+  "insight.parameters": "Parameters",
   "insight.free": "none",
   "insight.total": "Total",
   "insight.sum.label": "In the prompt",

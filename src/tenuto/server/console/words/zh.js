@@ -77,6 +77,7 @@ export const zh = {
 
   "assistant.choose": "您想和谁聊聊？",
   "assistant.persona": "人物",
+  "assistant.model.own": "助手自带的模型",
   "assistant.persona.any": "助手本身",
   "assistant.try": "可以这样说",
   "about.offline.general": "引用您说过的话来回答。接入大语言模型后即可自由对话。",
@@ -188,6 +189,7 @@ export const zh = {
   "insight.usage": "输入 {input}，输出 {output}",
   "insight.usage.label": "Token",
   "insight.cost": "费用",
+  "insight.parameters": "参数",
   "insight.free": "无",
   "insight.total": "合计",
   "insight.sum.label": "提示词合计",

@@ -224,8 +224,8 @@ class DiskFolder:
     async def reopen(self) -> None:
         try:
             await self._thread.run(self._reopen)
-        except Unavailable as failure:
-            if is_locked(failure):
+        except Unavailable as error:
+            if is_locked(error):
                 raise  # A process may be about to add a row.
             # Nothing can be written here, and calls need not fail for that while the store answers.
             self._shared.go_up()
@@ -247,8 +247,8 @@ class DiskFolder:
                 if shared.changes() != self._seen_changes or joins != known_joins:
                     await self._refresh()
                 await self._unlock_late()
-            except Unavailable as failure:
-                _log.warning("the journal cannot be used: %s", failure)
+            except Unavailable as error:
+                _log.warning("the journal cannot be used: %s", error)
             if shared.epoch != self._asked:
                 self._asked = shared.epoch
                 self._spawn(on_asked)

@@ -119,10 +119,10 @@ def require_or_create(
         return require(record, scope, session_id, now), False, False
     except SessionForeign:
         raise
-    except SessionNotFound as absent:
+    except SessionNotFound as error:
         if create is None:
             raise
-        return new_record(scope, session_id, create, incarnation, now), True, isinstance(absent, SessionExpired)
+        return new_record(scope, session_id, create, incarnation, now), True, isinstance(error, SessionExpired)
 
 
 def new_record(scope: Scope, session_id: str, new: NewSession, incarnation: str, now: datetime) -> Record:

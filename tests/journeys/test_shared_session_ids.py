@@ -45,9 +45,9 @@ DOORS: Final[Mapping[str, Callable[[str, str], tuple[str, Any]]]] = {
 async def post(http: httpx.AsyncClient, who: Mapping[str, str], name: str, path: str, body: Any) -> httpx.Response:
     headers = {"Tenuto-Session": name, "Idempotency-Key": str(body), "A2A-Version": "1.0"}
     accept = {"Accept": "application/json, text/event-stream"}
-    answered = await http.post(path, json=body, headers={**who, **headers, **accept})
-    assert answered.status_code == 200, answered.text
-    return answered
+    response = await http.post(path, json=body, headers={**who, **headers, **accept})
+    assert response.status_code == 200, response.text
+    return response
 
 
 async def shown(http: httpx.AsyncClient, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Laws of the screen: values keep their shape, nothing private stays, and twice is the same as once."""
+"""Laws of the redactor: values keep their shape, nothing private stays, and twice is the same as once."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ async def test_what_is_stored_holds_nothing_that_can_be_found(text: str, output:
 @given(text=texts, output=values)
 async def test_redacting_twice_changes_nothing(text: str, output: Json) -> None:
     store = MemoryStore()
-    screen = redactor_over(store)
+    redactor = redactor_over(store)
     message = says(text, parts=({"type": "text", "text": text}, tool_result("c", output)))
 
-    once = await redact_draft(screen, Sink.SUMMARY, ANN, None, message)
-    twice = await redact_draft(screen, Sink.SUMMARY, ANN, None, once)
+    once = await redact_draft(redactor, Sink.SUMMARY, ANN, None, message)
+    twice = await redact_draft(redactor, Sink.SUMMARY, ANN, None, once)
 
     assert twice.parts == once.parts

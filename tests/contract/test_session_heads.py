@@ -53,10 +53,10 @@ async def test_a_patch_of_another_version_is_refused(store: Store) -> None:
     first = (await store.sessions.append(ANN, "s", batch("hello"))).session
     await store.sessions.patch(ANN, "s", Changes(title="one", if_version=first.version))
 
-    with pytest.raises(VersionConflict) as conflict:
+    with pytest.raises(VersionConflict) as excinfo:
         await store.sessions.patch(ANN, "s", Changes(title="two", if_version=first.version))
 
-    assert (conflict.value.expected, conflict.value.actual) == (first.version, first.version + 1)
+    assert (excinfo.value.expected, excinfo.value.actual) == (first.version, first.version + 1)
     assert (await store.sessions.get(ANN, "s")).title == "one"
 
 

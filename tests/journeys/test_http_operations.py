@@ -98,9 +98,9 @@ async def test_the_list_of_routes_shows_a_first_step_that_works(service: HttpSer
     body = re.search(r"-d &#x27;(.*?)&#x27;", page)
     assert body is not None
 
-    answered = await service.http.post("/v1/chat", content=body[1].replace("&quot;", '"'))
+    response = await service.http.post("/v1/chat", content=body[1].replace("&quot;", '"'))
 
-    assert answered.status_code == 200
+    assert response.status_code == 200
 
 
 async def test_the_openapi_has_examples_for_every_body(service: HttpService) -> None:
@@ -203,7 +203,7 @@ def test_a_log_line_cannot_be_forged_or_broken() -> None:
     assert "\x1b" not in line
     assert line.count(" level=") == 1
     assert "raised=" in line
-    assert "ValueError at test_http_house.py" in line
+    assert "ValueError at test_http_operations.py" in line
     assert "KeyError" in line
     assert "hacked" not in line.split("raised=")[1]
 
@@ -213,10 +213,10 @@ async def test_a_store_that_was_deleted_under_the_server_is_told(tmp_path: Path)
     async with http_service(store=f"sqlite:///{path}") as service:
         assert (await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello"})).status_code == 200
         path.unlink()
-        refused = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello again"})
+        response = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hello again"})
 
-        assert code(refused) == (503, "store_replaced")
-        assert "Retry-After" not in refused.headers
+        assert code(response) == (503, "store_replaced")
+        assert "Retry-After" not in response.headers
         assert code(await service.http.get("/readyz")) == (503, "store_replaced")
 
 

@@ -289,7 +289,7 @@ async def test_what_a_cap_evicted_from_a_group_does_not_remain(proof: Proof, clo
 
     office = PrivacyService(
         store=proof.store,
-        screen=redactor_over(proof.store, PrivacyPolicy()),
+        redactor=redactor_over(proof.store, PrivacyPolicy()),
         erase=proof.store.upkeep.erase,
         clock=clock,
     )
@@ -341,8 +341,8 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     await store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await _which(proof, raw)
 
-    screen = redactor_over(seen, PrivacyPolicy(message=Mode.REDACT))
-    office = PrivacyService(store=seen, screen=screen, erase=seen.upkeep.erase, clock=utc_now)
+    redactor = redactor_over(seen, PrivacyPolicy(message=Mode.REDACT))
+    office = PrivacyService(store=seen, redactor=redactor, erase=seen.upkeep.erase, clock=utc_now)
     on_postgres = isinstance(records_behind(store), PostgresRecords)
     *_, survey = [survey async for survey in office.scan_all(fix=True, by="otto")]
 
@@ -371,7 +371,7 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
 
     office = PrivacyService(
         store=proof.store,
-        screen=redactor_over(proof.store, PrivacyPolicy()),
+        redactor=redactor_over(proof.store, PrivacyPolicy()),
         erase=proof.store.upkeep.erase,
         clock=clock,
         elsewhere=(deadlines,),
@@ -414,7 +414,7 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
 
     office = PrivacyService(
         store=proof.store,
-        screen=redactor_over(proof.store, PrivacyPolicy()),
+        redactor=redactor_over(proof.store, PrivacyPolicy()),
         erase=proof.store.upkeep.erase,
         clock=clock,
         elsewhere=(chats,),

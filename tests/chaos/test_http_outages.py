@@ -104,14 +104,14 @@ async def test_a_character_answers_while_the_store_of_an_open_door_is_dead(
 
         server.kill()
         answers = await _asked(service, {})
-        refused = await service.http.get("/v1/sessions")
+        response = await service.http.get("/v1/sessions")
 
         assert (before.status_code, before.json()["degraded"]) == (200, [])
         assert [answer.status_code for answer in answers] == [200] * CALLS
         assert all("store" in answer.json()["degraded"] for answer in answers)
         assert all(answer.json()["trace_id"] is None for answer in answers)
-        assert code(refused) == (503, "circuit_open")
-        assert int(refused.headers["Retry-After"]) > 0
+        assert code(response) == (503, "circuit_open")
+        assert int(response.headers["Retry-After"]) > 0
 
 
 @pytest.mark.requirement("C13")
@@ -136,17 +136,17 @@ async def test_an_outage_shows_at_every_door_till_its_end(server: RedisServer | 
     """Ready for turns with a journal, and saying so; what needs the store waits for nothing."""
     settings: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "memories_without_user": True}
     async with _door(server, journal=str(tmp_path), **settings) as service:
-        begun = await service.http.post("/v1/chat", json={"message": "My favourite colour is green."})
+        response = await service.http.post("/v1/chat", json={"message": "My favourite colour is green."})
         before = await service.http.get("/readyz")
         server.kill()
-        said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
+        said = {"message": "What is my favourite colour?", "session_id": response.json()["session_id"]}
         answers = [await service.http.post("/v1/chat", json=said) for _ in range(6)]
         lists = [await service.http.get("/v1/sessions") for _ in range(6)]
         await service.http.post("/v1/chat", json={"message": "hi", "session_id": "unseen00", "assistant": "general"})
         journal = service.tenuto.stores.journal
         # Rows are counted every 50 ms.
         await wait_until(lambda: journal is not None and journal.status.waiting == 6)
-        head = await service.http.get(f"/v1/sessions/{begun.json()['session_id']}")
+        head = await service.http.get(f"/v1/sessions/{response.json()['session_id']}")
         ready, metrics = (
             await service.http.get("/readyz"),
             (await service.http.get("/metrics", headers=bearer(METRICS))).text,
@@ -196,8 +196,10 @@ async def test_in_an_outage_a_foreign_session_is_like_an_absent_one(
     async with _door(server, journal=str(tmp_path)) as service:
         for session_id in ("cached00", "waiting0"):
             await service.http.post("/v1/sessions", headers=ANN, json={"id": session_id})
-            said = await service.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": session_id})
-            traces[session_id] = said.json()["trace_id"]
+            response = await service.http.post(
+                "/v1/chat", headers=ANN, json={"message": "hi", "session_id": session_id}
+            )
+            traces[session_id] = response.json()["trace_id"]
         traces[absent] = _of_session(traces["cached00"], absent)
         await _until_ready(service)
         for session_id in ("cached00", "waiting0"):
@@ -254,10 +256,10 @@ async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | Pos
     blocked.write_text("no folder")
     async with _door(server, journal=str(blocked)) as service:
         server.kill()
-        refused = await service.http.get("/readyz")
+        response = await service.http.get("/readyz")
         turn = await service.http.post("/v1/chat", json={"message": "Hello!"})
 
-        assert code(refused)[0] == 503
+        assert code(response)[0] == 503
         assert code(turn)[0] == 503
 
 
@@ -271,7 +273,7 @@ async def test_a_server_that_begins_in_an_outage_is_not_ready_while_it_lets_nobo
         key = await service.key() if locked else {}
         before = await service.http.post("/v1/chat", headers=key, json={"message": "Hello!"})
         server.kill()
-        said = await service.http.post("/v1/chat", headers=key, json={"message": "Still there?"})
+        response = await service.http.post("/v1/chat", headers=key, json={"message": "Still there?"})
         known = await service.http.get("/readyz")
 
     async with _door(server, **given) as service:
@@ -282,7 +284,7 @@ async def test_a_server_that_begins_in_an_outage_is_not_ready_while_it_lets_nobo
         server.start()
         await _until_ready(service)
 
-        assert (before.json()["degraded"], said.json()["degraded"][-1:]) == ([], ["journal"])
+        assert (before.json()["degraded"], response.json()["degraded"][-1:]) == ([], ["journal"])
         assert known.status_code == 200
         assert (code(refused)[0], code(turn)[0]) == (503, 503)
 
