@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,9 +11,8 @@ from openai import AsyncOpenAI
 
 from tests.chats import Adder
 from tests.journeys.http_service import ANN
-from tests.journeys.scripted_providers import provided
-from tests.journeys.test_reasoning import thoughts_sent
-from tests.providers import Answer, Reasoning, ScriptedProvider, Text, ToolCall, start_provider
+from tests.journeys.scripted_providers import provided, thoughts_sent
+from tests.providers import Answer, Reasoning, ScriptedProvider, Text, ToolCall
 from tests.servers.loopback import serving
 
 TOOL: Any = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
@@ -22,20 +21,6 @@ LOOP = (
     Answer(Reasoning("I must ", "look."), ToolCall("weather", id="call_w1")),
     Answer(Reasoning("It rains."), Text("Take an ", "umbrella.")),
 )
-
-
-@pytest.fixture(scope="module")
-def running_provider() -> Iterator[ScriptedProvider]:
-    with start_provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-def provider(running_provider: ScriptedProvider) -> Iterator[ScriptedProvider]:
-    running_provider.clear()
-    yield running_provider
-    assert not running_provider.script_faults
-    assert [one.refused for one in running_provider.received if one.refused] == []
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ LIMITS = {
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 13950,  # a choice of the model
+    CONSOLE: 14000,  # a choice of the model
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 2900,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
