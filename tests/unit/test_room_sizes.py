@@ -22,7 +22,7 @@ LIMITS = {
     "context": 3950,  # what pictures, sounds and files take, and which of them stay; thoughts
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 3300,  # which parameters reach which provider; attempts of our own; thoughts that go back
+    "llm": 3350,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
     "model": 5650,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10250,  # thoughts

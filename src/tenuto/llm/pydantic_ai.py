@@ -15,10 +15,19 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.models.instrumented import InstrumentedModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider_class
@@ -40,6 +49,7 @@ from tenuto.errors import (
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
+from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
 from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
@@ -118,6 +128,9 @@ class PydanticAIModel:
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
+        # Other servers that speak OpenAI's protocol may refuse a field that they do not know.
+        is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
+        self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
         self._thinker = Thinker.of(model, self._dialect)
         self.facts = _facts_of(name, model, self._dialect)
         """What is known of it."""
@@ -161,9 +174,7 @@ class PydanticAIModel:
         try:
             prompt, dropped_reasoning = self._thinker.prompt(request.messages)
             parameters = self._request_parameters(request)
-            messages = self._model.prepare_messages(
-                to_messages(prompt, request.contents, self._model.system), parameters
-            )
+            messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
             settings, dropped = self._settings(request, prompt)
             async with model_request_stream(
                 self._model,
@@ -194,20 +205,37 @@ class PydanticAIModel:
         """The names of those that it does not take."""
         return refused_parameters(parameters, self.facts.parameters)
 
+    def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
+        instructions, system = self._changing_instructions(request), self._model.system
+        messages = to_messages((*prompt[:1], *prompt[1 + len(instructions) :]), request.contents, system)
+        if not self._caches(request):
+            return messages
+        stable = to_messages(prompt[: request.cacheable_messages], request.contents, system)
+        return mark_stable_prefix(messages, sum(isinstance(message, ModelResponse) for message in stable))
+
+    def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
+        return changing_instructions(request.messages) if self._dialect is Dialect.ANTHROPIC else []
+
+    def _caches(self, request: ModelRequest) -> bool:
+        """Whether the provider wants to be told what to cache."""
+        return bool(request.cacheable_messages and self._model.profile.get("supports_cache"))
+
     def _request_parameters(self, request: ModelRequest) -> ModelRequestParameters:
         tools, schema = to_tools(request.tools), request.schema
+        parts = self._changing_instructions(request) or None
         if schema is None or schema.schema is None or self._dialect is Dialect.OPENAI_CHAT:
-            return ModelRequestParameters(function_tools=tools)
+            return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
         form = OutputObjectDefinition(
             json_schema=schema.schema, name=schema.name, description=schema.description or None, strict=schema.strict
         )
-        return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=form)
+        return ModelRequestParameters(
+            function_tools=tools, output_mode="native", output_object=form, instruction_parts=parts
+        )
 
     def _settings(
         self, request: ModelRequest, prompt: Sequence[PromptMessage]
     ) -> tuple[ModelSettings, tuple[str, ...]]:
         """The settings of a request, and the names of the parameters that it goes without."""
-        profile = self._model.profile
         given, dropped = self._given_settings(request), tuple[str, ...]()
         if self._needs_thoughts and given.get("thinking") and lacks_first_thought(prompt):
             # Another provider made these calls: this one only thinks behind calls that it thought about itself.
@@ -226,8 +254,11 @@ class PydanticAIModel:
         if request.tool_choice != AUTO and request.tools:
             settings["tool_choice"] = _CHOICES.get(request.tool_choice) or [request.tool_choice]
         settings.update(cast(ModelSettings, given))
-        if request.cacheable_messages and profile.get("supports_cache"):
+        if self._caches(request):
             settings["cache"] = True
+        own_key = request.parameters.prompt_cache_key is not None
+        if self._takes_cache_key and not own_key and (key := cache_key(request.tool_context)) is not None:
+            cast(OpenAIChatModelSettings, settings)["openai_prompt_cache_key"] = key
         return settings, dropped
 
     def _given_settings(self, request: ModelRequest) -> dict[str, Any]:
