@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_ai import Agent
+from pydantic_ai.models.instrumented import InstrumentationSettings
 
 import tenuto
 from tenuto.app import Tenuto
@@ -146,7 +147,7 @@ async def test_a_call_of_a_provider_tells_request_answer_and_tokens_once(program
     """Also where the program lets Pydantic AI make spans of its own, which hold words."""
     collected = programs_own
     tokens = Tokens(input=2_000, output=30, cached=1_024)
-    Agent.instrument_all()
+    Agent.instrument_all(InstrumentationSettings(tracer_provider=collected.tracers))
     try:
         with start_provider() as provider:
             provider.plays(Answer(ToolCall("add", {"a": 1, "b": 2}), tokens=tokens), Answer(Text(SECRET)))

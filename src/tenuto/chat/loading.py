@@ -28,6 +28,7 @@ from tenuto.context import (
     last_input,
     last_words,
     near_enough,
+    parts_of_question,
     points_back,
     profile_text,
     speaker_names,
@@ -35,7 +36,7 @@ from tenuto.context import (
 )
 from tenuto.context.compression import LogTail, of_persona
 from tenuto.context.wording import WORDING, quote_text
-from tenuto.model import Draft, Message, OpenTurn, Page, TurnState
+from tenuto.model import Content, Draft, Message, OpenTurn, Page, TurnState
 from tenuto.model.generation import Summary, ToolContext
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.message import readable_messages
@@ -67,7 +68,7 @@ _LEAST_SIMILARITY: Final = 0.4
 _TALK: Final = 3
 _PREFERENCES: Final = 20
 # How long a turn waits for its memories, which is far longer than they take.
-_PATIENCE_SECONDS: Final = 2.0
+_TIMEOUT_SECONDS: Final = 2.0
 _LANGUAGES: Final = {language.value: language for language in Language}
 
 _log = logging.getLogger(__name__)
@@ -187,6 +188,7 @@ def _stored_context(
         tool_context=tool_context,
         active_assistant=ActiveAssistant.of(session).switch_to(assistant.name, scope.persona),
         replaced_answer=beginning.replaced_answer,
+        contents=(*request.contents, *_contents_of(request.messages)),
     )
 
 
@@ -293,6 +295,7 @@ def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
     history = readable_messages((*history, *before))
     inputs = PromptInputs(
         question="\n".join([message.text for message in words]),
+        question_parts=parts_of_question(readable_messages(words)),
         input_start=before[0].seq if before else 0,
         history=history,
         system=assistant.system_prompt(persona, language),
@@ -326,7 +329,12 @@ def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
         prompt_inputs=inputs,
         tool_context=tool_context,
         active_assistant=ActiveAssistant(assistant.name, scope.persona),
+        contents=_contents_of((*(beginning.history or ()), *beginning.messages)),
     )
+
+
+def _contents_of(messages: Sequence[Draft]) -> tuple[Content, ...]:
+    return tuple([content for message in messages for content in message.contents])
 
 
 def number_messages(drafts: Sequence[Draft], history: Sequence[Message] = ()) -> tuple[Message, ...]:
@@ -379,7 +387,7 @@ async def finish_recall(
     Without a question there are preferences only.
     """
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             prepared = await asyncio.shield(recalling)
         query = MemoryQuery(
             text=question,

@@ -20,6 +20,7 @@ from tenuto.chat.answering import Answering
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import Reply
 from tenuto.chat.revision import mark_of, remove_old_answer, superseding_metadata
+from tenuto.chat.shown_media import ATTACHMENTS
 from tenuto.context import truncate_text
 from tenuto.errors import (
     AssistantFailed,
@@ -203,6 +204,8 @@ def _complete_answer(work: Answering) -> None:
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
+    if completion.media_left_out:
+        work.degraded[ATTACHMENTS] = None
     if (work.prompt is not None and work.prompt.cut) or any(run.uncut_tokens for run in work.toolbox.runs):
         work.degraded["cut"] = None
     if completion.dropped_parameters:

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from tenuto.errors import FailureReason, ModelBusy, ModelFailed
 from tenuto.llm.offline import OfflineModel
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, marks_place
+from tenuto.model.media import keep_media, shows_media
 from tenuto.model.parameters import FinishReason, ModelFacts, ModelParameters
+from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
 _log = logging.getLogger(__name__)
@@ -64,29 +66,40 @@ class FallbackChain:
         first_failure: ModelFailed | None = None
         last = self._models[-1]
         for model in self._models:
-            begun = False
+            has_begun = False
             dropped = refused_parameters(model, request.parameters)
+            shown, left_out = _with_placeholders(request, model)
             # The port promises an iterator; those of models are generators, which must be closed at once.
-            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(_without(request, dropped), tools))
+            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(_without(shown, dropped), tools))
             async with aclosing(events):
                 try:
                     async for event in events:
                         if isinstance(event, ModelDone):
-                            if not begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
+                            if not has_begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
                                 raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
                             if first_failure is not None:
                                 event = _after_failure(event, first_failure, dropped)
-                        begun = begun or not marks_place(event)
+                                event = replace(event, media_left_out=left_out)
+                        has_begun = has_begun or not marks_place(event)
                         yield event
                     return
                 except ModelBusy:
                     # A title is worth neither the price of the next model nor sending the talk to its provider.
                     raise
                 except ModelFailed as error:
-                    if begun or model is last:
+                    if has_begun or model is last:
                         raise
                     first_failure = first_failure or error
                     _log.warning("model %s could not answer, trying the next: %s", model.name, error.code)
+
+
+def _with_placeholders(request: ModelRequest, model: ChatModel) -> tuple[ModelRequest, int]:
+    """The request with placeholders for the pictures, sounds and files that a model does not take."""
+    if not (request.contents or shows_media(request.messages)):
+        return request, 0
+    language = request.tool_context.language if request.tool_context is not None else Language.ENGLISH
+    messages, left_out = keep_media(request.messages, facts_of(model).media.takes, language)
+    return (replace(request, messages=messages), left_out) if left_out else (request, 0)
 
 
 def _without(request: ModelRequest, names: Sequence[str]) -> ModelRequest:

@@ -15,10 +15,19 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model, infer_model_profile
 from pydantic_ai.models.instrumented import InstrumentedModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider_class
@@ -40,7 +49,9 @@ from tenuto.errors import (
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
+from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
+from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
@@ -117,8 +128,11 @@ class PydanticAIModel:
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
+        # Other servers that speak OpenAI's protocol may refuse a field that they do not know.
+        is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
+        self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
         self._thinker = Thinker.of(model, self._dialect)
-        self.facts = _facts_of(model, self._dialect, access.context_window)
+        self.facts = _facts_of(name, model, self._dialect, access.context_window)
         """What is known of it."""
 
     @property
@@ -134,7 +148,7 @@ class PydanticAIModel:
         """
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            begun = False
+            has_begun = False
             try:
                 with self._calls.call(self._limit) as declined:
                     async with aclosing(self._stream_once(request)) as events:
@@ -142,17 +156,17 @@ class PydanticAIModel:
                             if (
                                 isinstance(event, ModelDone)
                                 and event.finish is FinishReason.CONTENT_FILTER
-                                and not begun
+                                and not has_begun
                             ):
                                 declined.append(ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER))
-                            begun = begun or not marks_place(event)
+                            has_begun = has_begun or not marks_place(event)
                             yield event
                 return
             except ModelFailed as error:
                 pause = backoff.next_pause()
                 if error.wait is not None:
                     pause = error.wait.total_seconds()
-                if begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
+                if has_begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
                     raise
             await asyncio.sleep(pause)
 
@@ -160,7 +174,7 @@ class PydanticAIModel:
         try:
             prompt, dropped_reasoning = self._thinker.prompt(request.messages)
             parameters = self._request_parameters(request)
-            messages = self._model.prepare_messages(to_messages(prompt), parameters)
+            messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
             settings, dropped = self._settings(request, prompt)
             async with model_request_stream(
                 self._model,
@@ -191,26 +205,45 @@ class PydanticAIModel:
         """The names of those that it does not take."""
         return refused_parameters(parameters, self.facts.parameters)
 
+    def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
+        instructions, system = self._changing_instructions(request), self._model.system
+        messages = to_messages((*prompt[:1], *prompt[1 + len(instructions) :]), request.contents, system)
+        if not self._caches(request):
+            return messages
+        stable = to_messages(prompt[: request.cacheable_messages], request.contents, system)
+        return mark_stable_prefix(messages, sum(isinstance(message, ModelResponse) for message in stable))
+
+    def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
+        return changing_instructions(request.messages) if self._dialect is Dialect.ANTHROPIC else []
+
+    def _caches(self, request: ModelRequest) -> bool:
+        """Whether the provider wants to be told what to cache."""
+        return bool(request.cacheable_messages and self._model.profile.get("supports_cache"))
+
     def _request_parameters(self, request: ModelRequest) -> ModelRequestParameters:
         tools, schema = to_tools(request.tools), request.schema
+        parts = self._changing_instructions(request) or None
         if schema is None or schema.schema is None or self._dialect is Dialect.OPENAI_CHAT:
-            return ModelRequestParameters(function_tools=tools)
+            return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
         form = OutputObjectDefinition(
             json_schema=schema.schema, name=schema.name, description=schema.description or None, strict=schema.strict
         )
-        return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=form)
+        return ModelRequestParameters(
+            function_tools=tools, output_mode="native", output_object=form, instruction_parts=parts
+        )
 
-    def _settings(self, asking: ModelRequest, prompt: Sequence[PromptMessage]) -> tuple[ModelSettings, tuple[str, ...]]:
+    def _settings(
+        self, request: ModelRequest, prompt: Sequence[PromptMessage]
+    ) -> tuple[ModelSettings, tuple[str, ...]]:
         """The settings of a request, and the names of the parameters that it goes without."""
-        profile = self._model.profile
-        given, dropped = self._given_settings(asking), tuple[str, ...]()
+        given, dropped = self._given_settings(request), tuple[str, ...]()
         if self._needs_thoughts and given.get("thinking") and lacks_first_thought(prompt):
             # Another provider made these calls: this one only thinks behind calls that it thought about itself.
             del given["thinking"]
             dropped = ("reasoning_effort",)
         settings = ModelSettings()
-        if asking.reply_tokens is not None:
-            settings["max_tokens"] = asking.reply_tokens + self._thinking_tokens(given, background=asking.background)
+        if request.reply_tokens is not None:
+            settings["max_tokens"] = request.reply_tokens + self._thinking_tokens(given, background=request.background)
         if self._limit is not None:
             settings["request_timeout"] = self._limit.total_seconds()
         if (first := self._access.first_token_limit(local=self.local)) is not None:
@@ -220,20 +253,23 @@ class PydanticAIModel:
             settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = 0
-        if asking.tool_choice != AUTO and asking.tools:
-            settings["tool_choice"] = _CHOICES.get(asking.tool_choice) or [asking.tool_choice]
+        if request.tool_choice != AUTO and request.tools:
+            settings["tool_choice"] = _CHOICES.get(request.tool_choice) or [request.tool_choice]
         settings.update(cast(ModelSettings, given))
-        if asking.cacheable_messages and profile.get("supports_cache"):
+        if self._caches(request):
             settings["cache"] = True
+        own_key = request.parameters.prompt_cache_key is not None
+        if self._takes_cache_key and not own_key and (key := cache_key(request.tool_context)) is not None:
+            cast(OpenAIChatModelSettings, settings)["openai_prompt_cache_key"] = key
         return settings, dropped
 
-    def _given_settings(self, asking: ModelRequest) -> dict[str, Any]:
+    def _given_settings(self, request: ModelRequest) -> dict[str, Any]:
         """What the request says of how to answer."""
-        given = to_settings(self._dialect, asking.parameters, self.facts.parameters)
-        if not asking.tools:
+        given = to_settings(self._dialect, request.parameters, self.facts.parameters)
+        if not request.tools:
             given.pop("parallel_tool_calls", None)
-        if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
-            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
+        if request.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
+            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(request.schema)}
         return given
 
     @property
@@ -298,11 +334,11 @@ class PydanticAIModel:
 
     def _failure(self, exc: Exception) -> ModelFailed:
         status = getattr(exc, "status_code", None)
-        told = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
+        values = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
         raised: type[Exception] = type(exc)
-        if _LLAMA_CPP_TOO_LONG in told:
+        if _LLAMA_CPP_TOO_LONG in values:
             raised = failures.ModelContextWindowExceededError
-        elif not _CONTENT_FILTER.isdisjoint(told):
+        elif not _CONTENT_FILTER.isdisjoint(values):
             raised = failures.ContentFilterError
         if is_late := isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             status = _status_before_retry(exc)
@@ -313,7 +349,7 @@ class PydanticAIModel:
             _host(self._model.base_url),
             (type(exc) if is_late else raised).__name__.lstrip("_"),
             status or "",
-            " ".join(filter(_CODE.fullmatch, told)),
+            " ".join(filter(_CODE.fullmatch, values)),
             str(exc)[:_MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
         )
         if is_late and status is None:
@@ -351,7 +387,9 @@ def _context_window(model: Model) -> int | None:
     return window
 
 
-def _facts_of(model: Model, dialect: Dialect, context_window: int | None) -> ModelFacts:
+def _facts_of(name: str, model: Model, dialect: Dialect, context_window: int | None) -> ModelFacts:
+    # Other people's servers that speak the chat completions protocol know pictures, and no documents.
+    documents = dialect is not Dialect.OPENAI_CHAT or bool(_OPENAIS_OWN.match(model.model_name))
     ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
     if model.profile.get("anthropic_disallows_sampling_settings"):
         ignored |= {"temperature", "top_p", "top_k"}
@@ -361,6 +399,7 @@ def _facts_of(model: Model, dialect: Dialect, context_window: int | None) -> Mod
         context_window=context_window or _context_window(model),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
+        media=media_of(name, model, dialect, reads_documents=documents),
     )
 
 
@@ -391,10 +430,10 @@ def _retry_after(error: BaseException) -> timedelta | None:
 
 def _refused_field(error: Exception) -> str | None:
     """The field of the request that a provider's error names."""
-    told: object = getattr(error, "body", None)
-    if isinstance(told, dict) and isinstance(told.get("error"), dict):
-        told = told["error"]
-    field = told.get("param") if isinstance(told, dict) else None
+    body: object = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    field = body.get("param") if isinstance(body, dict) else None
     return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
 
 
@@ -410,11 +449,11 @@ def _status_before_retry(error: BaseException) -> int | None:
 
 def _provider_message(error: Exception) -> str:
     """The message in the body of a provider's error, in one line."""
-    told: object = getattr(error, "body", None)
+    body: object = getattr(error, "body", None)
     for name in ("error", "message"):
-        if isinstance(told, dict) and name in told:
-            told = told[name]
-    return make_storable(" ".join(told.split()))[:_MESSAGE_CHARACTERS] if isinstance(told, str) else ""
+        if isinstance(body, dict) and name in body:
+            body = body[name]
+    return make_storable(" ".join(body.split()))[:_MESSAGE_CHARACTERS] if isinstance(body, str) else ""
 
 
 async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tenuto.errors import ModelFailed
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import Role
+from tenuto.model.parameters import ModelFacts
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 
@@ -66,12 +67,16 @@ class ScriptedModel:
     """Plays one script per answer, in order; the last one is played again and again.
 
     `requests` is what it was given, and `cancelled` counts the answers whose listener went away before their end.
+    `facts` are what it says of itself: by default that it takes nothing but text.
     """
 
-    def __init__(self, *scripts: Script, name: str = "scripted", ended: ModelDone | None = None) -> None:
+    def __init__(
+        self, *scripts: Script, name: str = "scripted", ended: ModelDone | None = None, facts: ModelFacts | None = None
+    ) -> None:
         self._scripts = [_steps(script) for script in scripts or (Echo(),)]
         self._ended = ended or ModelDone(model=name)
         self._name = name
+        self.facts = facts or ModelFacts()
         self.requests: list[ModelRequest] = []
         self.cancelled = 0
 
@@ -99,7 +104,7 @@ class ScriptedModel:
             self.cancelled += 1
             raise
 
-    def _events(self, step: Step, asking: ModelRequest, call_id: str) -> list[ModelEvent]:
+    def _events(self, step: Step, request: ModelRequest, call_id: str) -> list[ModelEvent]:
         match step:
             case Say(chunks):
                 return [TextDelta(text=chunk) for chunk in chunks]
@@ -108,7 +113,7 @@ class ScriptedModel:
             case Fail(error):
                 raise error or ModelFailed(self._name)
             case Echo():
-                return [TextDelta(text=_echo_text(asking))]
+                return [TextDelta(text=_echo_text(request))]
             case Hang() | Stop():
                 return []
 
@@ -119,8 +124,8 @@ def _steps(script: Script) -> tuple[Step, ...]:
     return (script,) if isinstance(script, Step) else tuple(script)
 
 
-def _echo_text(asking: ModelRequest) -> str:
+def _echo_text(request: ModelRequest) -> str:
     """The text of the last user message, then the results of this turn's tools."""
-    said = [message.text for message in asking.messages if message.role is Role.USER]
-    results = [f"{result.call.name}: {result.error or result.output}" for result in asking.tool_results]
+    said = [message.text for message in request.messages if message.role is Role.USER]
+    results = [f"{result.call.name}: {result.error or result.output}" for result in request.tool_results]
     return "\n".join([*said[-1:], *results])

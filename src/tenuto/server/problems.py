@@ -61,6 +61,7 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "instructions_too_long",
         "invalid_cursor",
         "unknown_tool_call",
+        "unsupported_attachment",
         "unsupported_parameter",
         "request_refused",
         "unknown_attachment",
