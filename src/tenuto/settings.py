@@ -24,7 +24,7 @@ from tenuto.model.channel import ChannelPolicy
 from tenuto.model.memory import MemoryPolicy
 from tenuto.model.model_names import AllowedModel, ModelNames, read_model_names
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
-from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
+from tenuto.model.privacy import ATTACHMENT_SINKS, AttachmentMode, Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import MAX_PROMPT_TOKENS, PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Budgets, Touch
 from tenuto.model.signature import read_signing_key
@@ -152,6 +152,10 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_export: Mode = Mode.REDACT
     privacy_model: Mode = Mode.KEEP
     privacy_answer: Mode = Mode.KEEP
+    privacy_attachments_message: AttachmentMode = AttachmentMode.KEEP
+    privacy_attachments_model: AttachmentMode = AttachmentMode.KEEP
+    privacy_attachments_memory: AttachmentMode = AttachmentMode.KEEP
+    privacy_attachments_export: AttachmentMode = AttachmentMode.KEEP
     privacy_file: str | None = None
     # None: only when it is asked for.
     privacy_scan_every: timedelta | None = None
@@ -374,7 +378,11 @@ class Settings(Value, frozen=True, kw_only=True):
         Raises:
             InvalidSetting: a sink cannot have that mode.
         """
-        return PrivacyPolicy(**{sink.value: getattr(self, f"privacy_{sink.value}") for sink in Sink})
+        modes = {sink.value: getattr(self, f"privacy_{sink.value}") for sink in Sink}
+        attachments = {
+            name: getattr(self, f"privacy_{name}") for name in map("attachments_{}".format, ATTACHMENT_SINKS)
+        }
+        return PrivacyPolicy(**modes, **attachments)
 
     def model_names(self) -> ModelNames:
         """The names of models that callers may give; the main model's own is among them.

@@ -21,14 +21,14 @@ LIMITS = {
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4050,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "gateway": 1100,
-    "integrations": 4050,
+    "integrations": 4150,
     "llm": 3400,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5700,  # attachments and their types; parameters and their ranges; thoughts
+    "model": 5750,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10250,  # thoughts
+    "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 12600,  # attachments
-    "sessions": 4750,  # attachments as clients send them, without what cameras write
+    "server": 12700,  # attachments
+    "sessions": 5000,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines

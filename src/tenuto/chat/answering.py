@@ -225,7 +225,8 @@ async def _make_prompt(
     context, inputs = work.context, work.context.prompt_inputs
     if work.toolbox.pieces is not None:
         inputs = replace(inputs, evidence=work.toolbox.pieces)
-    if inputs.question_parts or shows_media(inputs.history):
+    shows = bool(inputs.question_parts) or shows_media(inputs.history)
+    if shows and deps.redaction.shows_media_to_model(context.scope):
         inputs = replace(inputs, media=facts_of(work.model).media)
     redacted = await deps.redaction.redact_prompt_inputs(context.scope, context.tool_context.session, inputs)
     key = b""

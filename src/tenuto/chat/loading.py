@@ -188,7 +188,7 @@ def _stored_context(
         tool_context=tool_context,
         active_assistant=ActiveAssistant.of(session).switch_to(assistant.name, scope.persona),
         replaced_answer=beginning.replaced_answer,
-        contents=(*request.contents, *_contents_of(request.messages)),
+        contents=_contents_of(beginning.messages),
     )
 
 

@@ -272,7 +272,7 @@ async def _check_input(deps: ChatDeps, choice: Choice) -> None:
         check_message_sizes(request.messages, policy)
     if request.reply_metadata:
         check_metadata_size(request.reply_metadata, policy)
-    await deps.redaction.admit(choice.scope, request.text, request.messages)
+    await deps.redaction.admit(choice.scope, request.text, request.messages, request.parts)
 
 
 # Begin: store the messages and take the lease
@@ -308,6 +308,8 @@ async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message
 async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
     messages = _input_messages(deps, choice)
+    if any(message.contents for message in messages):
+        messages = await prepare(scope, messages, policy)
     may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     if may_be_new or request.regenerate or request.edit is not None:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
@@ -335,7 +337,8 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     if turn.state is TurnState.FINISHED:
         return Beginning(choice=choice, turn=turn)
     checking = _check_open_turn(deps, choice, turn, turn_request.window)
-    return await release_on_error(deps.sessions.finish, turn, checking)
+    beginning = await release_on_error(deps.sessions.finish, turn, checking)
+    return beginning if not messages else replace(beginning, messages=messages)
 
 
 async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, window: int) -> Beginning:

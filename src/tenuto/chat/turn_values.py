@@ -63,9 +63,9 @@ class Choice(Value, frozen=True, kw_only=True):
 class Beginning(Value, frozen=True, kw_only=True):
     """A turn that has begun.
 
-    `turn` is `None` if nothing is stored: the turn then answers `messages`, after the `history` that a caller brings in
-    place of a session. `replaced_answer` is the answer that a regeneration replaces; it stays in the log until the new
-    one is stored, and `turn` hides it.
+    `messages` are the request's. `turn` is `None` if nothing is stored: the turn then answers them, after the `history`
+    that a caller brings in place of a session. `replaced_answer` is the answer that a regeneration replaces; it stays
+    in the log until the new one is stored, and `turn` hides it.
     """
 
     choice: Choice

@@ -313,7 +313,7 @@ class _PromptAssembly:
         self._reserve_input_system()
         media = bool(self.inputs.question_parts) or shows_media(self.inputs.history)
         if media:
-            room = max(0, self.left - LEAST_QUESTION - self.input_system_tokens)
+            room = max(0, self.left - self.input_system_tokens - LEAST_QUESTION)
             self.inputs = fit_media(self.inputs, self.layout.name, self.counter.media_tokens, room)
         question, question_parts = self._add_question(manifest)
         summarised, irrelevant, filler = self._split_history(prompt_limit)
@@ -345,9 +345,9 @@ class _PromptAssembly:
             messages=messages,
             manifest=manifest.manifest(),
             cacheable_messages=stable,
+            cut=manifest.cut,
             media=sum([1 for one in messages for _ in iter_media_parts(one.parts)]) if media else 0,
             media_left_out=sum([count_left_out(one.parts) for one in messages]) if media else 0,
-            cut=manifest.cut,
         )
 
     def _fill_conversation(
@@ -408,7 +408,7 @@ class _PromptAssembly:
         escaped = self.layout.escape_user_lines(question)
         stored_tokens = self.inputs.question_tokens if escaped == question else 0
         uncut_tokens = self.counter.count_text(escaped, stored_tokens)
-        text = truncate_text(escaped, self.left - around - self.input_system_tokens, self.counter.count, uncut_tokens)
+        text = truncate_text(escaped, self.left - self.input_system_tokens - around, self.counter.count, uncut_tokens)
         tokens = around + (uncut_tokens if text is escaped else self.counter.count(text))
         uncut_tokens += around
         what = _ALWAYS if tokens == uncut_tokens else _CUT

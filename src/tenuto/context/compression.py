@@ -356,10 +356,7 @@ def _measure_conversation(
 
 
 def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit: int) -> list[int]:
-    """What each message takes in a prompt: its words, at most the cap, and what it shows, of which the newest stay.
-
-    Words of a system message are never cut.
-    """
+    """What each message takes in a prompt: its words at most the cap, and what it shows, of which the newest stay."""
     costs: list[int] = []
     for message in reversed(talk):
         if message.role is _ITEM:
@@ -368,7 +365,8 @@ def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit
         tokens, media = counter.count_message(message), counter.count_media(message.parts)
         shown = min(media, media_limit)
         media_limit -= shown
-        words = tokens - media if message.role is Role.SYSTEM else min(tokens - media, cap)
+        words = tokens - media
+        words = words if message.role is Role.SYSTEM else min(words, cap)
         costs.append(words + shown + MESSAGE_TOKENS)
     return costs[::-1]
 

@@ -28,7 +28,7 @@ from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
-from tenuto.model.parameters import ModelFacts
+from tenuto.model.parameters import NOTHING_KNOWN, ModelFacts
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel, Telemetry, Tool, facts_of
 
@@ -194,7 +194,10 @@ def _wrap_given(name: str, model: GivenModel, access: ModelConnection, log: Mode
     """Adapt a model that a program handed over to the `ChatModel` port."""
     if callable(getattr(model, "stream_answer", None)) and isinstance(getattr(model, "name", None), str):
         given = cast(ChatModel, model)
-        return UserModel(given, access.timeout or TIMEOUT, log.of(given.name), access.context_window)
+        facts = facts_of(given)
+        if access.context_window is not None:
+            facts = replace(facts, context_window=access.context_window)
+        return UserModel(given, access.timeout or TIMEOUT, log.of(given.name), facts)
     try:
         ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access, log)
     except ImportError:
@@ -231,10 +234,10 @@ class UserModel:
     """A `ChatModel` of a program, with a time limit for its first event and its errors as `ModelFailed`."""
 
     def __init__(
-        self, model: ChatModel, timeout: timedelta, calls: ModelCalls | None = None, context_window: int | None = None
+        self, model: ChatModel, timeout: timedelta, calls: ModelCalls | None = None, facts: ModelFacts = NOTHING_KNOWN
     ) -> None:
         self._model = model
-        self._context_window = context_window
+        self.facts = facts
         self._timeout = timeout
         self._calls = ModelCalls(model.name) if calls is None else calls
 
@@ -242,12 +245,6 @@ class UserModel:
     def name(self) -> str:
         """The model's own name."""
         return self._model.name
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What it says of itself, and its context window where the settings say it."""
-        facts = facts_of(self._model)
-        return facts if self._context_window is None else replace(facts, context_window=self._context_window)
 
     @property
     def chain_length(self) -> int:

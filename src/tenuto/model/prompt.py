@@ -304,8 +304,8 @@ class PromptMessage(Value, frozen=True, kw_only=True):
 
 class Prompt(Value, frozen=True, kw_only=True):
     """What the model is shown. The first `cacheable_messages` messages open the next turn's prompt as well, unless it
-    is trimmed, compressed or given another persona: a provider's cache may keep them. Of a text that is `cut` it sees
-    a part; the manifest says of which.
+    is trimmed, compressed or given another persona: a provider's cache may keep them. Of a text that is `cut` it sees a
+    part; the manifest says of which.
 
     `media` are the pictures, sounds and files in it, `media_left_out` how many placeholders stand for others.
     """
@@ -313,9 +313,9 @@ class Prompt(Value, frozen=True, kw_only=True):
     messages: tuple[PromptMessage, ...]
     manifest: Manifest
     cacheable_messages: int = 0
-    cut: bool = False
     media: int = 0
     media_left_out: int = 0
+    cut: bool = False
 
     @property
     def text(self) -> str:

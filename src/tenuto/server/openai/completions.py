@@ -39,6 +39,7 @@ from tenuto.server.streams import (
     told_error,
     until_lapsed,
 )
+from tenuto.sessions.openai_parts import check_messages
 
 routes = OpenAIRouter()
 
@@ -187,6 +188,7 @@ async def create_completion(
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
     _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
+    check_messages(body.messages)
     turn, history = await _turn_of(context, scope, body)
     turn = replace(turn, parameters=body.parameters(unknown_fields(request)))
     completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
@@ -249,7 +251,7 @@ async def _turn_of(
     context: ServerContext, scope: Scope, body: _CompletionBody
 ) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
-    drafts = await drafts_of_items(context, scope, body.messages)
+    drafts = await drafts_of_items(context, scope, body.messages, "messages")
     if not drafts:
         raise Invalid("messages: expected a message to answer")
     # System messages alone are what is to be answered.

@@ -138,7 +138,8 @@ async def cancel_response(scope: Scope, context: ServerContext, response_id: str
 @routes.get("/responses/{response_id}/input_items")
 async def list_input_items(scope: Scope, sessions: Sessions, response_id: str, query: ItemsQuery) -> JsonObject:
     """List the input items of a response."""
-    items = items_of(inputs_of(await find_turn(sessions, scope, response_id)))
+    turn = await find_turn(sessions, scope, response_id)
+    items = items_of(inputs_of(turn), turn.session.id)
     if query.order == "desc":
         items.reverse()
     if query.after is not None:
@@ -294,5 +295,5 @@ def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
 async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[Message, ...]:
     """All messages that a request speaks of."""
     given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
-    new = messages_of(await drafts_of_items(context, scope, given))
+    new = messages_of(await drafts_of_items(context, scope, given, "input"))
     return (*await history_of(context.sessions, scope, body, _READ), *new)
