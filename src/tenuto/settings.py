@@ -181,6 +181,8 @@ class Settings(Value, frozen=True, kw_only=True):
     summarizer_model: str | None = None
     # auto: the local one where it is installed, and words otherwise.
     embedder: str = "auto"
+    # Whether readers see what a model thought; it is stored and goes back to its provider either way.
+    show_reasoning: bool = True
     tool_timeout: timedelta = timedelta(seconds=30)
     prompt_tokens: int = 8192
     reply_tokens: int = 1024

@@ -16,16 +16,16 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4750,  # a model that a request names; answers in a demanded form, parameters, why an answer ended
+    "chat": 4950,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6500,  # attachments
-    "client": 1_800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3550,
+    "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
+    "context": 3600,  # thoughts in prompts
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 2950,  # marks and keys for prompt caches; which parameters reach which provider; attempts of our own
-    "model": 5400,  # attachments and their types; parameters and their ranges
+    "llm": 3150,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
+    "model": 5500,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10200,
+    "privacy": 10250,  # thoughts
     "recall": 2900,
     "server": 12550,  # attachments
     "sessions": 4450,  # attachments as clients send them

@@ -13,6 +13,7 @@ export type Say = string | T.NewMessage;
 /** What happens in a turn; the last event is `done`. `id` numbers the events where the server can resume a stream. */
 export type ChatEvent = { id?: string } & (
   | { type: "start"; session_id: string; trace_id: string | null; turn: number; created: boolean }
+  | { type: "reasoning"; text: string }
   | { type: "delta"; text: string }
   | { type: "tool"; name: string; state: "started" | "done" | "failed"; milliseconds?: number; error?: string | null }
   | {

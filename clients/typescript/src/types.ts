@@ -603,13 +603,19 @@ export interface ProducerBody {
 /** Why a part is in the prompt, or is not. */
 export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
 
-/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` has the text up to then. `finish` says why it ended: the model was done (`stop`), its limit of tokens came first (`length`), the provider withheld the rest (`content_filter`), the model declined to answer (`refusal`), or the caller's tools are to be run (`tool_calls`). `trace_id` is null if nothing of the turn is stored. */
+/** The `reasoning` event: the next characters of what the model thinks. */
+export interface ReasoningDeltaView {
+  text: string;
+}
+
+/** An answer and how it was made. `degraded` names what was missing; `steps` are milliseconds. One that a user `stopped` has the text up to then. `finish` says why it ended: the model was done (`stop`), its limit of tokens came first (`length`), the provider withheld the rest (`content_filter`), the model declined to answer (`refusal`), or the caller's tools are to be run (`tool_calls`). `reasoning` is what the model thought before the answer, as far as its provider and the settings show it. `trace_id` is null if nothing of the turn is stored. */
 export interface ReplyView {
   session_id: string;
   trace_id: string | null;
   turn: number;
   assistant: string;
   answer: string;
+  reasoning: string;
   model: string;
   offline: boolean;
   degraded: string[];
@@ -929,7 +935,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got, and `dropped_reasoning` counts thoughts that it was not sent, since another provider made them. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -949,6 +955,7 @@ export interface TraceView {
   stopped: boolean;
   finish: FinishReason;
   parameters: Record<string, unknown>;
+  dropped_reasoning: number;
   usage: UsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;

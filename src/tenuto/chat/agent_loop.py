@@ -21,19 +21,22 @@ from msgspec.structs import replace
 
 from tenuto.chat.answer_form import find_faults
 from tenuto.chat.request import CallRequested, ChatEvent, ToolFinished, ToolStarted
+from tenuto.chat.thoughts import Thoughts
 from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import AnswerInvalid, FailureReason, Invalid, ModelFailed, ModelTimeout, TenutoError, ToolError
 from tenuto.llm import time_limit
 from tenuto.logs import describe_exception, explain_exception
-from tenuto.model import Draft, Message, Role, Usage, text_part, tool_call, tool_result
+from tenuto.model import Draft, Message, Role, Usage, text_part, tool_result
 from tenuto.model.generation import (
     NONE,
     UNREADABLE,
     ModelDone,
     ModelEvent,
     ModelRequest,
+    ReasoningDelta,
+    ReasoningDone,
     TextDelta,
     ToolCall,
     ToolCallRequested,
@@ -45,6 +48,7 @@ from tenuto.model.message import STATE, metadata_bytes
 from tenuto.model.parameters import AnswerSchema, FinishReason
 from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import Piece, PromptMessage
+from tenuto.model.reasoning import REASONING
 from tenuto.model.turn import ToolRun, TraceSpan
 from tenuto.model.values import JsonObject, check_json, check_text, to_text
 from tenuto.ports import ChatModel, OfflineTool, SpanAttributes, Telemetry, Tool
@@ -269,6 +273,10 @@ class Completion:
     logprobs: tuple[JsonObject, ...] | None = None
     # Parameters of the request that the model which answered does not take.
     dropped_parameters: tuple[str, ...] = ()
+    # Thoughts of the prompt that did not go to the model, at most in one request.
+    dropped_reasoning: int = 0
+    # What was thought before the answer; that before calls of our own tools is stored with these.
+    thoughts: Thoughts = field(default_factory=Thoughts)
     # Our count of the answer as it is stored, which is the output where a model reports none.
     stored_tokens: int = 0
     offline: bool = False
@@ -299,8 +307,7 @@ class Completion:
     @property
     def parts(self) -> tuple[JsonObject, ...]:
         """The answer as it is stored."""
-        said = (text_part(self.text),) if self.text or not self.calls else ()
-        return (*said, *(tool_call(call.id, call.name, call.arguments) for call in self.calls))
+        return self.thoughts.parts(self.text, self.calls, stored=True, pending=True)
 
     @property
     def spent(self) -> tuple[int, int, int]:
@@ -324,6 +331,7 @@ class Completion:
         self.finish = ended.finish
         self.logprobs = ended.logprobs
         self.dropped_parameters = ended.dropped_parameters
+        self.dropped_reasoning = max(self.dropped_reasoning, ended.dropped_reasoning)
         self.cached_tokens += ended.cached_tokens
         self.cache_write_tokens += ended.cache_write_tokens
         self.reasoning_tokens += ended.reasoning_tokens
@@ -361,6 +369,7 @@ class AgentLoop:
     callers_tools: frozenset[str] = frozenset()
     answer_tool: str | None = None
     schema: AnswerSchema | None = None
+    shows_reasoning: bool = True
     completion: Completion = field(default_factory=Completion)
 
     async def run(self, request: ModelRequest) -> Completion:
@@ -415,10 +424,11 @@ class AgentLoop:
         said, self.completion.text = self.completion.text, ""
         why = f"{faults}\n{_REPAIR}"
         self._spend_tokens(self.counter.count(said) + self.counter.count(why))
+        answer = self.completion.thoughts.parts(said, (), stored=False) if said else ()
         added = [
-            PromptMessage(role=role, parts=(text_part(text),))
-            for role, text in ((Role.ASSISTANT, said), (Role.USER, why))
-            if text
+            PromptMessage(role=role, parts=parts)
+            for role, parts in ((Role.ASSISTANT, answer), (Role.USER, (text_part(why),)))
+            if parts
         ]
         return replace(request, messages=(*request.messages, *added))
 
@@ -427,8 +437,8 @@ class AgentLoop:
         written = WrittenCalls(names) if names else None
         texts: list[str] = []
         calls: list[ToolCall] = []
+        thoughts = self.completion.thoughts = Thoughts(withheld=not self.shows_reasoning)
         before = self.completion.input_tokens
-        now = asyncio.get_running_loop().time
         with self.steps.step("model", self.completion):
             try:
                 async with (
@@ -440,33 +450,45 @@ class AgentLoop:
                             case TextDelta(text=text):
                                 texts.append(text)
                                 self.completion.chunks.append(text)
-                                until = deadline.when()
-                                if deadline.expired():
-                                    # The model ignores its cancellation.
-                                    raise TimeoutError
-                                if self.emit is None or self.schema is not None:
-                                    continue
-                                if until is None:
-                                    await self.emit(event)
-                                    continue
-                                # Time spent on a slow reader does not count against the model.
-                                left = until - now()
-                                deadline.reschedule(None)
-                                await self.emit(event)
-                                deadline.reschedule(now() + left)
+                                await self._emit_delta(event, deadline)
+                            case ReasoningDelta():
+                                thoughts.add(event, texts)
+                                await self._emit_delta(event, deadline)
+                            case ReasoningDone():
+                                thoughts.end(event, texts, len(calls))
                             case ToolCallRequested(call=call):
                                 calls.append(call)
                             case ModelDone():
                                 self.completion.add(event)
             except BaseException as error:
-                if (texts or calls) and self.completion.input_tokens == before:
+                if (texts or calls or thoughts) and self.completion.input_tokens == before:
                     # The round broke off after its first output: it is charged for, and its usage is not reported.
                     self.completion.input_tokens += self.prompt_tokens
-                    self.completion.output_tokens += self.counter.count("".join(texts))
+                    self.completion.output_tokens += self.counter.count("".join((*thoughts.texts, *texts)))
                 if isinstance(error, TimeoutError):
                     raise ModelTimeout(self.model.name) from None
                 raise
         return "".join(texts), [*calls, *written.calls] if written is not None else calls
+
+    async def _emit_delta(self, event: TextDelta | ReasoningDelta, deadline: asyncio.Timeout) -> None:
+        """Emit words or thoughts, if they are wanted. Time spent on a slow reader does not count against it."""
+        until = deadline.when()
+        if deadline.expired():
+            # The model ignores its cancellation.
+            raise TimeoutError
+        is_thought = isinstance(event, ReasoningDelta)
+        if self.emit is None or not event.text:
+            return
+        if not self.shows_reasoning if is_thought else self.schema is not None:
+            return
+        if until is None:
+            await self.emit(event)
+            return
+        now = asyncio.get_running_loop().time
+        left = until - now()
+        deadline.reschedule(None)
+        await self.emit(event)
+        deadline.reschedule(now() + left)
 
     def _time_limit(self) -> float | None:
         limit = time_limit(self.model, self.timeout)
@@ -474,10 +496,14 @@ class AgentLoop:
         return limit + _GRACE.total_seconds() if limit is not None and links else limit
 
     async def _run_tools(self, request: ModelRequest, text: str, calls: list[ToolCall]) -> ModelRequest:
-        """Run the tools, and append calls and results to the prompt."""
-        parts = (text_part(text),) if text else ()
-        parts = (*parts, *(tool_call(call.id, call.name, call.arguments) for call in calls))
-        self._spend_tokens(sum(map(self.counter.count_part, parts)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
+        """Run the tools, and append calls and results to the prompt.
+
+        Thoughts go back whole, whatever room there is: a provider refuses the results without them.
+        """
+        thoughts, self.completion.thoughts = self.completion.thoughts, Thoughts(withheld=not self.shows_reasoning)
+        parts = thoughts.parts(text, calls, stored=False)
+        spoken = [part for part in parts if part["type"] != REASONING]
+        self._spend_tokens(sum(map(self.counter.count_part, spoken)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
         with self.steps.step("tools"):
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
             results += [ToolResult(call=call, error="too_many_calls") for call in calls[_MOST_CALLS:]]
@@ -486,7 +512,7 @@ class AgentLoop:
                 [tool_result(result.call.id, await self._truncate_output(result, redacted)) for result in results]
             )
         self.completion.tool_messages += [
-            (Role.ASSISTANT, parts, redaction_metadata(self.completion.redacted)),
+            (Role.ASSISTANT, thoughts.parts(text, calls, stored=True), redaction_metadata(self.completion.redacted)),
             (Role.TOOL, outputs, redaction_metadata(redacted)),
         ]
         if text:

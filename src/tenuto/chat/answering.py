@@ -175,6 +175,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         callers_tools=frozenset([spec.name for spec in offers.callers]),
         answer_tool=offers.answer,
         schema=request.schema,
+        shows_reasoning=deps.shows_reasoning,
         toolbox=work.toolbox,
         counter=work.counter,
         steps=work.steps,

@@ -51,6 +51,7 @@ class ChatDeps:
     memories: Memories | None = None
     profiles: Profiles | None = None
     titles_by_model: bool = False
+    shows_reasoning: bool = True
     unknown_models_get_default: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     telemetry: Telemetry | None = None

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from tenuto.errors import Invalid
 from tenuto.model.attachment import Content, attachment_part
 from tenuto.model.channel import ChatLine
-from tenuto.model.generation import AUTO, NONE, REQUIRED, StepChanged, TextDelta, ToolCall, ToolSpec
+from tenuto.model.generation import AUTO, NONE, REQUIRED, ReasoningDelta, StepChanged, TextDelta, ToolCall, ToolSpec
 from tenuto.model.message import Draft, Role, check_drafts, check_shown_parts
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
 from tenuto.model.policy import SessionPolicy
@@ -173,7 +173,8 @@ class Reply(Value, frozen=True, kw_only=True):
     what had been said until then. `calls` are for the caller to run; their outputs are the next turn's messages.
     `finish` says why the answer ended. Of its input, `cached_tokens` were in the provider's cache and
     `cache_write_tokens` are now; of its output, `reasoning_tokens` were thought. `logprobs` are there if they were
-    asked for, and are not stored.
+    asked for, and are not stored. `reasoning` is what the model thought before it answered, as far as its provider and
+    the settings show it; `parts` are thoughts, text and calls in their order, where there are thoughts.
     """
 
     session_id: str
@@ -181,6 +182,7 @@ class Reply(Value, frozen=True, kw_only=True):
     turn: int
     assistant: str
     text: str
+    reasoning: str = ""
     model: str = ""
     offline: bool = False
     title: str = ""
@@ -200,6 +202,7 @@ class Reply(Value, frozen=True, kw_only=True):
     created: bool = False
     stopped: bool = False
     calls: tuple[ToolCall, ...] = ()
+    parts: tuple[JsonObject, ...] = ()
 
 
 class TurnStarted(Value, frozen=True, kw_only=True):
@@ -242,7 +245,7 @@ class ReplyFinished(Value, frozen=True, kw_only=True):
 
 
 ChatEvent: TypeAlias = (
-    TurnStarted | TextDelta | StepChanged | ToolStarted | ToolFinished | CallRequested | ReplyFinished
+    TurnStarted | TextDelta | ReasoningDelta | StepChanged | ToolStarted | ToolFinished | CallRequested | ReplyFinished
 )
 
 

@@ -42,6 +42,7 @@ from tenuto.model.parameters import FinishReason
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind
+from tenuto.model.reasoning import is_reasoning, shown_reasoning
 from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject, replace_valid, to_text
@@ -112,6 +113,7 @@ async def report(deps: ChatDeps, work: Answering, outcome: TurnOutcome) -> Reply
         outcome.session,
         text=work.completion.text,
         calls=tuple(work.completion.calls),
+        parts=work.completion.parts if work.completion.thoughts else (),
         created=work.context.created,
         steps=work.steps.taken,
         degraded=tuple(work.degraded),
@@ -160,6 +162,7 @@ async def replay(deps: ChatDeps, turn: OpenTurn, trace_id: str) -> Reply:
         reply = reply_from_trace(trace, turn.session)
     text = final.text if final is not None else "".join(message.text for message in turn.reply)
     calls = [part for part in final.parts if part["type"] == "tool_call"] if final is not None else []
+    parts = await _thought_parts(deps, turn.session, final)
     return replace(
         reply,
         text=await deps.redaction.restore(turn.session, text),
@@ -167,6 +170,8 @@ async def replay(deps: ChatDeps, turn: OpenTurn, trace_id: str) -> Reply:
             ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"])
             for call in await deps.redaction.restore(turn.session, calls)
         ),
+        parts=parts,
+        reasoning=shown_reasoning(parts),
         trace_id=metadata.get("trace", reply.trace_id),
         model=metadata.get("model", reply.model),
         offline=metadata.get("offline", reply.offline),
@@ -176,6 +181,13 @@ async def replay(deps: ChatDeps, turn: OpenTurn, trace_id: str) -> Reply:
         finish=FinishReason(metadata.get(FINISH, FinishReason.STOP)),
         replayed=True,
     )
+
+
+async def _thought_parts(deps: ChatDeps, session: Session, final: Draft | None) -> tuple[JsonObject, ...]:
+    """The parts of an answer that the model thought about."""
+    if final is None or not any(map(is_reasoning, final.parts)):
+        return ()
+    return tuple(await deps.redaction.restore(session, list(final.parts)))
 
 
 def _complete_answer(work: Answering) -> None:
@@ -420,6 +432,7 @@ async def _make_trace(
         cached_tokens=completion.cached_tokens,
         cache_write_tokens=completion.cache_write_tokens,
         reasoning_tokens=completion.reasoning_tokens,
+        dropped_reasoning=completion.dropped_reasoning,
         cost_nanos=completion.cost_nanos,
         finish=completion.finish,
         parameters=work.parameters.given,
@@ -452,6 +465,7 @@ def reply_from_trace(
     *,
     text: str | None = None,
     calls: tuple[ToolCall, ...] = (),
+    parts: tuple[JsonObject, ...] = (),
     created: bool = False,
     steps: dict[str, float] | None = None,
     degraded: tuple[str, ...] | None = None,
@@ -470,6 +484,8 @@ def reply_from_trace(
         assistant=trace.assistant,
         text=trace.answer if text is None else text,
         calls=calls,
+        parts=parts,
+        reasoning=shown_reasoning(parts),
         created=created,
         model=trace.model,
         offline=trace.offline,

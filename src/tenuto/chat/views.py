@@ -13,7 +13,7 @@ from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, 
 from tenuto.errors import FailureReason
 from tenuto.extras import with_folder
 from tenuto.model import Role
-from tenuto.model.generation import StepChanged, TextDelta
+from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import (
     Disposition,
@@ -136,8 +136,8 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
 
     One that a user `stopped` has the text up to then. `finish` says why it ended: the model was done (`stop`), its
     limit of tokens came first (`length`), the provider withheld the rest (`content_filter`), the model declined to
-    answer (`refusal`), or the caller's tools are to be run (`tool_calls`). `trace_id` is null if nothing of the turn is
-    stored.
+    answer (`refusal`), or the caller's tools are to be run (`tool_calls`). `reasoning` is what the model thought before
+    the answer, as far as its provider and the settings show it. `trace_id` is null if nothing of the turn is stored.
     """
 
     session_id: str
@@ -145,6 +145,7 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
     turn: int
     assistant: str
     text: str
+    reasoning: str
     model: str
     offline: bool
     degraded: tuple[str, ...]
@@ -202,10 +203,10 @@ class TraceView(
     words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback
     model, `error_message` and `reason` say why the first one did not answer.
 
-    `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got. `steps` are
-    milliseconds by name, `spans` the single runs of each step, in order; older
-    traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing
-    leaves out `tools`, `spans`, `data` and `context`.
+    `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got, and
+    `dropped_reasoning` counts thoughts that it was not sent, since another provider made them. `steps` are milliseconds
+    by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private
+    values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`.
     """
 
     id: str
@@ -226,6 +227,7 @@ class TraceView(
     stopped: bool
     finish: FinishReason
     parameters: JsonObject
+    dropped_reasoning: int
     usage: UsageView
     steps: dict[str, float]
     redacted: dict[str, int]
@@ -324,6 +326,12 @@ class TextDeltaView(View, frozen=True, kw_only=True):
     text: str
 
 
+class ReasoningDeltaView(View, frozen=True, kw_only=True):
+    """The `reasoning` event: the next characters of what the model thinks."""
+
+    text: str
+
+
 class ToolEventView(View, frozen=True, kw_only=True):
     """The `tool` event, at the start and at the end of each call."""
 
@@ -358,6 +366,8 @@ def event_view(event: ChatEvent) -> tuple[str, View]:
             return "start", TurnStartedView.derive(event, trace_id=event.trace_id or None)
         case TextDelta():
             return "delta", TextDeltaView(text=event.text)
+        case ReasoningDelta():
+            return "reasoning", ReasoningDeltaView(text=event.text)
         case StepChanged(state="started"):
             return "step", StepEventView(id=event.id, state=event.state, titles=dict(event.titles))
         case StepChanged():

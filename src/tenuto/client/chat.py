@@ -14,7 +14,7 @@ from tenuto.chat.request import CallRequested, ReplyFinished, ToolFinished, Tool
 from tenuto.client.http import ApiCall, ConnectionLost, HttpClient, ServerEvent, path
 from tenuto.client.wire import refuse_unsent, value_from
 from tenuto.model import Scope
-from tenuto.model.generation import StepChanged, TextDelta, ToolCall
+from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta, ToolCall
 from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import JsonObject, check_type
@@ -117,6 +117,8 @@ def _event_from(event: ServerEvent) -> ChatEvent:
             return value_from(body, TurnStarted, trace_id=body["trace_id"] or "")
         case "delta":
             return TextDelta(text=body["text"])
+        case "reasoning":
+            return ReasoningDelta(text=body["text"])
         case "step":
             return msgspec.convert(body, StepChanged)
         case "tool" if body["state"] == "started":

@@ -26,6 +26,7 @@ from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Draft, readable_part
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import PromptPolicy
+from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.values import JsonObject, to_text
 
 DEFAULT_ENCODING: Final = "o200k_base"
@@ -36,6 +37,8 @@ ESTIMATE: Final = "estimate"
 MESSAGE_TOKENS: Final = 4
 REPLY_TOKENS: Final = 3
 TOOL_TOKENS: Final = 8
+# Nobody but its provider knows how long an encrypted thought is: the ciphertext's share, on the safe side.
+_SEALED_CHARACTERS_A_TOKEN: Final = 6
 
 # Natural text has 1 to 7 characters to a token, and no character has more than 4 bytes, each at most one token.
 MOST_CHARACTERS_A_TOKEN: Final = 7
@@ -165,6 +168,8 @@ class TokenCounter:
                 return TOOL_TOKENS + self.count(str(part.get("name", ""))) + self.count(to_text(part.get("arguments")))
             case "tool_result":
                 return TOOL_TOKENS + self.count(to_text(part.get("output")))
+            case "reasoning" if is_reasoning(part):
+                return self.count(part["text"]) + len(str(part.get("encrypted", ""))) // _SEALED_CHARACTERS_A_TOKEN
             case _:
                 readable = readable_part(part)
                 return 0 if readable is part else self.count_part(readable)
@@ -228,6 +233,8 @@ def _part_characters(part: JsonObject) -> int:
             return len(str(part.get("name", ""))) + len(to_text(part.get("arguments")))
         case "tool_result":
             return len(to_text(part.get("output")))
+        case "reasoning" if is_reasoning(part):
+            return len(part["text"]) + len(str(part.get("encrypted", "")))
         case _:
             readable = readable_part(part)
             return 0 if readable is part else _part_characters(readable)
@@ -343,7 +350,9 @@ def level(sizes: Sequence[int], limit: int) -> int:
 
 
 def truncate_parts(parts: Sequence[JsonObject], limit: int, counter: TokenCounter) -> tuple[JsonObject, ...]:
-    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs."""
+    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs, and thoughts,
+    which cannot be cut, go."""
+    parts = [part for part in parts if part["type"] != REASONING]
     sizes = [counter.count_part(part) for part in parts]
     height = level(sizes, limit)
     return tuple(

@@ -22,6 +22,7 @@ from tenuto.context.tokens import (
 from tenuto.model.message import TOOL_PARTS, Message, Role, readable_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Reason
+from tenuto.model.reasoning import may_return
 from tenuto.model.values import JsonObject
 
 if TYPE_CHECKING:
@@ -233,7 +234,9 @@ class TurnReader:
 
     def _is_visible(self, part: JsonObject) -> bool:
         kind = part["type"]
-        return bool(part["text"]) if kind == "text" else self.raw or (kind in _TOOLS and self._layout.shows_tools)
+        if kind == "text":
+            return bool(part["text"])
+        return self.raw or (self._layout.shows_tools and (kind in _TOOLS or may_return(part)))
 
     def _escape_parts(self, parts: tuple[JsonObject, ...], role: Role) -> tuple[JsonObject, ...]:
         if self._layout.around_all is not None:

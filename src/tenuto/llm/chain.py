@@ -10,7 +10,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from tenuto.errors import FailureReason, ModelBusy, ModelFailed
-from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, marks_place
 from tenuto.model.parameters import FinishReason, ModelFacts, ModelParameters
 from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class FallbackChain:
     """Requests its models in order until one begins to answer.
 
-    Once there is text or a call, a failure is final: another model would repeat it all. `ModelDone` names the
-    model that answered, and whether it was not the first. A background request that gave way to turns ends.
+    Once there is a thought, text or a call, a failure is final: another model would repeat it all. `ModelDone` names
+    the model that answered, and whether it was not the first. A background request that gave way to turns ends.
     """
 
     def __init__(self, models: Sequence[ChatModel]) -> None:
@@ -70,8 +70,8 @@ class FallbackChain:
                             if not begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
                                 raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
                             if first_failure is not None:
-                                event = replace(_after_failure(event, first_failure), dropped_parameters=dropped)
-                        begun = True
+                                event = _after_failure(event, first_failure, dropped)
+                        begun = begun or not marks_place(event)
                         yield event
                     return
                 except ModelBusy:
@@ -90,5 +90,11 @@ def _without(request: ModelRequest, names: Sequence[str]) -> ModelRequest:
     return replace(request, parameters=replace(request.parameters, **dict.fromkeys(names)))
 
 
-def _after_failure(done: ModelDone, failed: ModelFailed) -> ModelDone:
-    return replace(done, used_fallback=True, fallback_reason=failed.reason, fallback_message=str(failed))
+def _after_failure(done: ModelDone, failed: ModelFailed, dropped: tuple[str, ...]) -> ModelDone:
+    return replace(
+        done,
+        used_fallback=True,
+        fallback_reason=failed.reason,
+        fallback_message=str(failed),
+        dropped_parameters=(*done.dropped_parameters, *dropped),
+    )

@@ -6,12 +6,13 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
 from pydantic_ai import exceptions as failures
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
@@ -50,19 +51,12 @@ from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
-from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
+from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
+from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
-from tenuto.model.generation import (
-    AUTO,
-    NONE,
-    REQUIRED,
-    ModelDone,
-    ModelEvent,
-    ModelRequest,
-    TextDelta,
-    ToolCallRequested,
-)
+from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelDone, ModelEvent, ModelRequest, TextDelta, marks_place
 from tenuto.model.parameters import AnswerSchema, FinishReason, ModelFacts, ModelParameters
+from tenuto.model.prompt import PromptMessage
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import JsonObject, make_storable
 from tenuto.pauses import Backoff
@@ -136,6 +130,7 @@ class PydanticAIModel:
         # Other servers that speak OpenAI's protocol may refuse a field that they do not know.
         is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
         self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
+        self._thinker = Thinker.of(model, self._dialect)
         self.facts = _facts_of(model, self._dialect)
         """What is known of it."""
 
@@ -163,7 +158,7 @@ class PydanticAIModel:
                                 and not begun
                             ):
                                 declined.append(ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER))
-                            begun = True
+                            begun = begun or not marks_place(event)
                             yield event
                 return
             except ModelFailed as error:
@@ -176,41 +171,45 @@ class PydanticAIModel:
 
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
+            prompt, dropped_reasoning = self._thinker.prompt(request.messages)
             parameters = self._request_parameters(request)
-            messages = self._model.prepare_messages(self._messages(request), parameters)
+            messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
+            settings, dropped = self._settings(request, prompt)
             async with model_request_stream(
                 self._model,
                 messages,
-                model_settings=self._settings(request),
+                model_settings=settings,
                 model_request_parameters=parameters,
                 instrument=False if self._access.observed else None,
             ) as stream:
                 async for event in stream if self._limit is not None else _until_silence(stream):
                     if text := _event_text(event):
                         yield TextDelta(text=text)
+                    elif (thought := self._thinker.delta(event)) is not None:
+                        yield thought
                 response = self._check_response(stream)
         except ModelFailed:
             raise
         except Exception as exc:
             raise self._failure(exc) from None
-        for part in response.parts:
-            if isinstance(part, ToolCallPart):
-                yield ToolCallRequested(call=to_call(part))
+        for thought_or_call in self._thinker.ended(response):
+            yield thought_or_call
         details = response.provider_details or {}
         if refusal := details.get("refusal"):
             yield TextDelta(text=make_storable(str(refusal)), refusal=True)
-        yield self._done_event(response, details)
+        ended = self._done_event(response, details)
+        yield replace(ended, dropped_reasoning=dropped_reasoning, dropped_parameters=dropped)
 
     def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
         """The names of those that it does not take."""
         return refused_parameters(parameters, self.facts.parameters)
 
-    def _messages(self, request: ModelRequest) -> list[ModelMessage]:
+    def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
         instructions = self._changing_instructions(request)
-        messages = to_messages((*request.messages[:1], *request.messages[1 + len(instructions) :]))
+        messages = to_messages((*prompt[:1], *prompt[1 + len(instructions) :]))
         if not self._caches(request):
             return messages
-        stable = to_messages(request.messages[: request.cacheable_messages])
+        stable = to_messages(prompt[: request.cacheable_messages])
         return mark_stable_prefix(messages, sum(isinstance(message, ModelResponse) for message in stable))
 
     def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
@@ -232,10 +231,14 @@ class PydanticAIModel:
             function_tools=tools, output_mode="native", output_object=form, instruction_parts=parts
         )
 
-    def _settings(self, asking: ModelRequest) -> ModelSettings:
-        profile = self._model.profile
-        thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        settings = ModelSettings(max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0))
+    def _settings(self, asking: ModelRequest, prompt: Sequence[PromptMessage]) -> tuple[ModelSettings, tuple[str, ...]]:
+        """The settings of a request, and the names of the parameters that it goes without."""
+        given, dropped = self._given_settings(asking), tuple[str, ...]()
+        if self._needs_thoughts and given.get("thinking") and lacks_first_thought(prompt):
+            # Another provider made these calls: this one only thinks behind calls that it thought about itself.
+            del given["thinking"]
+            dropped = ("reasoning_effort",)
+        settings = ModelSettings(max_tokens=asking.reply_tokens + self._thinking_tokens(given))
         if self._limit is not None:
             settings["request_timeout"] = self._limit.total_seconds()
         if (first := self._access.first_token_limit(local=self.local)) is not None:
@@ -247,18 +250,38 @@ class PydanticAIModel:
             settings["max_retries"] = 0
         if asking.tool_choice != AUTO and asking.tools:
             settings["tool_choice"] = _CHOICES.get(asking.tool_choice) or [asking.tool_choice]
-        given = to_settings(self._dialect, asking.parameters, self.facts.parameters)
-        if not asking.tools:
-            given.pop("parallel_tool_calls", None)
-        if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
-            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
         settings.update(cast(ModelSettings, given))
         if self._caches(asking):
             settings["cache"] = True
         own_key = asking.parameters.prompt_cache_key is not None
         if self._takes_cache_key and not own_key and (key := cache_key(asking.tool_context)) is not None:
             cast(OpenAIChatModelSettings, settings)["openai_prompt_cache_key"] = key
-        return settings
+        return settings, dropped
+
+    def _given_settings(self, asking: ModelRequest) -> dict[str, Any]:
+        """What the request says of how to answer."""
+        given = to_settings(self._dialect, asking.parameters, self.facts.parameters)
+        if not asking.tools:
+            given.pop("parallel_tool_calls", None)
+        if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
+            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
+        return given
+
+    @property
+    def _needs_thoughts(self) -> bool:
+        """Whether it thinks within a budget of tokens, which it refuses to do behind calls without thoughts."""
+        return self._dialect is Dialect.ANTHROPIC and not self._model.profile.get(
+            "anthropic_supports_adaptive_thinking"
+        )
+
+    def _thinking_tokens(self, given: Mapping[str, Any]) -> int:
+        """What thinking may take of the output, besides the answer."""
+        profile = self._model.profile
+        wanted = given.get("thinking") or given.get("openai_reasoning_effort", NONE) != NONE
+        if wanted and self._needs_thoughts:
+            return max(_THINKING_TOKENS, thinking_budget(given["thinking"]))
+        always = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
+        return _THINKING_TOKENS if wanted or always else 0
 
     def _check_response(self, stream: StreamedResponse) -> ModelResponse:
         """The whole answer, if it is whole and says anything."""

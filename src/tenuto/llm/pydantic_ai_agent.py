@@ -24,6 +24,7 @@ from tenuto.llm.pydantic_ai_messages import to_call, to_messages
 from tenuto.model import Message, Role
 from tenuto.model.generation import ToolCall
 from tenuto.model.prompt import PromptMessage
+from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json
 
 # A typed output comes as the call of a tool of such a name.
@@ -48,7 +49,7 @@ class PydanticAgentRun:
 
     async def run(self, goal: str, *, instructions: str, history: Sequence[Message], deps: Any) -> Json:
         """The agent's output as JSON; `deps` are what its tools receive."""
-        said = to_messages([PromptMessage(role=one.role, parts=one.parts) for one in history if _is_spoken(one)])
+        said = to_messages([_without_thoughts(one) for one in history if _is_spoken(one)])
         with capture_run_messages() as messages:
             try:
                 done = await self._agent.run(
@@ -94,6 +95,12 @@ class PydanticAgentRun:
 def _is_spoken(message: Message) -> bool:
     """Whether it is text of a user or an assistant: calls of other assistants' tools mean nothing to this agent."""
     return message.role in (Role.USER, Role.ASSISTANT) and bool(message.text)
+
+
+def _without_thoughts(message: Message) -> PromptMessage:
+    """The message without what another model thought."""
+    parts = tuple(part for part in message.parts if part["type"] != REASONING)
+    return PromptMessage(role=message.role, parts=parts)
 
 
 def _cost(response: ModelResponse) -> int:

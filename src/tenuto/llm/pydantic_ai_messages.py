@@ -15,6 +15,7 @@ from pydantic_ai.messages import (
     ModelResponsePart,
     SystemPromptPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -25,10 +26,13 @@ from tenuto.errors import Invalid
 from tenuto.model.generation import UNREADABLE, ToolCall, ToolSpec
 from tenuto.model.message import Role
 from tenuto.model.prompt import PromptMessage
+from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, check_json, make_storable
 
 # How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
+OVER_CHAT: Final = "-chat"
+"""The end of a provider's name in thoughts that came over the chat completions protocol."""
 
 
 def to_messages(prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
@@ -55,13 +59,37 @@ def _request_parts(message: PromptMessage, names: dict[str, str]) -> Iterator[Mo
 
 
 def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:
-    if text := message.text:
-        yield TextPart(content=text)
-    for part in message.parts:
-        if part["type"] == "tool_call":
-            arguments = part["arguments"]
-            args = arguments if isinstance(arguments, dict) else _output_text(arguments)
-            yield ToolCallPart(tool_name=part["name"], args=args, tool_call_id=part["id"])
+    """Text before calls, but with thoughts all in the order in which it came."""
+    if not any(part["type"] == REASONING for part in message.parts):
+        if text := message.text:
+            yield TextPart(content=text)
+        yield from (_call_part(part) for part in message.parts if part["type"] == "tool_call")
+        return
+    for kind, run in groupby(message.parts, key=lambda part: part["type"]):
+        if kind == "text":
+            if text := "".join(part["text"] for part in run):
+                yield TextPart(content=text)
+        elif kind == REASONING:
+            yield from map(to_thinking, run)
+        elif kind == "tool_call":
+            yield from map(_call_part, run)
+
+
+def to_thinking(part: JsonObject) -> ThinkingPart:
+    """A thought as it came."""
+    return ThinkingPart(
+        content=part["text"],
+        id=part.get("id"),
+        signature=part.get("signature") or part.get("encrypted"),
+        provider_name=str(part["provider"]).removesuffix(OVER_CHAT),
+        provider_details=part.get("details"),
+    )
+
+
+def _call_part(part: JsonObject) -> ToolCallPart:
+    arguments = part["arguments"]
+    args = arguments if isinstance(arguments, dict) else _output_text(arguments)
+    return ToolCallPart(tool_name=part["name"], args=args, tool_call_id=part["id"])
 
 
 def _output_text(output: Json) -> str:

@@ -152,6 +152,20 @@ class TextDelta(Value, frozen=True, kw_only=True):
     refusal: bool = False
 
 
+class ReasoningDelta(Value, frozen=True, kw_only=True):
+    """A piece of what the model thinks; `index` names the thought within the answer. An empty one marks its place."""
+
+    text: str
+    index: int = 0
+
+
+class ReasoningDone(Value, frozen=True, kw_only=True):
+    """A whole thought, as the part that goes back to its provider."""
+
+    part: JsonObject
+    index: int = 0
+
+
 class ToolCallRequested(Value, frozen=True, kw_only=True):
     """The model asks for a tool before it goes on."""
 
@@ -165,8 +179,8 @@ class ModelDone(Value, frozen=True, kw_only=True):
     `redacted` counts what the privacy policy took out of its words, by name. Of the input, `cached_tokens` were read
     from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
     not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
-    what a fallback does not take. `response_model` and `response_id` are what the provider calls the model and the
-    answer.
+    what a fallback does not take, and `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since
+    another provider made them. `response_model` and `response_id` are what the provider calls the model and the answer.
     """
 
     model: str
@@ -178,6 +192,7 @@ class ModelDone(Value, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     logprobs: tuple[JsonObject, ...] | None = None
     dropped_parameters: tuple[str, ...] = ()
+    dropped_reasoning: int = 0
     cost_nanos: int = 0
     offline: bool = False
     used_fallback: bool = False
@@ -188,7 +203,12 @@ class ModelDone(Value, frozen=True, kw_only=True):
     response_id: str = ""
 
 
-ModelEvent: TypeAlias = TextDelta | ToolCallRequested | ModelDone
+ModelEvent: TypeAlias = TextDelta | ReasoningDelta | ReasoningDone | ToolCallRequested | ModelDone
+
+
+def marks_place(event: ModelEvent) -> bool:
+    """Whether an event says nothing yet: until then another attempt, or another model, may answer instead."""
+    return isinstance(event, ReasoningDelta) and not event.text
 
 
 class Persona(Value, frozen=True, kw_only=True):

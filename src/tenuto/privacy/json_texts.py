@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tenuto.model.attachment import ATTACHMENT, shows_attachment
 from tenuto.model.opaque import is_opaque
+from tenuto.model.reasoning import REDACTED, WITHHELD, is_reasoning
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.placeholders import neutralize_text
@@ -28,6 +29,9 @@ _PLAIN_NAME: Final = 15
 _STRUCTURE: Final = frozenset({"type", "id", "call_id", "name", "role", "through_id", "made_by"})
 # Those of a part that shows an attachment: its name is the user's.
 _OF_ATTACHMENT: Final = frozenset({"type", ATTACHMENT, "media_type", "size"})
+
+# Those of a thought: what only its provider reads is no text of anybody's, and must stay as it is.
+_OF_THOUGHT: Final = _STRUCTURE | {"provider", "model", "signature", "encrypted", REDACTED, WITHHELD}
 
 
 Places: TypeAlias = "Mapping[str, Places]"
@@ -95,8 +99,21 @@ def replace_texts(value: Json, replace: Replace, name: str = "", internal: Place
 
 
 def replace_part_texts(parts: Iterable[JsonObject], replace: Replace) -> tuple[JsonObject, ...]:
-    """A message's parts with their texts replaced, except in structural fields."""
-    return tuple([_replace_in_object(part, replace, "", None, _STRUCTURE) for part in parts])
+    """A message's parts with their texts replaced, except in structural fields. A thought that changes says so: its
+    signature fits it no longer."""
+    return tuple(
+        [
+            _replace_in_thought(part, replace)
+            if is_reasoning(part)
+            else _replace_in_object(part, replace, "", None, _STRUCTURE)
+            for part in parts
+        ]
+    )
+
+
+def _replace_in_thought(part: JsonObject, replace: Replace) -> JsonObject:
+    replaced = _replace_in_object(part, replace, "", None, _OF_THOUGHT)
+    return replaced if replaced == part else {**replaced, REDACTED: True}
 
 
 def _replace_in_object(

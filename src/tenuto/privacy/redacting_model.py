@@ -8,17 +8,28 @@ arguments of tool calls. The offline model runs in this process and reads the tu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from tenuto.model import Role
-from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested, ToolContext
+from tenuto.model.generation import (
+    ModelDone,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    ReasoningDone,
+    TextDelta,
+    ToolCallRequested,
+    ToolContext,
+)
 from tenuto.model.parameters import ModelParameters
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
+from tenuto.model.reasoning import is_reasoning
 from tenuto.ports import ChatModel, ModelChain, Tool, facts_of, refused_parameters
 from tenuto.privacy.json_texts import Replace, neutralizing, replace_part_texts, replace_texts
 from tenuto.privacy.placeholders import RestoringStream, restore_text
@@ -62,10 +73,19 @@ class RedactingModel:
             if policy.modes[Sink.ANSWER] is Mode.REDACT:
                 redacting = self._redactor.stream(turn.scope)
         async with aclosing(self._model.stream_answer(request, tools)) as events:  # type: ignore[type-var]
-            changed = _restore_events(events, _AnswerStream(values, redacting)) if values or redacting else events
+            changed: AsyncIterator[ModelEvent] = events
+            if values or redacting:
+                changed = _restore_events(
+                    events, _AnswerStream(values, redacting), lambda: self._thoughts(turn, values)
+                )
             async for event in changed:
                 if not isinstance(event, TextDelta) or event.text:
                     yield event
+
+    def _thoughts(self, turn: ToolContext | None, values: Mapping[str, str]) -> _AnswerStream:
+        """What changes a thought, as it does the answer."""
+        redacts = turn is not None and self._redactor.policy(turn.scope).modes[Sink.ANSWER] is Mode.REDACT
+        return _AnswerStream(values, self._redactor.stream(turn.scope) if turn is not None and redacts else None)
 
     async def _redact_request(
         self, turn: ToolContext, policy: ScopePolicy, values: Mapping[str, str], request: ModelRequest
@@ -88,7 +108,9 @@ class RedactingModel:
 
 
 def _replace_texts(message: PromptMessage, new_text: Replace) -> PromptMessage:
-    return replace(message, parts=replace_part_texts(message.parts, new_text))
+    """The message with its texts replaced. Thoughts of this turn go back as they came, and only to their provider."""
+    parts = [part if is_reasoning(part) else replace_part_texts((part,), new_text)[0] for part in message.parts]
+    return replace(message, parts=tuple(parts))
 
 
 class _AnswerStream:
@@ -112,19 +134,38 @@ class _AnswerStream:
         return self._redacting.feed(rest) + self._redacting.flush() if self._redacting is not None else rest
 
 
-async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStream) -> AsyncIterator[ModelEvent]:
+async def _restore_events(
+    events: AsyncIterator[ModelEvent], outlet: _AnswerStream, new_thought: Callable[[], _AnswerStream]
+) -> AsyncIterator[ModelEvent]:
     """The model's events with restored and redacted texts; some may be empty."""
+    thought: tuple[int, _AnswerStream] | None = None
+    redacted: Counter[str] = Counter()
     async for event in events:
+        if thought is not None and not (isinstance(event, ReasoningDelta) and event.index == thought[0]):
+            yield ReasoningDelta(text=thought[1].flush(), index=thought[0])
+            redacted.update(thought[1].redacted)
+            thought = None
+        if isinstance(event, ReasoningDelta):
+            thought = thought or (event.index, new_thought())
+            yield replace(event, text=await _fed(thought[1], event.text))
+            continue
         if isinstance(event, TextDelta):
-            long = len(event.text) > AT_ONCE
-            text = await asyncio.to_thread(outlet.feed, event.text) if long else outlet.feed(event.text)
-            yield replace(event, text=text)
-        else:
+            yield replace(event, text=await _fed(outlet, event.text))
+        elif not isinstance(event, ReasoningDone):
             yield TextDelta(text=outlet.flush())
         if isinstance(event, ToolCallRequested):
             arguments = replace_texts(event.call.arguments, lambda slot: restore_text(slot.text, outlet.values))
             yield ToolCallRequested(call=replace(event.call, arguments=arguments))
         elif isinstance(event, ModelDone):
-            yield replace(event, redacted=taken) if (taken := outlet.redacted) else event
+            taken = dict(redacted + Counter(outlet.redacted))
+            yield replace(event, redacted=taken) if taken else event
+        elif isinstance(event, ReasoningDone):
+            yield event
     # A stream may break off without a `ModelDone`.
+    if thought is not None:
+        yield ReasoningDelta(text=thought[1].flush(), index=thought[0])
     yield TextDelta(text=outlet.flush())
+
+
+async def _fed(outlet: _AnswerStream, text: str) -> str:
+    return await asyncio.to_thread(outlet.feed, text) if len(text) > AT_ONCE else outlet.feed(text)

@@ -13,6 +13,7 @@ from tenuto.chat import ChatEvent, ChatRequest, LiveTurn
 from tenuto.chat.views import (
     AssistantView,
     CallView,
+    ReasoningDeltaView,
     ReplyView,
     StepEventView,
     TextDeltaView,
@@ -39,10 +40,20 @@ from tenuto.sessions.traces import TraceFilter, find_trace, latest_traces, sessi
 routes = Router("chat", prefix="/v1")
 
 _STREAM: Final = EventStream(
-    "Events with an `id`: `start` (`TurnStartedView`), `delta` (`TextDeltaView`), `tool` (`ToolEventView`), `step` "
-    "(`StepEventView`) and `call` (`CallView`), then `done` (`ReplyView`) or `error` (`Problem`).",
+    "Events with an `id`: `start` (`TurnStartedView`), `reasoning` (`ReasoningDeltaView`), `delta` (`TextDeltaView`), "
+    "`tool` (`ToolEventView`), `step` (`StepEventView`) and `call` (`CallView`), then `done` (`ReplyView`) or `error` "
+    "(`Problem`).",
     example='id: 1.2\nevent: delta\ndata: {"text":"The "}\n\n',
-    events=(TurnStartedView, TextDeltaView, ToolEventView, StepEventView, CallView, ReplyView, Problem),
+    events=(
+        TurnStartedView,
+        ReasoningDeltaView,
+        TextDeltaView,
+        ToolEventView,
+        StepEventView,
+        CallView,
+        ReplyView,
+        Problem,
+    ),
 )
 
 

@@ -19,6 +19,7 @@ from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Attachment, Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
 from tenuto.model.analytics import UsageCounts, UsageReport
 from tenuto.model.message import STATE, check_part
+from tenuto.model.reasoning import is_reasoning, shown_parts
 from tenuto.model.session import ForkPoint, SessionPage, usd
 from tenuto.model.task import Task, TaskStatus
 from tenuto.model.values import Json, JsonObject, View
@@ -138,7 +139,8 @@ class MessageBrief(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, message: Message) -> Self:
         """The view of a stored message."""
-        return cls.derive(message, parts=tuple(part for part in message.parts if part.get("type") != "text"))
+        parts = tuple(part for part in message.parts if part.get("type") != "text")
+        return cls.derive(message, parts=shown_parts(parts))
 
 
 class MessageView(MessageBrief, frozen=True, kw_only=True):
@@ -155,10 +157,13 @@ class MessageView(MessageBrief, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """The view of a stored message, without the state that an assistant's tools store in it."""
+        """The view of a stored message, without the state that an assistant's tools store in it and without what of its
+        thoughts only their provider reads."""
         if STATE in message.metadata:
             metadata = {name: value for name, value in message.metadata.items() if name != STATE}
             message = replace(message, metadata=metadata)
+        if any(map(is_reasoning, message.parts)):
+            message = replace(message, parts=shown_parts(message.parts))
         return cls.complete(message)
 
     @classmethod

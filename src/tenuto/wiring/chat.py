@@ -119,6 +119,7 @@ async def open_chat(
                 afterwards=upkeep.after_turn,
                 unknown_models_get_default=settings.unknown_models == "default",
                 titles_by_model=summarizer_model is not None,
+                shows_reasoning=settings.show_reasoning,
                 limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
                 telemetry=telemetry,
                 calls=calls,

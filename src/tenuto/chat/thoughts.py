@@ -1,0 +1,111 @@
+"""What the model thought in one request: collected as it comes, and put back among text and calls in their order.
+
+There are two of each thought. The one that the provider made goes back to it unchanged, while this turn runs. The one
+that readers see has passed the privacy policy, and is stored: where the two differ, it never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tenuto.model import text_part, tool_call
+from tenuto.model.generation import ReasoningDelta, ReasoningDone, ToolCall
+from tenuto.model.reasoning import REASONING, REDACTED, WITHHELD, is_proven
+from tenuto.model.values import JsonObject
+
+
+@dataclass(slots=True)
+class Thought:
+    """One thought: how many characters of text and how many calls are before it, what is shown, and the whole part,
+    which a thought that was broken off does not have."""
+
+    text_before: int
+    calls_before: int = 0
+    shown: list[str] = field(default_factory=list)
+    made: JsonObject | None = None
+    withheld: bool = False
+
+    @property
+    def text(self) -> str:
+        """As readers see it."""
+        return "".join(self.shown)
+
+    def part(self, *, stored: bool, pending: bool = False) -> JsonObject:
+        """The part as it is `stored`, or as it goes back to the provider.
+
+        One that nobody can verify goes back only behind `pending` calls: elsewhere it loses its id.
+        """
+        text = self.text
+        made = dict(self.made or {"type": REASONING, "text": text, "provider": ""})
+        if not stored:
+            return made
+        if not pending and not is_proven(made):
+            made.pop("id", None)
+        if text != made["text"] and not _is_raw(text, made):
+            made |= {"text": text, REDACTED: True}
+            made.pop("details", None)
+        return {**made, WITHHELD: True} if self.withheld else made
+
+
+def _is_raw(text: str, made: JsonObject) -> bool:
+    """Whether the shown text is in the part's details, for thoughts that have no summary."""
+    return not made["text"] and text == "\n\n".join(made.get("details", {}).get("raw_content", ()))
+
+
+@dataclass(slots=True)
+class Thoughts:
+    """The thoughts of one request, in their order."""
+
+    withheld: bool = False
+    _by_index: dict[int, Thought] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._by_index)
+
+    @property
+    def texts(self) -> list[str]:
+        """What readers are shown of them."""
+        return [thought.text for thought in self._by_index.values() if thought.text and not self.withheld]
+
+    def add(self, delta: ReasoningDelta, texts: Sequence[str]) -> None:
+        """Add a piece of a thought; it stands behind the `texts` that had come before its first one."""
+        if delta.index not in self._by_index:
+            self._by_index[delta.index] = Thought(sum(map(len, texts)), withheld=self.withheld)
+        if delta.text:
+            self._by_index[delta.index].shown.append(delta.text)
+
+    def end(self, done: ReasoningDone, texts: Sequence[str], calls_before: int) -> None:
+        """Add what the provider made of a thought; those behind a call are known only now."""
+        thought = self._by_index.pop(done.index, None) or Thought(sum(map(len, texts)), withheld=self.withheld)
+        thought.made, thought.calls_before = done.part, calls_before
+        self._by_index[done.index] = thought
+
+    def parts(
+        self, text: str, calls: Sequence[ToolCall], *, stored: bool, pending: bool = False
+    ) -> tuple[JsonObject, ...]:
+        """Thoughts, text and calls in the order in which they came; the results of `pending` calls come in a later
+        turn."""
+        if not self._by_index:
+            said = (text_part(text),) if text or not calls else ()
+            return (*said, *[tool_call(call.id, call.name, call.arguments) for call in calls])
+        parts: list[JsonObject] = []
+        last, thoughts = max(len(calls) - 1, 0), list(self._by_index.values())
+        said_until = 0
+        for thought in thoughts:
+            if not min(thought.calls_before, last):
+                parts += _text_parts(text[said_until : thought.text_before])
+                said_until = max(said_until, thought.text_before)
+                parts.append(thought.part(stored=stored, pending=pending))
+        parts += _text_parts(text[said_until:]) if text or calls else [text_part("")]
+        for number, call in enumerate(calls):
+            if number:
+                behind = [one for one in thoughts if min(one.calls_before, last) == number]
+                parts += [one.part(stored=stored, pending=pending) for one in behind]
+            parts.append(tool_call(call.id, call.name, call.arguments))
+        return tuple(parts)
+
+
+def _text_parts(text: str) -> list[JsonObject]:
+    return [text_part(text)] if text else []
