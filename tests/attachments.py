@@ -16,14 +16,14 @@ def data_url(data: bytes, media_type: str) -> str:
 
 
 def png(size: int = 0, *, width: int = 2, height: int = 2) -> bytes:
-    """A picture of so many pixels, padded by a chunk that viewers skip."""
+    """A picture of so many pixels, padded by a palette that viewers skip."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     rows = zlib.compress(b"".join(b"\0" + b"\x40\x80\xc0" * width for _ in range(height)))
-    padding = chunk(b"paDd", bytes(number * 31 % 251 for number in range(size))) if size else b""
+    padding = chunk(b"sPLT", bytes(number * 31 % 251 for number in range(size))) if size else b""
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + padding + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 

@@ -99,6 +99,16 @@ class UnknownToolCall(Invalid):
     message: ClassVar[str] = "the tool output matches no pending tool call of this session"
 
 
+class UnsupportedAttachment(Invalid):
+    """The model does not take a picture, a sound or a file, and the request requires that it is sent."""
+
+    code: ClassVar[str] = "unsupported_attachment"
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what = what
+        super().__init__(f"attachments: {what} {why}")
+
+
 class UnknownAttachment(Invalid):
     """A message names an attachment that its session does not have, and brings no content for it."""
 

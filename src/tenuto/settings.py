@@ -50,7 +50,7 @@ _ZERO_IS_OFF: Final = ("breaker_failures", "wrong_credentials_per_minute", "embe
 _SESSION_LIMITS: Final = (
     *("max_message_bytes", "max_head_bytes", "lease", "busy_wait", "inactive_after", "archive_after"),
     *("title_characters", "fallback_title_characters"),
-    *("max_attachment_bytes", "max_attachments", "attachment_types"),
+    *("max_attachment_bytes", "max_attachments", "attachment_types", "strip_attachment_metadata"),
 )
 _LARK: Final = (
     *("lark_app_id", "lark_app_secret", "lark_encrypt_key", "lark_verification_token"),
@@ -120,6 +120,7 @@ class Settings(Value, frozen=True, kw_only=True):
     max_attachments: int = 1000
     user_attachment_bytes: int | None = None
     attachment_types: str | None = None
+    strip_attachment_metadata: bool = True
     # None: 6,000 for each credential, and no limit where none is needed.
     requests_per_minute: int | None = None
     embedding_tokens_per_minute: int = 100_000

@@ -207,7 +207,7 @@ async def test_the_client_sends_reads_and_removes_attachments() -> None:
 
             assert await sessions.attachment(ann, "s", picture.id) == picture
             assert (attachment.id, attachment.size, attachment.seqs) == (picture.id, len(PNG), (1, 3))
-            assert page.messages[0].parts[1] == attachment_part(picture)
+            assert page.messages[0].parts[1] == {**attachment_part(picture), "width": 2, "height": 2}
         await remote.sessions.remove_attachment(ann, "s", picture.id)
         assert await service.tenuto.sessions.attachments(ann, "s") == ()
 

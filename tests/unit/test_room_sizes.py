@@ -16,19 +16,19 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 4950,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "chat": 5050,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6500,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3600,  # thoughts in prompts
+    "context": 3950,  # what pictures, sounds and files take, and which of them stay; thoughts
     "gateway": 1100,
     "integrations": 4050,
-    "llm": 3150,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5500,  # attachments and their types; parameters and their ranges; thoughts
+    "llm": 3350,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
+    "model": 5650,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10250,  # thoughts
     "recall": 2900,
-    "server": 12550,  # attachments
-    "sessions": 4450,  # attachments as clients send them
+    "server": 12600,  # attachments
+    "sessions": 4750,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines

@@ -277,6 +277,8 @@ class Completion:
     dropped_reasoning: int = 0
     # What was thought before the answer; that before calls of our own tools is stored with these.
     thoughts: Thoughts = field(default_factory=Thoughts)
+    # Pictures, sounds and files that a fallback did not get.
+    media_left_out: int = 0
     # Our count of the answer as it is stored, which is the output where a model reports none.
     stored_tokens: int = 0
     offline: bool = False
@@ -332,6 +334,7 @@ class Completion:
         self.logprobs = ended.logprobs
         self.dropped_parameters = ended.dropped_parameters
         self.dropped_reasoning = max(self.dropped_reasoning, ended.dropped_reasoning)
+        self.media_left_out = ended.media_left_out
         self.cached_tokens += ended.cached_tokens
         self.cache_write_tokens += ended.cache_write_tokens
         self.reasoning_tokens += ended.reasoning_tokens

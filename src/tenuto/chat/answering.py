@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -22,12 +22,14 @@ from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer, Toolbox, pl
 from tenuto.chat.answer_form import answer_tool
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import ChatRequest, EventSink
+from tenuto.chat.shown_media import ATTACHMENTS, load_contents
 from tenuto.chat.turn_values import Choice, TurnContext
 from tenuto.context import TokenCounter, assemble, counter_for, language_of
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import Invalid, InvalidSetting, TenutoError, TurnLost, TurnStopped, Unavailable
-from tenuto.model import FinishTurn, OpenTurn
+from tenuto.model import Content, FinishTurn, OpenTurn
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
+from tenuto.model.media import shows_media
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import (
@@ -169,6 +171,13 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         prompt, is_redacted = await _make_prompt(deps, work, offers, policy)
     work.prompt = prompt
     messages, cacheable = join_unanswered(prompt)
+    contents: Mapping[str, Content] = {}
+    missing = prompt.media_left_out
+    if prompt.media:
+        messages, contents, unread = await load_contents(deps, context, messages)
+        missing += unread
+    if missing:
+        work.mark_degraded([ATTACHMENTS])
     loop = AgentLoop(
         model=work.model,
         tools=offers.own,
@@ -195,6 +204,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
             tool_choice=offers.choice,
             parameters=work.parameters,
             schema=request.schema if offers.answer is None else None,
+            contents=contents,
             reply_tokens=policy.reply_tokens,
             cacheable_messages=cacheable,
             redacted_messages=len(messages) if is_redacted else 0,
@@ -214,6 +224,8 @@ async def _make_prompt(
     context, inputs = work.context, work.context.prompt_inputs
     if work.toolbox.pieces is not None:
         inputs = replace(inputs, evidence=work.toolbox.pieces)
+    if inputs.question_parts or shows_media(inputs.history):
+        inputs = replace(inputs, media=facts_of(work.model).media)
     redacted = await deps.redaction.redact_prompt_inputs(context.scope, context.tool_context.session, inputs)
     key = b""
     if context.turn is not None:  # Without a turn no trace is stored.

@@ -28,6 +28,7 @@ from tenuto.context import (
     last_input,
     last_words,
     near_enough,
+    parts_of_question,
     points_back,
     profile_text,
     speaker_names,
@@ -35,7 +36,7 @@ from tenuto.context import (
 )
 from tenuto.context.compression import LogTail, of_persona
 from tenuto.context.wording import WORDING, quote_text
-from tenuto.model import Draft, Message, OpenTurn, Page, TurnState
+from tenuto.model import Content, Draft, Message, OpenTurn, Page, TurnState
 from tenuto.model.generation import Summary, ToolContext
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemorySource
 from tenuto.model.message import readable_messages
@@ -185,6 +186,7 @@ def _stored_context(
         tool_context=tool_context,
         active_assistant=ActiveAssistant.of(session).switch_to(assistant.name, scope.persona),
         replaced_answer=beginning.replaced_answer,
+        contents=(*request.contents, *_contents_of(request.messages)),
     )
 
 
@@ -291,6 +293,7 @@ def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
     history = readable_messages((*history, *before))
     inputs = PromptInputs(
         question="\n".join([message.text for message in words]),
+        question_parts=parts_of_question(readable_messages(words)),
         input_start=before[0].seq if before else 0,
         history=history,
         system=assistant.system_prompt(persona, language),
@@ -323,7 +326,12 @@ def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
         prompt_inputs=inputs,
         tool_context=tool_context,
         active_assistant=ActiveAssistant(assistant.name, scope.persona),
+        contents=_contents_of((*(beginning.history or ()), *beginning.messages)),
     )
+
+
+def _contents_of(messages: Sequence[Draft]) -> tuple[Content, ...]:
+    return tuple([content for message in messages for content in message.contents])
 
 
 def _number_messages(drafts: Sequence[Draft], history: Sequence[Message]) -> tuple[Message, ...]:

@@ -39,7 +39,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     caller's: a turn ends when the model calls one of them, and a later turn brings the output. A tool of the assistant
     with the same name is not offered. With a `tool_choice` of `required`, or of a tool's name, only the caller's tools
     are offered, and one must be called.
-    With a `schema` the answer has that form, or the turn fails. `parameters` are for the model, and refused where it
+    With a `schema` the answer has that form, or the turn fails. With `require_attachments` the turn is refused where
+    the model does not take a picture, a sound or a file of the request; without, a placeholder stands in its place and
+    the answer is degraded. `parameters` are for the model, and refused where it
     does not take them. `model` answers in place of the assistant's.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
     message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing.
@@ -69,6 +71,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     model: str | None = None
     reply_tokens: int | None = None
     reply_metadata: JsonObject = {}
+    require_attachments: bool = False
     follows: int | None = None
     compress_above: int | None = None
 
@@ -168,9 +171,10 @@ class Reply(Value, frozen=True, kw_only=True):
 
     `replayed` means that this key was answered before. `degraded` names what was not available: `store` (the turn is
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
-    supports the answer of an assistant that looks everything up), `detector` (of private data), `embedder` (relevance
-    was decided lexically), `recall` (memories were not searched, or by words alone). A reply that a user `stopped` is
-    what had been said until then. `calls` are for the caller to run; their outputs are the next turn's messages.
+    supports the answer of an assistant that looks everything up), `attachment` (a placeholder stood in the place of a
+    picture, a sound or a file), `detector` (of private data), `embedder` (relevance was decided lexically), `recall`
+    (memories were not searched, or by words alone). A reply that a user `stopped` is what had been said until then.
+    `calls` are for the caller to run; their outputs are the next turn's messages.
     `finish` says why the answer ended. Of its input, `cached_tokens` were in the provider's cache and
     `cache_write_tokens` are now; of its output, `reasoning_tokens` were thought. `logprobs` are there if they were
     asked for, and are not stored. `reasoning` is what the model thought before it answered, as far as its provider and

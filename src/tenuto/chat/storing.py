@@ -20,6 +20,7 @@ from tenuto.chat.answering import Answering
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import Reply
 from tenuto.chat.revision import mark_of, remove_old_answer, superseding_metadata
+from tenuto.chat.shown_media import ATTACHMENTS
 from tenuto.context import truncate_text
 from tenuto.errors import (
     AssistantFailed,
@@ -203,6 +204,8 @@ def _complete_answer(work: Answering) -> None:
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
+    if completion.media_left_out:
+        work.degraded[ATTACHMENTS] = None
     if completion.dropped_parameters:
         work.degraded["parameters"] = None
     if any(result.error for result in results):

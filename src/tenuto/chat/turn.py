@@ -29,6 +29,7 @@ from tenuto.chat.revision import (
     rewind_for_edit,
     undo_user_message,
 )
+from tenuto.chat.shown_media import check_taken
 from tenuto.chat.storing import abandon, replay, report, store
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
@@ -57,6 +58,7 @@ from tenuto.model.turn import MAX_WINDOW, ONCE
 from tenuto.model.values import JsonObject, check_type
 from tenuto.ports import SpanAttributes, refused_parameters
 from tenuto.sessions import TurnRequest, fresh_id
+from tenuto.sessions.attachments import prepare
 from tenuto.sessions.lease import complete_despite_cancel, release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
 from tenuto.sessions.titles import with_fallback_title
@@ -105,7 +107,7 @@ async def answer_once(
     choice = await _choice(deps, scope, request, ActiveAssistant())
     await _check_input(deps, choice)
     await deps.spending.check_tenant(choice.scope)
-    context = await load(deps, _begin_unstored(deps, choice, history), None)
+    context = await load(deps, await _begin_unstored(deps, choice, history), None)
     reply = await _answer_and_store(deps, context, StepTimer(deps.telemetry), sink)
     return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
@@ -227,6 +229,7 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
     Raises:
         Invalid: the schema of the answer is none.
         UnsupportedParameter: the model does not take a parameter, or the assistant fixes it.
+        UnsupportedAttachment: the model does not take a picture, a sound or a file that the request requires.
         TooLarge: the message, or the metadata of its reply, is above the size limit.
         PrivateData: the privacy policy blocks the content.
         Invalid: beside the request's tools and instructions there is no room for a question.
@@ -235,6 +238,7 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
         _check_parameters(deps, choice)
     if choice.request.schema is not None:
         check_schema(choice.request.schema)
+    check_taken(choice.request, deps.models(choice.assistant.model))
     await _check_input(deps, choice)
     if choice.assistant.remembers and (choice.request.tools or choice.request.instructions or choice.request.schema):
         # In a thread, since both can be long.
@@ -273,7 +277,7 @@ async def begin(deps: ChatDeps, choice: Choice) -> Beginning:
     """
     if not choice.assistant.remembers:
         await deps.spending.check_tenant(choice.scope)
-        return _begin_unstored(deps, choice)
+        return await _begin_unstored(deps, choice)
     try:
         return await _begin_in_store(deps, choice)
     except DecryptionFailed:
@@ -282,13 +286,14 @@ async def begin(deps: ChatDeps, choice: Choice) -> Beginning:
         if choice.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
             raise
         _log.warning("the store is unavailable: answering without memory")
-        return _begin_unstored(deps, choice)
+        return await _begin_unstored(deps, choice)
 
 
-def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] | None = None) -> Beginning:
+async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] | None = None) -> Beginning:
     if choice.request.regenerate:
         raise NothingToAnswer
-    return Beginning(choice=choice, messages=_input_messages(deps, choice), history=history)
+    messages = await prepare(choice.scope, _input_messages(deps, choice), choice.assistant.policies.sessions)
+    return Beginning(choice=choice, messages=messages, history=history)
 
 
 async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatRequest, TurnStarted
-from tenuto.model import Draft, Message, OpenTurn, Scope, Session
+from tenuto.model import Content, Draft, Message, OpenTurn, Scope, Session
 from tenuto.model.generation import Persona, ToolContext, TurnEnded
 from tenuto.model.prompt import PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
@@ -75,7 +75,8 @@ class TurnContext(Value, frozen=True, kw_only=True):
     """What was loaded: all that prompt, tools and the end of the turn are made of.
 
     `turn` is `None` if the assistant answers without memory, as in an outage of the store. `active_assistant` is the
-    session's assistant from this turn on, for requests that name none. `degraded` names what was not available.
+    session's assistant from this turn on, for requests that name none. `contents` are attachments at hand, which need
+    not be read from the store. `degraded` names what was not available.
     """
 
     request: ChatRequest
@@ -89,6 +90,7 @@ class TurnContext(Value, frozen=True, kw_only=True):
     tool_context: ToolContext
     active_assistant: ActiveAssistant
     replaced_answer: tuple[Message, ...] = ()
+    contents: tuple[Content, ...] = ()
     degraded: tuple[str, ...] = ()
 
     @property

@@ -1,6 +1,14 @@
 """What the model sees: token counts, the window, the budget, layouts and the account of it all. Pure: no I/O."""
 
-from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, inputs_from_turn, last_input, last_words
+from tenuto.context.assembly import (
+    LEAST_QUESTION,
+    assemble,
+    check_budget,
+    inputs_from_turn,
+    last_input,
+    last_words,
+    parts_of_question,
+)
 from tenuto.context.layout import agent_prompt, agent_question, agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken_texts, term_coverage
 from tenuto.context.speakers import chat_context, display_name, speaker_names
@@ -39,6 +47,7 @@ __all__ = [
     "last_input",
     "last_words",
     "near_enough",
+    "parts_of_question",
     "points_back",
     "profile_text",
     "prompt_token_limit",

@@ -18,11 +18,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.context.layout import Layout, PromptPage, PromptParts, layout_for
-from tenuto.context.tokens import TokenCounter, prompt_token_limit, truncate_text
+from tenuto.context.media import fit_media
+from tenuto.context.tokens import TokenCounter, output_text, prompt_token_limit, truncate_text
 from tenuto.context.window import Turn, TurnReader, Window, WindowEntry, WindowFiller, spans
 from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.attachment import MEDIA_PARTS, iter_media_parts
 from tenuto.model.generation import Summary
-from tenuto.model.message import INPUT, Message, Role
+from tenuto.model.media import LEFT_OUT, count_left_out, shows_media
+from tenuto.model.message import INPUT, Message, Role, text_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
     Disposition,
@@ -39,7 +42,7 @@ from tenuto.model.prompt import (
     digest_text,
 )
 from tenuto.model.turn import OpenTurn
-from tenuto.model.values import to_text
+from tenuto.model.values import JsonObject, to_text
 
 # Looked up once, since there is an entry for each message.
 _MESSAGE: Final = Kind.MESSAGE
@@ -179,12 +182,12 @@ def message_text(message: Message) -> str:
     texts: list[str] = []
     for part in message.parts:
         match part["type"]:
-            case "text":
+            case "text" if LEFT_OUT not in part:
                 texts.append(part["text"])
             case "tool_call":
                 texts.append(f"{part.get('name', '')} {to_text(part.get('arguments'))}")
             case "tool_result":
-                texts.append(to_text(part.get("output")))
+                texts.append(output_text(part.get("output"), placeholders=False))
     return "\n".join(texts)
 
 
@@ -202,6 +205,7 @@ LEAST_CUT: Final = 32
 _ALWAYS: Final = (Disposition.KEPT, Reason.ALWAYS)
 _KEPT: Final = (Disposition.KEPT, Reason.FITS)
 _CUT: Final = (Disposition.CUT, Reason.OVER_BUDGET)
+_NO_MEDIA: Final = (Disposition.CUT, Reason.NO_MEDIA)
 
 
 def check_budget(
@@ -248,6 +252,7 @@ def inputs_from_turn(
         history = [message for message in window if message.seq not in question_seqs]
     return PromptInputs(
         question="\n".join([message.text for message in question_messages]) if question is None else question,
+        question_parts=parts_of_question(question_messages) if question is None else (),
         question_tokens=question_tokens,
         input_start=own[0].seq if len(own) > len(question_messages) else 0,
         system=system,
@@ -292,7 +297,11 @@ class _PromptAssembly:
         self.left = prompt_limit - self.layout.reserve(self.inputs.speaker)
         manifest = ManifestBuilder(self.counter, self.policy, prompt_limit, self.digest_key)
         system = self._add_system(manifest)
-        question = self._add_question(manifest)
+        media = bool(self.inputs.question_parts) or shows_media(self.inputs.history)
+        if media:
+            room = max(0, self.left - LEAST_QUESTION)
+            self.inputs = fit_media(self.inputs, self.layout.name, self.counter.media_tokens, room)
+        question, question_parts = self._add_question(manifest)
         summarised, irrelevant, filler = self._split_history(prompt_limit)
         inputs = self.inputs
         recalls = inputs.evidence is not None or inputs.memories is not None or bool(inputs.chat_context)
@@ -312,11 +321,19 @@ class _PromptAssembly:
             chat_context=around[::-1],
             window=window.entries,
             question=question,
+            question_parts=question_parts,
             speaker=self.inputs.speaker,
         )
         stable = self.layout.write(page, parts)
         manifest.add(Kind.FRAME, *_ALWAYS, page.frame)
-        return Prompt(messages=page.messages(), manifest=manifest.manifest(), cacheable_messages=stable)
+        messages = page.messages()
+        return Prompt(
+            messages=messages,
+            manifest=manifest.manifest(),
+            cacheable_messages=stable,
+            media=sum([1 for one in messages for _ in iter_media_parts(one.parts)]) if media else 0,
+            media_left_out=sum([count_left_out(one.parts) for one in messages]) if media else 0,
+        )
 
     def _fill_conversation(
         self, manifest: ManifestBuilder, filler: WindowFiller, share: int
@@ -353,16 +370,26 @@ class _PromptAssembly:
             manifest.add(Kind.SYSTEM, *_ALWAYS, tokens, text="" if instructions else text)
         return text
 
-    def _add_question(self, manifest: ManifestBuilder) -> str:
-        escaped = self.layout.escape_user_lines(self.inputs.question)
-        stored_tokens = self.inputs.question_tokens if escaped == self.inputs.question else 0
+    def _add_question(self, manifest: ManifestBuilder) -> tuple[str, tuple[JsonObject, ...]]:
+        """The question, and its parts where it shows anything."""
+        question, parts = self.inputs.question, self.inputs.question_parts
+        shown = tuple([part for part in parts if part["type"] in MEDIA_PARTS or LEFT_OUT in part])
+        around = sum(map(self.counter.count_part, shown))
+        escaped = self.layout.escape_user_lines(question)
+        stored_tokens = self.inputs.question_tokens if escaped == question else 0
         uncut_tokens = self.counter.count_text(escaped, stored_tokens)
-        text = truncate_text(escaped, self.left, self.counter.count, uncut_tokens)
-        tokens = uncut_tokens if text is escaped else self.counter.count(text)
-        question = self.inputs.question
-        manifest.add(Kind.QUESTION, *(_ALWAYS if tokens == uncut_tokens else _CUT), tokens, uncut_tokens, text=question)
+        text = truncate_text(escaped, self.left - around, self.counter.count, uncut_tokens)
+        tokens = around + (uncut_tokens if text is escaped else self.counter.count(text))
+        uncut_tokens += around
+        what = _ALWAYS if tokens == uncut_tokens else _CUT
+        if what is _ALWAYS and any(LEFT_OUT in part for part in shown):
+            what = _NO_MEDIA
+        manifest.add(Kind.QUESTION, *what, tokens, uncut_tokens, text=question)
         self.left -= tokens
-        return text
+        if not shown or text == question:
+            return text, parts
+        # Its texts are not as they came, so they stand before all that it shows.
+        return text, ((text_part(text), *shown) if text else shown)
 
     def _split_history(self, prompt_limit: int) -> tuple[Sequence[Message], Sequence[Message], WindowFiller]:
         """What the summary covers, what is not relevant, and what may be shown."""
@@ -441,6 +468,18 @@ class _PromptAssembly:
                 manifest.stretch([*run], *(what if own else (Disposition.DROPPED, Reason.OTHER_PERSONA)))
         manifest.stretch(irrelevant, Disposition.DROPPED, Reason.IRRELEVANT)
         manifest.window(self.inputs.history[len(before_start) + len(irrelevant) :], window)
+
+
+def parts_of_question(messages: Sequence[Message]) -> tuple[JsonObject, ...]:
+    """The parts of a question that shows pictures, sounds or files; none of one that is text alone."""
+    if not shows_media(messages):
+        return ()
+    parts: list[JsonObject] = []
+    for message in messages:
+        if parts:
+            parts.append(text_part("\n"))
+        parts += [part for part in message.parts if part["type"] == "text" or part["type"] in MEDIA_PARTS]
+    return tuple(parts)
 
 
 def last_input(talk: Sequence[Message]) -> tuple[Message, ...]:

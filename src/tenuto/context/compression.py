@@ -25,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from tenuto.context.media import MEDIA_SHARE
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, prompt_token_limit
 from tenuto.context.window import pair_tools
 from tenuto.model.generation import Summary
@@ -339,10 +340,7 @@ def _measure_conversation(
     prompt_limit = prompt_token_limit(prompt, counter)
     cap = prompt.message_tokens or max(16, prompt_limit // 4)
     counted = [int(message.role is not Role.ITEM) for message in talk]
-    costs = [
-        min(counter.count_message(message), cap) + MESSAGE_TOKENS if counts else 0
-        for message, counts in zip(talk, counted, strict=True)
-    ]
+    costs = _costs(talk, counter, cap, int(MEDIA_SHARE * prompt_limit))
     ratio = context.compress_at
     most = None if ratio is None else max(ratio * prompt_limit - overhead, _LEAST_SHARE * (prompt_limit - overhead))
     summary_tokens = counter.count_recurring(previous.text) if previous is not None else 0
@@ -355,6 +353,20 @@ def _measure_conversation(
         keep_tokens=None if most is None else _AFTER * most - _summary_tokens(context, prompt_limit) + summary_tokens,
         keep_messages=context.keep_verbatim,
     )
+
+
+def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit: int) -> list[int]:
+    """What each message takes in a prompt: its words at most the cap, and what it shows, of which the newest stay."""
+    costs: list[int] = []
+    for message in reversed(talk):
+        if message.role is _ITEM:
+            costs.append(0)
+            continue
+        tokens, media = counter.count_message(message), counter.count_media(message.parts)
+        shown = min(media, media_limit)
+        media_limit -= shown
+        costs.append(min(tokens - media, cap) + shown + MESSAGE_TOKENS)
+    return costs[::-1]
 
 
 def _choose_cut(between: _CutPoints, size: _ConversationSize, least: int) -> int:

@@ -36,7 +36,7 @@ _GAP: Final = text_part("\n\n")
 
 
 class PromptParts(Value, frozen=True, kw_only=True):
-    """The parts of a prompt; empty ones get no heading."""
+    """The parts of a prompt; empty ones get no heading. Where there are `question_parts`, they are the question."""
 
     system: str = ""
     preferences: str = ""
@@ -46,6 +46,7 @@ class PromptParts(Value, frozen=True, kw_only=True):
     chat_context: tuple[Piece, ...] = ()
     window: tuple[WindowEntry, ...] | VerbatimHistory = ()
     question: str = ""
+    question_parts: tuple[JsonObject, ...] = ()
     speaker: str | None = None
 
 
@@ -93,6 +94,13 @@ class PromptPage:
         """Add text, or a label that counts with it, to the last message."""
         if text:
             self._parts.append(text_part(text))
+
+    def add_question(self, parts: PromptParts) -> None:
+        """Add the question, with what it shows."""
+        if parts.question_parts:
+            self._parts += [part for part in parts.question_parts if part.get("text") != ""]
+        else:
+            self.add_text(parts.question)
 
     def __len__(self) -> int:
         """How many messages there are so far."""
@@ -231,14 +239,14 @@ class Layout(msgspec.Struct, frozen=True):
         else:
             page.add_entries(parts.window, self.label if self.speakers else None)
         stable = stable if early else len(page)
-        if not (parts.question or (recalls and not early)):
+        if not (parts.question or parts.question_parts or (recalls and not early)):
             # The outputs of tools are answered, which are the last of the window.
             return stable
         page.message(Role.USER)
         if recalls and not early:
             self._render_snippets(page, parts)
         page.add_frame(self.speaker_label(parts.speaker))
-        page.add_text(parts.question)
+        page.add_question(parts)
         return stable
 
     def _render_text(self, page: PromptPage, parts: PromptParts, sheet: TextHeadings) -> int:
@@ -263,7 +271,7 @@ class Layout(msgspec.Struct, frozen=True):
         label = self.speaker_label(parts.speaker)
         page.add_frame(sheet.question.removesuffix(self.wording.user) if label else sheet.question)
         page.add_frame(label)
-        page.add_text(parts.question)
+        page.add_question(parts)
         page.add_frame(sheet.question_end)
         return stable
 

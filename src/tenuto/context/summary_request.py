@@ -43,6 +43,7 @@ _SYSTEM: Final = {
 }
 _BEFORE: Final = {Language.ENGLISH: "Summary so far:", Language.CHINESE: "之前的摘要："}
 _SINCE: Final = {Language.ENGLISH: "The conversation since then:", Language.CHINESE: "之后的对话："}
+_SHOWN: Final = {Language.ENGLISH: "Shown: ", Language.CHINESE: "展示过："}
 _MOST_TOKENS: Final = {Language.ENGLISH: "{count} words", Language.CHINESE: "{count}字"}
 _MOST_CHARACTERS: Final = {Language.ENGLISH: "{count} characters", Language.CHINESE: "{count}字"}
 
@@ -144,6 +145,19 @@ def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> s
         if not text:
             return None
     return text
+
+
+def append_shown(
+    summary: str, names: Sequence[str], language: Language, limits: SummaryLimits, counter: TokenCounter
+) -> str:
+    """The summary with the names of what was shown that it does not mention, the newest of them within its limits."""
+    missing = [name for name in names if name and name not in summary]
+    while missing:
+        text = f"{summary}\n{_SHOWN[language]}{'; '.join(missing)}".strip()
+        if counter.count(text) <= limits.tokens and len(text) <= (limits.characters or len(text)):
+            return text
+        missing = missing[1:]
+    return summary
 
 
 def _message_lines(

@@ -16,18 +16,22 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
+from math import ceil
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from tenuto.context.media import media_price
 from tenuto.context.wording import WORDING, language_of
 from tenuto.errors import InvalidSetting
+from tenuto.model.attachment import MEDIA_PARTS, SHOWING_PARTS, iter_media_parts, map_media
 from tenuto.model.graphemes import boundary_after, boundary_before
+from tenuto.model.media import LEFT_OUT, count_left_out, placeholder
 from tenuto.model.message import Draft, readable_part
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.reasoning import REASONING, is_reasoning
-from tenuto.model.values import JsonObject, to_text
+from tenuto.model.values import Json, JsonObject, to_text
 
 DEFAULT_ENCODING: Final = "o200k_base"
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
@@ -105,16 +109,18 @@ def encoding_for(model: str, encoding: str = DEFAULT_ENCODING) -> EncodingFit:
 class TokenCounter:
     """Counts in one encoding; `exact` tells whether its vocabulary is installed.
 
-    `margin` is for a model with another tokenizer: it shrinks the budget and leaves counts unchanged.
+    `margin` is for a model with another tokenizer: it shrinks the budget and leaves counts unchanged. Pictures, sounds
+    and files are counted by the rule of the `model`, without a name by an estimate.
     """
 
-    def __init__(self, encoding: str = DEFAULT_ENCODING, margin: float = 1.0) -> None:
+    def __init__(self, encoding: str = DEFAULT_ENCODING, margin: float = 1.0, model: str = "") -> None:
         if encoding not in (*ENCODINGS, ESTIMATE):
             raise InvalidSetting("encoding", f"there is no {encoding!r}; available: {', '.join(ENCODINGS)}")
         if margin < 1:
             raise InvalidSetting("margin", "must be at least 1")
         self._requested_encoding = encoding
         self._margin = margin
+        self._model = model
 
     @cached_property
     def exact(self) -> bool:
@@ -167,12 +173,22 @@ class TokenCounter:
             case "tool_call":
                 return TOOL_TOKENS + self.count(str(part.get("name", ""))) + self.count(to_text(part.get("arguments")))
             case "tool_result":
-                return TOOL_TOKENS + self.count(to_text(part.get("output")))
+                return TOOL_TOKENS + self.count(output_text(part.get("output"))) + self.count_media((part,))
             case "reasoning" if is_reasoning(part):
                 return self.count(part["text"]) + len(str(part.get("encrypted", ""))) // _SEALED_CHARACTERS_A_TOKEN
+            case kind if kind in MEDIA_PARTS:
+                return self.count_media((part,))
             case _:
                 readable = readable_part(part)
                 return 0 if readable is part else self.count_part(readable)
+
+    def media_tokens(self, part: JsonObject) -> int:
+        """The tokens of a picture, a sound or a file; its price is the model's own, which the margin is for."""
+        return ceil(media_price(self._model)(part) / self.margin)
+
+    def count_media(self, parts: Sequence[JsonObject]) -> int:
+        """The tokens of the pictures, sounds and files of a message."""
+        return sum([self.media_tokens(part) for part in iter_media_parts(parts)])
 
     def count_parts(self, parts: Sequence[JsonObject]) -> int:
         """The tokens of a message's parts together."""
@@ -190,12 +206,20 @@ class TokenCounter:
             text = parts[0]["text"]
             plausible = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
             return stored if plausible and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count_recurring(text)
+        if media := self.count_media(parts):
+            # Their price depends on the model, so the stored count does as well.
+            return media + sum(map(self._count_words, parts))
         if stored:
             characters = sum(map(_part_characters, parts))
             most = characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
             if characters <= stored * MOST_CHARACTERS_A_TOKEN and stored <= most:
                 return stored
         return self.count_parts(parts)
+
+    def _count_words(self, part: JsonObject) -> int:
+        if part["type"] == "text":
+            return self.count_recurring(part["text"])
+        return self.count_part(part) - self.count_media((part,))
 
     def with_count(self, draft: D) -> D:
         """The message with its count, for storing. A count that can be true is left alone."""
@@ -221,7 +245,28 @@ def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
 
 def counter_for(model: str) -> TokenCounter:
     """Counts for a model, given by name."""
-    return TokenCounter(*encoding_for(model))
+    return TokenCounter(*encoding_for(model), model)
+
+
+def output_text(output: Json, *, placeholders: bool = True) -> str:
+    """The text of a tool's output, without the pictures, sounds and files in it."""
+    if not isinstance(output, list) or not any(_is_media(one) or _is_placeholder(one) for one in output):
+        return to_text(output)
+    texts = [one for one in output if not _is_media(one) and (placeholders or not _is_placeholder(one))]
+    return "\n".join(map(_item_text, texts))
+
+
+def _is_media(item: Json) -> bool:
+    return isinstance(item, dict) and item.get("type") in MEDIA_PARTS
+
+
+def _is_placeholder(item: Json) -> bool:
+    return isinstance(item, dict) and LEFT_OUT in item
+
+
+def _item_text(item: Json) -> str:
+    text = readable_part(item).get("text") if isinstance(item, dict) and isinstance(item.get("type"), str) else None
+    return text if isinstance(text, str) else to_text(item)
 
 
 def _part_characters(part: JsonObject) -> int:
@@ -232,7 +277,7 @@ def _part_characters(part: JsonObject) -> int:
         case "tool_call":
             return len(str(part.get("name", ""))) + len(to_text(part.get("arguments")))
         case "tool_result":
-            return len(to_text(part.get("output")))
+            return len(output_text(part.get("output")))
         case "reasoning" if is_reasoning(part):
             return len(part["text"]) + len(str(part.get("encrypted", "")))
         case _:
@@ -351,9 +396,16 @@ def level(sizes: Sequence[int], limit: int) -> int:
 
 def truncate_parts(parts: Sequence[JsonObject], limit: int, counter: TokenCounter) -> tuple[JsonObject, ...]:
     """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs, and thoughts,
-    which cannot be cut, go."""
+    which cannot be cut, go.
+
+    A picture, a sound or a file cannot be cut: where there is no room for all of them, there are placeholders.
+    """
     parts = [part for part in parts if part["type"] != REASONING]
-    sizes = [counter.count_part(part) for part in parts]
+    media = counter.count_media([part for part in parts if part["type"] in MEDIA_PARTS])
+    if media > limit:
+        parts, media = [_as_placeholder(part) if part["type"] in MEDIA_PARTS else part for part in parts], 0
+    limit -= media
+    sizes = [0 if part["type"] in MEDIA_PARTS else counter.count_part(part) for part in parts]
     height = level(sizes, limit)
     return tuple(
         part if size <= height else _truncate_part(part, height, counter.count_part, size)
@@ -371,7 +423,15 @@ def truncate_characters(parts: Sequence[JsonObject], limit: int) -> tuple[JsonOb
     )
 
 
+def _as_placeholder(part: JsonObject) -> JsonObject:
+    return placeholder(part, language_of(str(part.get("name", ""))))
+
+
 def _truncate_part(part: JsonObject, limit: int, measure: Callable[[JsonObject], int], size: int) -> JsonObject:
+    if part["type"] in SHOWING_PARTS and isinstance(part.get("output"), list):
+        shown = map_media((part,), _as_placeholder)[0]
+        if count_left_out((shown,)):
+            part = {**shown, "output": output_text(shown["output"]), LEFT_OUT: part["type"]}
     return _with_body(part, truncate_text(_part_body(part), limit, lambda text: measure(_with_body(part, text)), size))
 
 
@@ -401,7 +461,7 @@ def _part_body(part: JsonObject) -> str:
         case "tool_call" | "function_call":
             return to_text(part.get("arguments"))
         case "tool_result" | "function_call_output":
-            return to_text(part.get("output"))
+            return output_text(part.get("output"))
         case _:
             return ""
 

@@ -19,6 +19,8 @@ from tenuto.context.tokens import (
     truncate_characters,
     truncate_parts,
 )
+from tenuto.model.attachment import MEDIA_PARTS
+from tenuto.model.media import LEFT_OUT, count_left_out
 from tenuto.model.message import TOOL_PARTS, Message, Role, readable_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Reason
@@ -28,7 +30,8 @@ from tenuto.model.values import JsonObject
 if TYPE_CHECKING:
     from tenuto.context.layout import Layout
 
-_TOOLS: Final = ("tool_call", "tool_result")
+# Parts beside texts that have a place where messages have roles.
+_OF_ROLES: Final = frozenset({"tool_call", "tool_result", *MEDIA_PARTS})
 # Looked up once: in a loop over a history, finding an enumeration's member takes longer than the rest.
 _ITEM: Final = Role.ITEM
 _TOOL: Final = Role.TOOL
@@ -208,12 +211,19 @@ class TurnReader:
         if len(visible) == len(message.parts) and escaped is visible:
             tokens = self._counter.count_message(message)
             entry = WindowEntry(message, visible, visible, tokens, around, tokens + around)
+            if len(visible) > 1 or LEFT_OUT in visible[0]:
+                entry = _with_left_out(entry)
         else:
             tokens = sum(map(self._counter.count_part, escaped))
             reason = _reduced_reason(message, parts, visible)
             disposition = Disposition.KEPT if reason is Reason.FITS else Disposition.CUT
             entry = WindowEntry(message, escaped, escaped, tokens, around, tokens + around, disposition, reason)
-        return self.truncate(entry, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else entry
+            entry = _with_left_out(entry)
+        if tokens <= self._cap:
+            return entry
+        # The cap is for words: of pictures, sounds and files there are as many as fit.
+        cap = self._cap + self._counter.count_media(entry.parts)
+        return self.truncate(entry, cap, Reason.MESSAGE_CAP) if tokens > cap else entry
 
     def truncate(self, entry: WindowEntry, limit: int, reason: Reason) -> WindowEntry:
         """The message with its text truncated to so many tokens, as far as its tools' frames allow."""
@@ -222,9 +232,8 @@ class TurnReader:
     def truncate_characters(self, entry: WindowEntry, limit: int, reason: Reason) -> WindowEntry:
         """The message with its text truncated to so many characters."""
         cut = self.with_parts(entry, truncate_characters(entry.original_parts, limit), reason)
-        return (
-            cut if cut.tokens <= self._cap else self.truncate(replace(cut, original_parts=cut.parts), self._cap, reason)
-        )
+        cap = self._cap + self._counter.count_media(cut.parts)
+        return cut if cut.tokens <= cap else self.truncate(replace(cut, original_parts=cut.parts), cap, reason)
 
     def with_parts(self, entry: WindowEntry, parts: tuple[JsonObject, ...], reason: Reason) -> WindowEntry:
         """The message with less in it, and why."""
@@ -236,7 +245,7 @@ class TurnReader:
         kind = part["type"]
         if kind == "text":
             return bool(part["text"])
-        return self.raw or (self._layout.shows_tools and (kind in _TOOLS or may_return(part)))
+        return self.raw or (self._layout.shows_tools and (kind in _OF_ROLES or may_return(part)))
 
     def _escape_parts(self, parts: tuple[JsonObject, ...], role: Role) -> tuple[JsonObject, ...]:
         if self._layout.around_all is not None:
@@ -300,6 +309,13 @@ def _paired_parts(place: int, message: Message, sound: set[_Place]) -> tuple[Jso
     return tuple(
         part for number, part in enumerate(message.parts) if part["type"] not in TOOL_PARTS or (place, number) in sound
     )
+
+
+def _with_left_out(entry: WindowEntry) -> WindowEntry:
+    """The entry, which says so if a placeholder stands for what was shown."""
+    if not count_left_out(entry.parts):
+        return entry
+    return replace(entry, disposition=Disposition.CUT, reason=Reason.NO_MEDIA)
 
 
 def _hidden_reason(message: Message, sound: Sequence[JsonObject]) -> Reason:

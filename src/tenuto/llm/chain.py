@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from tenuto.errors import FailureReason, ModelBusy, ModelFailed
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, marks_place
+from tenuto.model.media import keep_media, shows_media
 from tenuto.model.parameters import FinishReason, ModelFacts, ModelParameters
+from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
 _log = logging.getLogger(__name__)
@@ -61,8 +63,9 @@ class FallbackChain:
         for model in self._models:
             begun = False
             dropped = refused_parameters(model, request.parameters)
+            shown, left_out = _with_placeholders(request, model)
             # The port promises an iterator; those of models are generators, which must be closed at once.
-            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(_without(request, dropped), tools))
+            events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(_without(shown, dropped), tools))
             async with aclosing(events):
                 try:
                     async for event in events:
@@ -71,6 +74,7 @@ class FallbackChain:
                                 raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
                             if first_failure is not None:
                                 event = _after_failure(event, first_failure, dropped)
+                                event = replace(event, media_left_out=left_out)
                         begun = begun or not marks_place(event)
                         yield event
                     return
@@ -82,6 +86,15 @@ class FallbackChain:
                         raise
                     first_failure = first_failure or error
                     _log.warning("model %s could not answer, trying the next: %s", model.name, error.code)
+
+
+def _with_placeholders(request: ModelRequest, model: ChatModel) -> tuple[ModelRequest, int]:
+    """The request with placeholders for the pictures, sounds and files that a model does not take."""
+    if not (request.contents or shows_media(request.messages)):
+        return request, 0
+    language = request.tool_context.language if request.tool_context is not None else Language.ENGLISH
+    messages, left_out = keep_media(request.messages, facts_of(model).media.takes, language)
+    return (replace(request, messages=messages), left_out) if left_out else (request, 0)
 
 
 def _without(request: ModelRequest, names: Sequence[str]) -> ModelRequest:

@@ -28,8 +28,9 @@ from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
+from tenuto.model.parameters import ModelFacts
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Telemetry, Tool
+from tenuto.ports import ChatModel, Telemetry, Tool, facts_of
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -234,6 +235,11 @@ class UserModel:
     def name(self) -> str:
         """The model's own name."""
         return self._model.name
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What it says of itself."""
+        return facts_of(self._model)
 
     @property
     def chain_length(self) -> int:

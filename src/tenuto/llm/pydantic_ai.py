@@ -51,10 +51,12 @@ from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
+from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelDone, ModelEvent, ModelRequest, TextDelta, marks_place
+from tenuto.model.message import Role
 from tenuto.model.parameters import AnswerSchema, FinishReason, ModelFacts, ModelParameters
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.urls import is_loopback
@@ -131,7 +133,7 @@ class PydanticAIModel:
         is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
         self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
         self._thinker = Thinker.of(model, self._dialect)
-        self.facts = _facts_of(model, self._dialect)
+        self.facts = _facts_of(name, model, self._dialect)
         """What is known of it."""
 
     @property
@@ -206,11 +208,12 @@ class PydanticAIModel:
 
     def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
         instructions = self._changing_instructions(request)
-        messages = to_messages((*prompt[:1], *prompt[1 + len(instructions) :]))
+        shown = (*prompt[:1], *prompt[1 + len(instructions) :])
+        messages = to_messages(shown, request.contents, self._model.system)
         if not self._caches(request):
             return messages
-        stable = to_messages(prompt[: request.cacheable_messages])
-        return mark_stable_prefix(messages, sum(isinstance(message, ModelResponse) for message in stable))
+        answers = [message for message in prompt[: request.cacheable_messages] if message.role is Role.ASSISTANT]
+        return mark_stable_prefix(messages, len(to_messages(answers, {}, self._model.system)))
 
     def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
         return changing_instructions(request.messages) if self._dialect is Dialect.ANTHROPIC else []
@@ -371,7 +374,9 @@ def _dialect_of(model: Model) -> Dialect:
     return Dialect.ANTHROPIC if type(model).__name__ == "AnthropicModel" else Dialect.OTHER
 
 
-def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
+def _facts_of(name: str, model: Model, dialect: Dialect) -> ModelFacts:
+    # Other people's servers that speak the chat completions protocol know pictures, and no documents.
+    documents = dialect is not Dialect.OPENAI_CHAT or bool(_OPENAIS_OWN.match(model.model_name))
     ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
     if model.profile.get("anthropic_disallows_sampling_settings"):
         ignored |= {"temperature", "top_p", "top_k"}
@@ -381,6 +386,7 @@ def _facts_of(model: Model, dialect: Dialect) -> ModelFacts:
         context_window=model.profile.get("context_window"),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
+        media=media_of(name, model, dialect, reads_documents=documents),
     )
 
 

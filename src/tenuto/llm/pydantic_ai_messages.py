@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 from pydantic_ai.messages import (
@@ -13,6 +14,7 @@ from pydantic_ai.messages import (
     ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
+    MultiModalContent,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -23,39 +25,83 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from tenuto.errors import Invalid
+from tenuto.llm.pydantic_ai_media import to_contents
+from tenuto.model.attachment import MEDIA_PARTS, Content
 from tenuto.model.generation import UNREADABLE, ToolCall, ToolSpec
-from tenuto.model.message import Role
+from tenuto.model.media import LEFT_OUT
+from tenuto.model.message import Role, readable_part, text_part
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, check_json, make_storable
 
+_SENT: Final = frozenset({"text", *MEDIA_PARTS})
 # How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
 OVER_CHAT: Final = "-chat"
 """The end of a provider's name in thoughts that came over the chat completions protocol."""
 
 
-def to_messages(prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
-    """The prompt: what the assistant said as responses, all that lies between two of them as one request."""
+def to_messages(
+    prompt: Sequence[PromptMessage], contents: Mapping[str, Content] = MappingProxyType({}), provider: str = ""
+) -> list[ModelMessage]:
+    """The prompt: what the assistant said as responses, all that lies between two of them as one request.
+
+    `contents` are the bytes of the attachments that it shows, `provider` is what Pydantic AI calls the model's own.
+    """
     names = {part["id"]: part["name"] for message in prompt for part in message.parts if part["type"] == "tool_call"}
     messages: list[ModelMessage] = []
     for answered, run in groupby(prompt, key=lambda message: message.role is Role.ASSISTANT):
         if answered:
             messages += [ModelResponse(parts=parts) for message in run if (parts := list(_response_parts(message)))]
-        elif asked := [part for message in run for part in _request_parts(message, names)]:
-            messages.append(ModelRequest(parts=asked))
+        else:
+            shown = _Shown(contents, provider)
+            if asked := [part for message in run for part in _request_parts(message, names, shown)]:
+                messages.append(ModelRequest(parts=asked))
     return messages
 
 
-def _request_parts(message: PromptMessage, names: dict[str, str]) -> Iterator[ModelRequestPart]:
+class _Shown(NamedTuple):
+    """What is needed to send pictures, sounds and files."""
+
+    contents: Mapping[str, Content]
+    provider: str
+
+    def of(self, parts: Iterable[JsonObject]) -> list[str | MultiModalContent]:
+        return list(to_contents(parts, self.contents, self.provider))
+
+
+def _request_parts(message: PromptMessage, names: dict[str, str], shown: _Shown) -> Iterator[ModelRequestPart]:
     for part in message.parts:
         if part["type"] == "tool_result":
             call_id = str(part["call_id"])
             yield ToolReturnPart(
-                tool_name=names.get(call_id, "tool"), content=_output_text(part["output"]), tool_call_id=call_id
+                tool_name=names.get(call_id, "tool"), content=_output(part["output"], shown), tool_call_id=call_id
             )
-    if text := message.text:
+    if message.role is Role.USER and any(part["type"] in MEDIA_PARTS for part in message.parts):
+        yield UserPromptPart(content=shown.of(_joined_texts(message.parts)))
+    elif text := message.text:
         yield SystemPromptPart(content=text) if message.role is Role.SYSTEM else UserPromptPart(content=text)
+
+
+def _joined_texts(parts: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    """The parts, with texts that stand side by side as one."""
+    for is_text, run in groupby(parts, key=lambda part: part["type"] == "text"):
+        if is_text:
+            yield text_part("".join([part["text"] for part in run]))
+        else:
+            yield from run
+
+
+def _output(output: Json, shown: _Shown) -> str | list[str | MultiModalContent]:
+    """A tool's output: its text, or its texts with what it shows between them."""
+    items = output if isinstance(output, list) else []
+    typed = [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
+    if not any(item["type"] in MEDIA_PARTS or LEFT_OUT in item for item in typed):
+        return _output_text(output)
+    parts = [readable_part(item) if item in typed else text_part(_output_text(item)) for item in items]
+    known = [part if part["type"] in _SENT else text_part(_output_text(part)) for part in parts]
+    sent = shown.of(_joined_texts(known))
+    return "".join(map(str, sent)) if all(isinstance(one, str) for one in sent) else sent
 
 
 def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tenuto.errors import ModelFailed
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import Role
+from tenuto.model.parameters import ModelFacts
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 
@@ -66,12 +67,16 @@ class ScriptedModel:
     """Plays one script per answer, in order; the last one is played again and again.
 
     `requests` is what it was given, and `cancelled` counts the answers whose listener went away before their end.
+    `facts` are what it says of itself: by default that it takes nothing but text.
     """
 
-    def __init__(self, *scripts: Script, name: str = "scripted", ended: ModelDone | None = None) -> None:
+    def __init__(
+        self, *scripts: Script, name: str = "scripted", ended: ModelDone | None = None, facts: ModelFacts | None = None
+    ) -> None:
         self._scripts = [_steps(script) for script in scripts or (Echo(),)]
         self._ended = ended or ModelDone(model=name)
         self._name = name
+        self.facts = facts or ModelFacts()
         self.requests: list[ModelRequest] = []
         self.cancelled = 0
 

@@ -24,6 +24,13 @@ ATTACHMENT: Final = "attachment"
 """The key of a part for the id of its attachment."""
 REMOVED: Final = "removed"
 """The key of a part, with the value true, whose attachment was removed."""
+URL: Final = "url"
+"""The key of a part for its link."""
+FILE_ID: Final = "file_id"
+"""The key of a part for the id of a file at a provider."""
+PROVIDER: Final = "provider"
+"""The key of a part for the name of that provider."""
+PDF: Final = "application/pdf"
 MAX_NAME_CHARACTERS: Final = 255
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _TOKEN: Final = r"[a-z0-9!#$&^_.+-]{1,127}"  # noqa: S105
@@ -65,6 +72,42 @@ class Attachment(Value, frozen=True, kw_only=True):
     size: int
     name: str = ""
     seqs: tuple[int, ...] = ()
+
+
+class MediaInputs(Value, frozen=True, kw_only=True):
+    """What a model takes besides text.
+
+    `content` are media types of content, such as `image/png` or `text/*`. `links` and `files` are the types of parts
+    that it takes as links, and by the id of a file at its `provider`.
+    """
+
+    content: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+    provider: str = ""
+
+    def takes(self, part: JsonObject) -> bool:
+        """Whether a picture, a sound or a file can be sent to it."""
+        if part.get(REMOVED):
+            return False
+        if FILE_ID in part:
+            return part["type"] in self.files and part.get(PROVIDER) == self.provider
+        media_type = media_type_of(part)
+        if URL in part:
+            # A provider reads other documents from a link only where it is told their type, and few types at that.
+            return part["type"] in self.links and (part["type"] == IMAGE or media_type in ("", PDF))
+        if not isinstance(part.get(ATTACHMENT), str):
+            return False
+        return media_type in self.content or f"{media_type.partition('/')[0]}/*" in self.content
+
+
+NO_MEDIA: Final = MediaInputs()
+
+
+def media_type_of(part: JsonObject) -> str:
+    """The media type of a part, without its parameters; empty if it has none."""
+    given = part.get("media_type")
+    return given.partition(";")[0].strip().lower() if isinstance(given, str) else ""
 
 
 def content_digest(scope: Scope, data: bytes) -> str:

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tenuto.errors import FailureReason
+from tenuto.model.attachment import Content
 from tenuto.model.memory import Memory
 from tenuto.model.message import Message
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
@@ -122,7 +123,8 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
     see. `tool_choice` is `auto`, `none`, `required` or the name of the tool that must be called; with a `schema` the
-    answer must have that form. For a `background` request no user waits.
+    answer must have that form. For a `background` request no user waits. `contents` are the bytes of the attachments
+    that the messages show, by id.
     `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models that do
     not read prompts (the offline one): the question, its language, the talk and the state.
     """
@@ -133,6 +135,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     background: bool = False
     parameters: ModelParameters = NO_PARAMETERS
     schema: AnswerSchema | None = None
+    contents: Mapping[str, Content] = MappingProxyType({})
     reply_tokens: int = 1024
     cacheable_messages: int = 0
     redacted_messages: int = 0
@@ -179,8 +182,9 @@ class ModelDone(Value, frozen=True, kw_only=True):
     `redacted` counts what the privacy policy took out of its words, by name. Of the input, `cached_tokens` were read
     from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
     not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
-    what a fallback does not take, and `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since
-    another provider made them. `response_model` and `response_id` are what the provider calls the model and the answer.
+    what a fallback does not take, `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since
+    another provider made them, and `media_left_out` the pictures, sounds and files that it did not get.
+    `response_model` and `response_id` are what the provider calls the model and the answer.
     """
 
     model: str
@@ -193,6 +197,7 @@ class ModelDone(Value, frozen=True, kw_only=True):
     logprobs: tuple[JsonObject, ...] | None = None
     dropped_parameters: tuple[str, ...] = ()
     dropped_reasoning: int = 0
+    media_left_out: int = 0
     cost_nanos: int = 0
     offline: bool = False
     used_fallback: bool = False

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import asdict
 
 from tenuto.errors import Invalid
+from tenuto.model.attachment import NO_MEDIA, MediaInputs
 from tenuto.model.values import Json, JsonObject, Value, check_json, check_text
 
 _MOST_STOPS: Final = 4
@@ -165,6 +166,7 @@ class ModelFacts(Value, frozen=True, kw_only=True):
 
     `provider` and `model` are what its provider and it are called there. `parameters` are the names of those that reach
     it. With `schemas` it gives answers in a demanded form by itself.
+    `media` are the pictures, sounds and files that it takes: none, where nothing is known.
     """
 
     provider: str = ""
@@ -172,3 +174,4 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     context_window: int | None = None
     parameters: frozenset[str] = frozenset(PARAMETERS)
     schemas: bool = False
+    media: MediaInputs = NO_MEDIA

@@ -51,7 +51,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
 
     An attachment has at most `max_attachment_bytes`, a session `max_attachments`, and its owner
     `user_attachment_bytes` in all sessions together. `attachment_types` are the media types that are taken, such as
-    `image/*, application/pdf`; without any, all are.
+    `image/*, application/pdf`; without any, all are. With `strip_attachment_metadata`, pictures are stored without what
+    cameras and programs write beside the pixels (EXIF, XMP, comments), the orientation excepted.
 
     A model's title has at most `title_characters`, the first line of a question that stands in for one
     `fallback_title_characters`. A conversation that did not change for `inactive_after` is inactive, and one that
@@ -69,6 +70,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     max_attachments: int = 1000
     user_attachment_bytes: int | None = None
     attachment_types: str | None = None
+    strip_attachment_metadata: bool = True
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
     title_characters: int = 60

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.attachment import NO_MEDIA, MediaInputs
 from tenuto.model.message import Message, Role
 from tenuto.model.values import JsonObject, Value
 
@@ -105,9 +106,13 @@ class PromptInputs(Value, frozen=True, kw_only=True):
 
     A turn may have further input before its question, or instead of one: it is the end of the history, from
     `input_start` on (0: there is none), and stays. `instructions` are the caller's, for this turn.
+
+    A question that shows pictures, sounds or files has its parts in `question_parts` as well. Of all that is shown, the
+    model gets what is among its `media`.
     """
 
     question: str
+    question_parts: tuple[JsonObject, ...] = ()
     question_tokens: int = 0
     input_start: int = 0
     system: str = ""
@@ -129,6 +134,7 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     speaker_names: Mapping[str, str] = MappingProxyType({})
     history_relevant: bool = True
     language: Language = Language.ENGLISH
+    media: MediaInputs = NO_MEDIA
 
 
 class Kind(StrEnum):
@@ -174,6 +180,7 @@ class Reason(StrEnum):
     PARTIAL = "partial"  # the beginning of its turn was not loaded
     IRRELEVANT = "irrelevant"
     OTHER_PERSONA = "other_persona"
+    NO_MEDIA = "no_media"  # a placeholder stands in the place of a picture, a sound or a file
     NOT_SHOWN = "not_shown"  # foreign parts, or tools in a layout without them
     ORPHAN = "orphan"  # a tool call without its result, or the other way round
     EMPTY = "empty"
@@ -269,11 +276,16 @@ class PromptMessage(Value, frozen=True, kw_only=True):
 
 class Prompt(Value, frozen=True, kw_only=True):
     """What the model is shown. The first `cacheable_messages` messages open the next turn's prompt as well, unless it
-    is trimmed, compressed or given another persona: a provider's cache may keep them."""
+    is trimmed, compressed or given another persona: a provider's cache may keep them.
+
+    `media` are the pictures, sounds and files in it, `media_left_out` how many placeholders stand for others.
+    """
 
     messages: tuple[PromptMessage, ...]
     manifest: Manifest
     cacheable_messages: int = 0
+    media: int = 0
+    media_left_out: int = 0
 
     @property
     def text(self) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from tenuto.model.attachment import ATTACHMENT, shows_attachment
+from tenuto.model.attachment import ATTACHMENT, FILE_ID, MEDIA_PARTS, PROVIDER, shows_attachment
 from tenuto.model.opaque import is_opaque
 from tenuto.model.reasoning import REDACTED, WITHHELD, is_reasoning
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
@@ -27,8 +27,8 @@ _INSTANT_DIGITS: Final = frozenset({10, 13, 16, 19})
 _PLAIN_NAME: Final = 15
 # Structural fields of a message part, not user text.
 _STRUCTURE: Final = frozenset({"type", "id", "call_id", "name", "role", "through_id", "made_by"})
-# Those of a part that shows an attachment: its name is the user's.
-_OF_ATTACHMENT: Final = frozenset({"type", ATTACHMENT, "media_type", "size"})
+# Those of a part that shows an attachment, or a file of a provider: its name is the user's.
+_OF_ATTACHMENT: Final = frozenset({"type", ATTACHMENT, FILE_ID, PROVIDER, "media_type", "size"})
 
 # Those of a thought: what only its provider reads is no text of anybody's, and must stay as it is.
 _OF_THOUGHT: Final = _STRUCTURE | {"provider", "model", "signature", "encrypted", REDACTED, WITHHELD}
@@ -120,7 +120,7 @@ def _replace_in_object(
     value: JsonObject, replace: Replace, name: str, internal: Places | None, kept: frozenset[str] = frozenset()
 ) -> JsonObject:
     replaced: JsonObject = {}
-    if shows_attachment(value):
+    if shows_attachment(value) or (FILE_ID in value and value.get("type") in MEDIA_PARTS):
         kept = _OF_ATTACHMENT
     for key, inner in value.items():
         if key in kept:

@@ -135,6 +135,7 @@ def _replace_prompt_texts(inputs: PromptInputs, tenant: str, typed: bool, new_te
         preferences=new_text(Slot(inputs.preferences)),
         summary=new_text(Slot(inputs.summary)),
         question=question,
+        question_parts=replace_part_texts(inputs.question_parts, new_typed_text),
         question_tokens=inputs.question_tokens if question == inputs.question else 0,
         instructions=new_typed_text(Slot(inputs.instructions)),
         history=tuple([message(one) for one in inputs.history]),

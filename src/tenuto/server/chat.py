@@ -94,6 +94,7 @@ async def chat(
         text=body.message,
         parts=parts,
         contents=contents,
+        require_attachments=body.require_attachments,
         session_id=body.session_id,
         assistant=body.assistant,
         persona=body.persona,

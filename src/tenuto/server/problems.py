@@ -60,6 +60,7 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "invalid_text",
         "invalid_cursor",
         "unknown_tool_call",
+        "unsupported_attachment",
         "unsupported_parameter",
         "request_refused",
         "unknown_attachment",

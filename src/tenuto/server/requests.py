@@ -282,6 +282,7 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
 
     message: Text = ""
     attachments: list[AttachmentBody] = []
+    require_attachments: bool = False
     session_id: Name | None = None
     assistant: Name | None = None
     persona: Name | None = None

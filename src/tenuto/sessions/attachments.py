@@ -1,16 +1,73 @@
-"""Limits of attachments: which types a session takes, how many, and how many bytes an owner may keep."""
+"""Attachments before they are stored: what is taken out of them and noted of them, and the limits of their owner."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from tenuto.errors import AttachmentLimit, Invalid, SessionNotFound, Unavailable
-from tenuto.model import Draft, Scope
+from tenuto.model import Content, Draft, Scope
+from tenuto.model.attachment import ATTACHMENT, map_media
 from tenuto.model.policy import SessionPolicy
+from tenuto.model.values import JsonObject
 from tenuto.ports import SessionStore, StoreUpkeep
+from tenuto.sessions.pictures import pdf_pages, picture_size, without_metadata
 
 _log = logging.getLogger(__name__)
+_Draft = TypeVar("_Draft", bound=Draft)
+# What is noted of an attachment in the part that shows it: by these its tokens are counted.
+_NOTED: Final = frozenset({"width", "height", "pages"})
+# Above this a turn of another session would notice the time it takes.
+_IN_THREAD_BYTES: Final = 256 * 1024
+
+
+async def prepare(scope: Scope, drafts: Sequence[_Draft], policy: SessionPolicy) -> tuple[_Draft, ...]:
+    """The messages with contents as they are stored: pictures by default without metadata, and with their width and
+    height in the parts that show them; documents with their number of pages."""
+    contents = {content.id: content for draft in drafts for content in draft.contents}
+    if not contents:
+        return tuple(drafts)
+    strips = policy.strip_attachment_metadata
+    if sum([len(content.data) for content in contents.values()]) > _IN_THREAD_BYTES:
+        noted = await asyncio.to_thread(_prepare_all, scope, list(contents.values()), strips)
+    else:
+        noted = _prepare_all(scope, list(contents.values()), strips)
+    return tuple([_with_prepared(draft, noted) for draft in drafts])
+
+
+def _prepare_all(scope: Scope, contents: Sequence[Content], strips: bool) -> dict[str, tuple[Content, JsonObject]]:
+    return {content.id: _prepare(scope, content, strips) for content in contents}
+
+
+def _prepare(scope: Scope, content: Content, strips: bool) -> tuple[Content, JsonObject]:
+    data = without_metadata(content.data) if strips else content.data
+    if data is not content.data:
+        content = Content.of(scope, data, content.media_type, content.name)
+    notes: JsonObject = {}
+    if (size := picture_size(data)) is not None:
+        notes = {"width": size[0], "height": size[1]}
+    elif (pages := pdf_pages(data)) is not None:
+        notes = {"pages": pages}
+    return content, notes
+
+
+def _with_prepared(draft: _Draft, prepared: dict[str, tuple[Content, JsonObject]]) -> _Draft:
+    def change(part: JsonObject) -> JsonObject:
+        if part.get(ATTACHMENT) not in prepared:
+            return part
+        content, notes = prepared[part[ATTACHMENT]]
+        own = {name: value for name, value in part.items() if name not in _NOTED}
+        return {**own, ATTACHMENT: content.id, "size": len(content.data), **notes}
+
+    parts = map_media(draft.parts, change)
+    if not draft.contents and parts == draft.parts:
+        return draft
+    contents = {prepared[content.id][0].id: prepared[content.id][0] for content in draft.contents}
+    return replace(draft, parts=parts, contents=tuple(contents.values()))
 
 
 class AttachmentLimits:

@@ -48,7 +48,7 @@ from tenuto.model.values import Json, check_id, check_int, check_text, check_typ
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
 from tenuto.process_identity import with_holder
 from tenuto.sessions.assistant_cap import AssistantCap
-from tenuto.sessions.attachments import AttachmentLimits
+from tenuto.sessions.attachments import AttachmentLimits, prepare
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
 from tenuto.sessions.lease import begin_when_free, release_on_error
@@ -106,7 +106,9 @@ class Sessions:
         # `BeginTurn` itself checks everything but the size.
         opening = self._begin_request(scope, request, policy)
         check_message_sizes(request.user_messages, policy)
-        await self._attachments.check(scope, opening.session_id, request.user_messages, policy)
+        if any(draft.contents for draft in opening.user_messages):
+            opening = replace(opening, user_messages=await prepare(scope, opening.user_messages, policy))
+        await self._attachments.check(scope, opening.session_id, opening.user_messages, policy)
         try:
             turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
         except SessionNotFound as error:
@@ -174,7 +176,9 @@ class Sessions:
             producer=request.producer,
         )
         check_message_sizes(request.messages, self.policy)
-        await self._attachments.check(scope, session_id, request.messages, self.policy)
+        if any(draft.contents for draft in batch.messages):
+            batch = replace(batch, messages=await prepare(scope, batch.messages, self.policy))
+        await self._attachments.check(scope, session_id, batch.messages, self.policy)
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not done.duplicate:
             await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
@@ -416,6 +420,7 @@ class Sessions:
         check_type(scope, Scope, "scope")
         check_type(saved, ExportedSession, "what was saved")
         check_messages(saved.messages, self.policy)
+        saved = replace(saved, messages=await prepare(scope, saved.messages, self.policy))
         if not scope.owner:
             scope = replace(scope, user=saved.user, channel=saved.channel, chat=saved.chat, thread=saved.thread)
         elif saved.chat is not None and scope.chat is None:

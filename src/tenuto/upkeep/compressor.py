@@ -26,11 +26,12 @@ from tenuto.context.compression import (
     summary_limits,
 )
 from tenuto.context.extract import summarise
-from tenuto.context.summary_request import SummaryRequest, build_summary_request, portions, usable
+from tenuto.context.summary_request import SummaryRequest, append_shown, build_summary_request, portions, usable
 from tenuto.context.wording import majority_language
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Rewrite, Role, Scope, Session, Usage
 from tenuto.model.generation import Summary, TurnEnded
+from tenuto.model.media import shown_media, with_media_named
 from tenuto.model.message import readable_messages
 from tenuto.model.prompt import Language
 from tenuto.ports import Clock
@@ -196,7 +197,14 @@ class Compressor:
         self, turn: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
     ) -> tuple[str, str]:
         """The summary and its source: a model if there is one and its answer is usable, else extraction."""
-        cover = readable_messages(cover)
+        cover, shown = readable_messages(with_media_named(cover, turn.language)), shown_media(cover, turn.language)
+        text, made_by = await self._summarize_words(turn, cover, previous, limits, at_once=at_once)
+        names = [self._redaction.for_summary(turn.scope, name) for name in shown]
+        return append_shown(text, names, turn.language, limits, self.counter), made_by
+
+    async def _summarize_words(
+        self, turn: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool
+    ) -> tuple[str, str]:
         if self._model is None or at_once:
             return await self._extract(cover, previous, turn, limits), "extract"
         parts = portions(cover, self.counter)

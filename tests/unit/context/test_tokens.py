@@ -92,9 +92,9 @@ def test_a_count_from_outside_is_made_or_raised_to_ours_and_otherwise_left_alone
     assert [draft.tokens for draft in counter.correct_counts(drafts)] == [6, 6, 6, 6, 9]
 
 
-def test_a_message_without_words_counts_nothing() -> None:
+def test_a_message_without_anything_a_model_receives_counts_nothing() -> None:
     assert TokenCounter().count_message(says("")) == 0
-    assert TokenCounter().count_message(says("", parts=({"type": "image", "url": "x" * 900},))) == 0
+    assert TokenCounter().count_message(says("", parts=({"type": "custom", "url": "x" * 900},))) == 0
 
 
 def test_tool_parts_count_with_their_frame() -> None:

@@ -1,0 +1,69 @@
+"""Pictures, sounds and files of a turn: what its model takes, and the bytes of what is sent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from tenuto.chat.deps import ChatDeps
+from tenuto.chat.request import ChatRequest
+from tenuto.chat.turn_values import TurnContext
+from tenuto.errors import AttachmentNotFound, StateCorrupt, TenutoError, UnsupportedAttachment
+from tenuto.model import Content
+from tenuto.model.attachment import ATTACHMENT, iter_media_parts, media_type_of, shows_attachment
+from tenuto.model.media import keep_media
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.values import JsonObject
+from tenuto.ports import ChatModel, facts_of
+
+ATTACHMENTS = "attachment"
+"""What `degraded` calls a picture, a sound or a file that the model did not get."""
+_log = logging.getLogger(__name__)
+
+
+def check_taken(request: ChatRequest, model: ChatModel) -> None:
+    """Refuse what the request shows and the model does not take, where the request requires that it is sent.
+
+    Raises:
+        UnsupportedAttachment: there is such a picture, sound or file.
+    """
+    if not request.require_attachments:
+        return
+    takes = facts_of(model).media.takes
+    parts = [*request.parts, *(part for message in request.messages for part in message.parts)]
+    for part in iter_media_parts(parts):
+        if not takes(part):
+            raise UnsupportedAttachment(media_type_of(part) or part["type"], f"is not taken by {model.name}")
+
+
+async def load_contents(
+    deps: ChatDeps, context: TurnContext, messages: Sequence[PromptMessage]
+) -> tuple[tuple[PromptMessage, ...], dict[str, Content], int]:
+    """The bytes of what a prompt shows, by id, and the prompt with placeholders for those that cannot be read, and how
+    many these are."""
+    contents = {content.id: content for content in context.contents}
+    wanted = [part[ATTACHMENT] for part in _attached(messages) if part[ATTACHMENT] not in contents]
+    for attachment_id in dict.fromkeys(wanted):
+        content = await _load(deps, context, attachment_id)
+        if content is not None:
+            contents[attachment_id] = content
+    language = context.tool_context.language
+    shown, missing = keep_media(messages, lambda part: ATTACHMENT not in part or part[ATTACHMENT] in contents, language)
+    used = {part[ATTACHMENT] for part in _attached(shown)}
+    return shown, {name: content for name, content in contents.items() if name in used}, missing
+
+
+async def _load(deps: ChatDeps, context: TurnContext, attachment_id: str) -> Content | None:
+    if context.turn is None:
+        return None
+    try:
+        return await deps.sessions.attachment(context.turn.scope, context.session_id, attachment_id)
+    except AttachmentNotFound:
+        return None  # It was removed meanwhile.
+    except (StateCorrupt, TenutoError) as error:
+        _log.warning("an attachment could not be read: %s", error.code)
+        return None
+
+
+def _attached(messages: Iterable[PromptMessage]) -> list[JsonObject]:
+    return [part for message in messages for part in iter_media_parts(message.parts) if shows_attachment(part)]
