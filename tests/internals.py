@@ -67,9 +67,9 @@ def sqlite_db(store: Engine) -> sqlite3.Connection:
     return sqlite_writer(store)._db
 
 
-def set_patience(writer: WriterThread, seconds: float) -> None:
+def set_timeout(writer: WriterThread, seconds: float) -> None:
     """Have those who come from now on wait so long: one writer serves patient and impatient callers in no other way."""
-    writer._patience = seconds
+    writer._timeout = seconds
 
 
 def is_writing(writer: WriterThread) -> bool:

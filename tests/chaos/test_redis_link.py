@@ -9,7 +9,7 @@ import pytest
 
 from tenuto.stores.redis import ConnectionPolicy
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._resp import CallFailed, CallTimeout, ConnectionLost
+from tenuto.stores.redis._resp import CallFailed, CallTimeout, LinkLost
 from tests.servers import RedisServer, start_redis, start_sentinel
 from tests.timeouts import LONG
 from tests.unit.stores.redis.links import open_link
@@ -47,7 +47,7 @@ async def test_a_frozen_server_costs_the_timeout_and_no_more(server: RedisServer
             outcomes = await asyncio.gather(*(link.call("PING") for _ in range(20)), return_exceptions=True)
         server.thaw()
 
-        assert all(isinstance(outcome, CallTimeout | ConnectionLost) for outcome in outcomes)
+        assert all(isinstance(outcome, CallTimeout | LinkLost) for outcome in outcomes)
         await answered_again(link)
 
 
@@ -95,7 +95,7 @@ async def test_a_call_that_must_not_be_repeated_is_not(server: RedisServer) -> N
             await asyncio.sleep(0.01)
         server.call("CLIENT", "KILL", "TYPE", "normal")
 
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(LinkLost):
             await waiting
 
 

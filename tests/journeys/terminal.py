@@ -31,7 +31,7 @@ main()
 CTRL_C, CTRL_D, CTRL_P, ENTER = "\x03", "\x04", "\x10", "\r"
 # Longer than a machine stands still: a second Ctrl-C while the first is being answered ends more than it should.
 _AGAIN_SECONDS = 12.0
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 
 
 class Screen:
@@ -73,7 +73,7 @@ class Screen:
         Python's line editor does not notice a signal in the moment before it begins to wait for keys (the flag is set,
         the wait goes on); people then press again, and so do we.
         """
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while "> " not in self._unread and time.monotonic() < deadline:
             self.press(CTRL_C)
             again = time.monotonic() + _AGAIN_SECONDS
@@ -83,7 +83,7 @@ class Screen:
 
     def leave(self) -> int:
         """Press Ctrl-D until the program ends, and tell the exit code: a Ctrl-C that came late takes keys with it."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 self.press(CTRL_D)
@@ -92,7 +92,7 @@ class Screen:
 
     def see(self, text: str) -> str:
         """Wait until the text is there, and tell what came before it since the last look."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while text not in self._unread:
             more = self._read(deadline - time.monotonic())
             assert more, f"{text!r} did not come; what did: {self.seen[-2000:]!r}"
@@ -102,9 +102,9 @@ class Screen:
 
     def end(self) -> int:
         """Read to the end, and tell the exit code."""
-        while self._read(_PATIENCE_SECONDS):
+        while self._read(_TIMEOUT_SECONDS):
             pass
-        return self.process.wait(_PATIENCE_SECONDS)
+        return self.process.wait(_TIMEOUT_SECONDS)
 
     def _read(self, seconds: float) -> str:
         """What comes within so many seconds; nothing when the other end is closed."""

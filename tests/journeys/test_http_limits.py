@@ -250,7 +250,7 @@ async def test_readiness_does_not_wait_for_a_store_that_hangs(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(service.tenuto.store.upkeep, "ping", hanging)
-    monkeypatch.setattr("tenuto.server.health._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("tenuto.server.health._TIMEOUT_SECONDS", 0.05)
 
     assert code(await service.http.get("/readyz")) == (503, "unavailable")
     assert (await service.http.get("/healthz")).status_code == 200

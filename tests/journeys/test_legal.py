@@ -353,8 +353,8 @@ async def main():
     async with tenuto.open("memory://") as t:
         try:
             await t.ask(ann, "My wages are late", assistant="legal", session_id="s")
-        except ExtraMissing as refused:
-            assert install_line("tasks") in str(refused)
+        except ExtraMissing as error:
+            assert install_line("tasks") in str(error)
         else:
             raise AssertionError("it was answered")
         assert (await t.sessions.stats(ann)).sessions == 0

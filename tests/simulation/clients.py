@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 SCOPE = Scope(tenant="acme", user="ann")
 LEASE = timedelta(seconds=5)
 REPLY_TOKENS = 5
-_PATIENCE = 40.0
+_TIMEOUT = 40.0
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Client:
         op.question = self._say(op, "q", 1 if kind == "turn" else step.size, 0 if kind == "turn" else 1)
         if kind == "turn":
             op.reply = self._say(op, "a", 1, 0)
-        until = self.world.loop.time() + _PATIENCE
+        until = self.world.loop.time() + _TIMEOUT
         while not await self._attempt(step, op):
             if not (step.keyed and kind != "note") or self.world.loop.time() > until:
                 break

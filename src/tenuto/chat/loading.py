@@ -68,7 +68,7 @@ _LEAST_SIMILARITY: Final = 0.4
 _TALK: Final = 3
 _PREFERENCES: Final = 20
 # How long a turn waits for its memories, which is far longer than they take.
-_PATIENCE_SECONDS: Final = 2.0
+_TIMEOUT_SECONDS: Final = 2.0
 _LANGUAGES: Final = {language.value: language for language in Language}
 
 _log = logging.getLogger(__name__)
@@ -384,7 +384,7 @@ async def finish_recall(
     Without a question there are preferences only.
     """
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             prepared = await asyncio.shield(recalling)
         query = MemoryQuery(
             text=question,

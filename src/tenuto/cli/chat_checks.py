@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tenuto.chat import Chat
 
 # As long as one waits at a terminal for a word.
-_MODEL_PATIENCE: Final = timedelta(seconds=30)
+_MODEL_TIMEOUT: Final = timedelta(seconds=30)
 _MODEL_ADVICE: Final = {
     FailureReason.REFUSED: "check the key (TENUTO_MODEL_API_KEY or the provider's variable), its permissions and the "
     "model's name",
@@ -150,7 +150,7 @@ async def _check_models(
     variables = {address: variable for each in addresses.values() for address, variable in each.items()}
     unreachable = {address: why for address in variables if (why := await why_unreachable(address)) is not None}
     reachable = [name for name, own in addresses.items() if unreachable.keys().isdisjoint(own)]
-    limit = min(settings.model_timeout or _MODEL_PATIENCE, _MODEL_PATIENCE)
+    limit = min(settings.model_timeout or _MODEL_TIMEOUT, _MODEL_TIMEOUT)
     failures = await asyncio.gather(*(_ask_one_word(models[name], limit) for name in reachable))
     findings: dict[str, Finding] = {}
     for address, why in unreachable.items():

@@ -21,7 +21,7 @@ from tenuto.model import Scope, Session, SessionQuery
 from tenuto.settings import Settings, read_settings
 
 SHIPPED: Final = ("general", "goods", "npc", "legal", "plain")
-_PATIENCE_SECONDS: Final = 1.0
+_TIMEOUT_SECONDS: Final = 1.0
 _MOST: Final = 50
 # Shells split or expand other characters.
 _PLAIN: Final = re.compile(r"[\w.@-]+", re.ASCII)
@@ -52,7 +52,7 @@ async def _newest(scope: Scope, url: str) -> tuple[Session, ...]:
     file = sqlite_file(url)
     if file is not None and not file.exists():
         return ()
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
         records = await open_records(url, read_only=True)
         try:
             page = await Engine(records, chance=SystemRandom()).sessions.list(scope, SessionQuery(limit=_MOST))

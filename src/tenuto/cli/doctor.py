@@ -28,7 +28,7 @@ from tenuto.model import Scope
 from tenuto.settings import Settings, read_settings
 
 # A store that takes longer to open, write, read and delete is not well.
-_PATIENCE_SECONDS: Final = 20
+_TIMEOUT_SECONDS: Final = 20
 _COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.WARNING: "yellow", CheckStatus.ERROR: "red"}
 
 
@@ -114,7 +114,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
     findings: list[Finding] = []
     try:
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 app = await stack.enter_async_context(open_app(replace(settings, l1=False), run_upkeep=False))
                 findings.append(await checks.answers(app))
                 findings.append(await checks.check_round_trip(app.store.sessions))
@@ -125,11 +125,11 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
             # The finding about a model says what its warnings say.
             with without_warnings("tenuto.llm"):
                 findings += await chat_checks.talking(app)
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 findings += await task_checks.findings(app)
                 findings += await privacy_checks.findings(app, scope)
     except TimeoutError:
-        findings.append(checks.store_timeout(settings, _PATIENCE_SECONDS))
+        findings.append(checks.store_timeout(settings, _TIMEOUT_SECONDS))
     except TenutoError as error:
         finding = privacy_checks.privacy_settings_error(error)
         findings.append(finding if finding is not None else checks.store_error(settings, error))

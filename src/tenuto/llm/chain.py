@@ -61,7 +61,7 @@ class FallbackChain:
         first_failure: ModelFailed | None = None
         last = self._models[-1]
         for model in self._models:
-            begun = False
+            has_begun = False
             dropped = refused_parameters(model, request.parameters)
             shown, left_out = _with_placeholders(request, model)
             # The port promises an iterator; those of models are generators, which must be closed at once.
@@ -70,19 +70,19 @@ class FallbackChain:
                 try:
                     async for event in events:
                         if isinstance(event, ModelDone):
-                            if not begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
+                            if not has_begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
                                 raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
                             if first_failure is not None:
                                 event = _after_failure(event, first_failure, dropped)
                                 event = replace(event, media_left_out=left_out)
-                        begun = begun or not marks_place(event)
+                        has_begun = has_begun or not marks_place(event)
                         yield event
                     return
                 except ModelBusy:
                     # A title is worth neither the price of the next model nor sending the talk to its provider.
                     raise
                 except ModelFailed as error:
-                    if begun or model is last:
+                    if has_begun or model is last:
                         raise
                     first_failure = first_failure or error
                     _log.warning("model %s could not answer, trying the next: %s", model.name, error.code)

@@ -149,7 +149,7 @@ class PydanticAIModel:
         """
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            begun = False
+            has_begun = False
             try:
                 with self._calls.call(self._limit) as declined:
                     async with aclosing(self._stream_once(request)) as events:
@@ -157,17 +157,17 @@ class PydanticAIModel:
                             if (
                                 isinstance(event, ModelDone)
                                 and event.finish is FinishReason.CONTENT_FILTER
-                                and not begun
+                                and not has_begun
                             ):
                                 declined.append(ModelFailed(self._name, _DECLINED, FailureReason.CONTENT_FILTER))
-                            begun = begun or not marks_place(event)
+                            has_begun = has_begun or not marks_place(event)
                             yield event
                 return
             except ModelFailed as error:
                 pause = backoff.next_pause()
                 if error.wait is not None:
                     pause = error.wait.total_seconds()
-                if begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
+                if has_begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
                     raise
             await asyncio.sleep(pause)
 
@@ -207,13 +207,12 @@ class PydanticAIModel:
         return refused_parameters(parameters, self.facts.parameters)
 
     def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
-        instructions = self._changing_instructions(request)
-        shown = (*prompt[:1], *prompt[1 + len(instructions) :])
-        messages = to_messages(shown, request.contents, self._model.system)
+        instructions, system = self._changing_instructions(request), self._model.system
+        messages = to_messages((*prompt[:1], *prompt[1 + len(instructions) :]), request.contents, system)
         if not self._caches(request):
             return messages
         answers = [message for message in prompt[: request.cacheable_messages] if message.role is Role.ASSISTANT]
-        return mark_stable_prefix(messages, len(to_messages(answers, {}, self._model.system)))
+        return mark_stable_prefix(messages, len(to_messages(answers)))
 
     def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
         return changing_instructions(request.messages) if self._dialect is Dialect.ANTHROPIC else []
@@ -234,14 +233,16 @@ class PydanticAIModel:
             function_tools=tools, output_mode="native", output_object=form, instruction_parts=parts
         )
 
-    def _settings(self, asking: ModelRequest, prompt: Sequence[PromptMessage]) -> tuple[ModelSettings, tuple[str, ...]]:
+    def _settings(
+        self, request: ModelRequest, prompt: Sequence[PromptMessage]
+    ) -> tuple[ModelSettings, tuple[str, ...]]:
         """The settings of a request, and the names of the parameters that it goes without."""
-        given, dropped = self._given_settings(asking), tuple[str, ...]()
+        given, dropped = self._given_settings(request), tuple[str, ...]()
         if self._needs_thoughts and given.get("thinking") and lacks_first_thought(prompt):
             # Another provider made these calls: this one only thinks behind calls that it thought about itself.
             del given["thinking"]
             dropped = ("reasoning_effort",)
-        settings = ModelSettings(max_tokens=asking.reply_tokens + self._thinking_tokens(given))
+        settings = ModelSettings(max_tokens=request.reply_tokens + self._thinking_tokens(given))
         if self._limit is not None:
             settings["request_timeout"] = self._limit.total_seconds()
         if (first := self._access.first_token_limit(local=self.local)) is not None:
@@ -251,23 +252,23 @@ class PydanticAIModel:
             settings["timeout"] = _NO_LIMIT_SECONDS
         if "max_retries" not in self._model.unsupported_settings:
             settings["max_retries"] = 0
-        if asking.tool_choice != AUTO and asking.tools:
-            settings["tool_choice"] = _CHOICES.get(asking.tool_choice) or [asking.tool_choice]
+        if request.tool_choice != AUTO and request.tools:
+            settings["tool_choice"] = _CHOICES.get(request.tool_choice) or [request.tool_choice]
         settings.update(cast(ModelSettings, given))
-        if self._caches(asking):
+        if self._caches(request):
             settings["cache"] = True
-        own_key = asking.parameters.prompt_cache_key is not None
-        if self._takes_cache_key and not own_key and (key := cache_key(asking.tool_context)) is not None:
+        own_key = request.parameters.prompt_cache_key is not None
+        if self._takes_cache_key and not own_key and (key := cache_key(request.tool_context)) is not None:
             cast(OpenAIChatModelSettings, settings)["openai_prompt_cache_key"] = key
         return settings, dropped
 
-    def _given_settings(self, asking: ModelRequest) -> dict[str, Any]:
+    def _given_settings(self, request: ModelRequest) -> dict[str, Any]:
         """What the request says of how to answer."""
-        given = to_settings(self._dialect, asking.parameters, self.facts.parameters)
-        if not asking.tools:
+        given = to_settings(self._dialect, request.parameters, self.facts.parameters)
+        if not request.tools:
             given.pop("parallel_tool_calls", None)
-        if asking.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
-            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(asking.schema)}
+        if request.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
+            given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(request.schema)}
         return given
 
     @property
@@ -329,11 +330,11 @@ class PydanticAIModel:
 
     def _failure(self, exc: Exception) -> ModelFailed:
         status = getattr(exc, "status_code", None)
-        told = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
+        values = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
         raised: type[Exception] = type(exc)
-        if _LLAMA_CPP_TOO_LONG in told:
+        if _LLAMA_CPP_TOO_LONG in values:
             raised = failures.ModelContextWindowExceededError
-        elif not _CONTENT_FILTER.isdisjoint(told):
+        elif not _CONTENT_FILTER.isdisjoint(values):
             raised = failures.ContentFilterError
         if is_late := isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             status = _status_before_retry(exc)
@@ -344,7 +345,7 @@ class PydanticAIModel:
             _host(self._model.base_url),
             (type(exc) if is_late else raised).__name__.lstrip("_"),
             status or "",
-            " ".join(filter(_CODE.fullmatch, told)),
+            " ".join(filter(_CODE.fullmatch, values)),
             str(exc)[:_MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
         )
         if is_late and status is None:
@@ -417,10 +418,10 @@ def _retry_after(error: BaseException) -> timedelta | None:
 
 def _refused_field(error: Exception) -> str | None:
     """The field of the request that a provider's error names."""
-    told: object = getattr(error, "body", None)
-    if isinstance(told, dict) and isinstance(told.get("error"), dict):
-        told = told["error"]
-    field = told.get("param") if isinstance(told, dict) else None
+    body: object = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    field = body.get("param") if isinstance(body, dict) else None
     return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
 
 
@@ -436,11 +437,11 @@ def _status_before_retry(error: BaseException) -> int | None:
 
 def _provider_message(error: Exception) -> str:
     """The message in the body of a provider's error, in one line."""
-    told: object = getattr(error, "body", None)
+    body: object = getattr(error, "body", None)
     for name in ("error", "message"):
-        if isinstance(told, dict) and name in told:
-            told = told[name]
-    return make_storable(" ".join(told.split()))[:_MESSAGE_CHARACTERS] if isinstance(told, str) else ""
+        if isinstance(body, dict) and name in body:
+            body = body[name]
+    return make_storable(" ".join(body.split()))[:_MESSAGE_CHARACTERS] if isinstance(body, str) else ""
 
 
 async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:

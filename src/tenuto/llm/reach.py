@@ -23,7 +23,7 @@ _VARIABLES: Final = {
     "openai-responses": "OPENAI_BASE_URL",
     "anthropic": "ANTHROPIC_BASE_URL",
 }
-_PATIENCE_SECONDS: Final = 2
+_TIMEOUT_SECONDS: Final = 2
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -49,8 +49,8 @@ def address_variables(chains: Iterable[str], *, home: str, base_url: str | None)
         variable = _VARIABLES.get(provider, "")
         if provider == home and base_url is not None:
             found[check_address("model_base_url", base_url)] = "TENUTO_MODEL_BASE_URL"
-        elif told := os.environ.get(variable):
-            found[check_address(variable, told)] = variable
+        elif address := os.environ.get(variable):
+            found[check_address(variable, address)] = variable
         elif provider in LOCAL:
             found[LOCAL[provider]] = variable
     return found
@@ -75,10 +75,10 @@ async def why_unreachable(base_url: str) -> str | None:
     if parts.scheme in getproxies() and not proxy_bypass(host):
         return None
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return f"{host}:{port} did not answer within {_PATIENCE_SECONDS} s"
+        return f"{host}:{port} did not answer within {_TIMEOUT_SECONDS} s"
     except OSError as error:
         # The text of a refused call repeats the address; that of an unknown name is all there is; a host with several
         # addresses that fail has neither.

@@ -104,7 +104,7 @@ class ScriptedModel:
             self.cancelled += 1
             raise
 
-    def _events(self, step: Step, asking: ModelRequest, call_id: str) -> list[ModelEvent]:
+    def _events(self, step: Step, request: ModelRequest, call_id: str) -> list[ModelEvent]:
         match step:
             case Say(chunks):
                 return [TextDelta(text=chunk) for chunk in chunks]
@@ -113,7 +113,7 @@ class ScriptedModel:
             case Fail(error):
                 raise error or ModelFailed(self._name)
             case Echo():
-                return [TextDelta(text=_echo_text(asking))]
+                return [TextDelta(text=_echo_text(request))]
             case Hang() | Stop():
                 return []
 
@@ -124,8 +124,8 @@ def _steps(script: Script) -> tuple[Step, ...]:
     return (script,) if isinstance(script, Step) else tuple(script)
 
 
-def _echo_text(asking: ModelRequest) -> str:
+def _echo_text(request: ModelRequest) -> str:
     """The text of the last user message, then the results of this turn's tools."""
-    said = [message.text for message in asking.messages if message.role is Role.USER]
-    results = [f"{result.call.name}: {result.error or result.output}" for result in asking.tool_results]
+    said = [message.text for message in request.messages if message.role is Role.USER]
+    results = [f"{result.call.name}: {result.error or result.output}" for result in request.tool_results]
     return "\n".join([*said[-1:], *results])

@@ -21,7 +21,7 @@ _QUIET: Final = 0.5
 # Then the caller has to do without: summaries and notes are extracted from the text, titles come with a later turn.
 _TRIES: Final = 3
 # So does a request that found no quiet in these seconds, as on a server where turns come one after another all day.
-_PATIENCE: Final = 300.0
+_TIMEOUT: Final = 300.0
 _T = TypeVar("_T")
 
 
@@ -41,15 +41,15 @@ class _Call:
         self.interrupted = False
         self._scope: asyncio.Timeout | None = None
 
-    async def run(self, work: Callable[[], Awaitable[_T]], patience: float) -> _T:
+    async def run(self, work: Callable[[], Awaitable[_T]], timeout: float) -> _T:
         """Do the work once granted.
 
         Raises:
             _Interrupted: `interrupt` was called meanwhile.
-            _NeverFree: it was not granted within `patience` seconds.
+            _NeverFree: it was not granted within `timeout` seconds.
         """
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self.granted
         except TimeoutError:
             raise _NeverFree from None
@@ -75,10 +75,10 @@ class _Call:
 class Slots:
     """The slots of one provider."""
 
-    def __init__(self, count: int, *, quiet: float = _QUIET, patience: float = _PATIENCE) -> None:
+    def __init__(self, count: int, *, quiet: float = _QUIET, timeout: float = _TIMEOUT) -> None:
         self._count = count
         self._quiet = quiet
-        self._patience = patience
+        self._timeout = timeout
         self._turns = 0
         self._running: list[_Call] = []
         self._waiting: list[_Call] = []
@@ -109,7 +109,7 @@ class Slots:
         self._waiting.append(call)
         self._grant()
         try:
-            return await call.run(work, self._patience)
+            return await call.run(work, self._timeout)
         finally:
             for calls in (self._waiting, self._running):
                 if call in calls:

@@ -181,10 +181,10 @@ class _RedactingSessions:
     # Removing messages removes the values behind their placeholders: messages first; left-over values are found later.
 
     async def truncate(self, scope: Scope, session_id: str, request: Truncation) -> Session:
-        going = await self._removed_placeholders(scope, session_id, request.after)
+        removed_names = await self._removed_placeholders(scope, session_id, request.after)
         session = await self._inner.truncate(scope, session_id, request)
-        if going and self._redactor.vault is not None:
-            await drop_unused_values(self._inner, self._traces, self._redactor.vault, session, going)
+        if removed_names and self._redactor.vault is not None:
+            await drop_unused_values(self._inner, self._traces, self._redactor.vault, session, removed_names)
         return session
 
     async def reset(self, scope: Scope, session_id: str, *, keep_metadata: Sequence[str] = ()) -> Session:

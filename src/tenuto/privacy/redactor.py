@@ -224,8 +224,8 @@ class Redactor:
         if ends is None or mode is Mode.KEEP:
             return await self.texts(sink, scope, None, [Slot(text)])
         first, last = await self._find_matches(scope, [Slot(ends.first), Slot(ends.last)])
-        told, found = ends.replace_matches_in_ends(first, last)
-        return Redaction([WITHHELD if found and mode is Mode.BLOCK else told], Counter(one.name for one in found))
+        text, found = ends.replace_matches_in_ends(first, last)
+        return Redaction([WITHHELD if found and mode is Mode.BLOCK else text], Counter(one.name for one in found))
 
     async def _find_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         found = await self._find_own_matches(scope, slots)

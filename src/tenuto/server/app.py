@@ -135,9 +135,9 @@ def create_app(
             app.state.status = status.ServerStatus(
                 tenuto=tenuto, live=live, chat=chat, meters=meters, worker=worker, clock=clock
             )
-            mcp_door = app.state.mcp = mcp.mcp_door(tenuto)
-            a2a_door = app.state.a2a = a2a.a2a_door(tenuto, live)
-            async with _warming(await tenuto.memories()), worker.running(), mcp_door.running(), a2a_door.running():
+            mcp_server = app.state.mcp = mcp.lazy_mcp_server(tenuto)
+            a2a_server = app.state.a2a = a2a.lazy_a2a_server(tenuto, live)
+            async with _warming(await tenuto.memories()), worker.running(), mcp_server.running(), a2a_server.running():
                 yield
 
     modules = (

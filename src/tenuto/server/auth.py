@@ -478,7 +478,7 @@ async def authenticate_operator(request: Request, what: str) -> None:
         raise Forbidden(f"{what} for metrics_token, or a credential with the role operator")
 
 
-async def asking(request: Request) -> Scope:
+async def scope_of(request: Request) -> Scope:
     """Admit the request and return its scope."""
     return (await authenticate_request(request)).scope()
 

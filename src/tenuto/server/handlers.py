@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from tenuto.app import Tenuto
 from tenuto.model import Scope
-from tenuto.server.auth import AuthContext, ServerContext, asking, authenticate_request, service, sessions
+from tenuto.server.auth import AuthContext, ServerContext, authenticate_request, scope_of, service, sessions
 from tenuto.server.json_io import (
     JSON,
     QueryParameters,
@@ -47,7 +47,7 @@ Handler: TypeAlias = Callable[..., Awaitable[Any]]
 _Read: TypeAlias = Callable[[Request], Any]
 _Admit: TypeAlias = Callable[[Request], Awaitable[Any]]
 
-_WHO: Final[Mapping[Any, _Admit]] = {Scope: asking, AuthContext: authenticate_request}
+_WHO: Final[Mapping[Any, _Admit]] = {Scope: scope_of, AuthContext: authenticate_request}
 _OURS: Final[Mapping[Any, _Read]] = {
     Request: lambda request: request,
     ServerContext: service,

@@ -19,7 +19,7 @@ from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health")
 
-_PATIENCE_SECONDS: Final = 2.0
+_TIMEOUT_SECONDS: Final = 2.0
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _VERSION: Final = version("tenuto")
@@ -56,7 +56,7 @@ class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
 async def get_health(context: ServerContext) -> HealthView:
     """Check that the process is alive. Tells the kind of store, and how requests are authenticated."""
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             auth = await context.gate.mode()
     except (TimeoutError, Unavailable):
         auth = "unknown: the store does not answer"
@@ -76,7 +76,7 @@ async def get_readiness(request: Request, context: ServerContext) -> ReadinessVi
     """
     stores, worker = context.tenuto.stores, _task_worker(request)
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             await stores.front.upkeep.ping()
     except (TimeoutError, StoreUnavailable) as error:
         journal = stores.writable_journal

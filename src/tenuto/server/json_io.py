@@ -135,8 +135,8 @@ def convert_json(body: JsonObject, kind: type[_Body]) -> _Body:
         _raise_invalid(error, kind)
 
 
-def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
-    text = str(unfit)
+def _raise_invalid(error: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
+    text = str(error)
     place = _AT.search(text)
     where = place[1].removeprefix("$").removeprefix(".") if place else ""
     if _HARMLESS.fullmatch(text):

@@ -12,7 +12,7 @@ from tenuto.model.memory import MemoryQuery
 from tenuto.model.values import View
 from tenuto.recall.service import Memories
 from tenuto.recall.views import MemoryHits, MemoryList, MemoryView
-from tenuto.server.auth import asking, service
+from tenuto.server.auth import scope_of, service
 from tenuto.server.handlers import Answer
 from tenuto.server.openapi import Router
 from tenuto.server.requests import AddMemory, ChangeMemory, ForgetQuery, MemoryListQuery, SearchMemories, SetPreferences
@@ -46,7 +46,7 @@ class OwnMemories(NamedTuple):
         Raises:
             Invalid: no user is named, and nothing is remembered for callers without one.
         """
-        scope, memories = await asking(request), await service(request).tenuto.memories()
+        scope, memories = await scope_of(request), await service(request).tenuto.memories()
         memories.check_owner(scope)
         return cls(memories, scope)
 

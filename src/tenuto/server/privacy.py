@@ -196,13 +196,13 @@ async def _scan_events(
     """The progress of a scan in about a hundred steps, then its report."""
     total = await office.extent(scope)
     yield ScanProgress(done=0, total=total)
-    told, step = 0, max(1, total // _STEPS)
+    reported, step = 0, max(1, total // _STEPS)
     async with aclosing(office.scan(scope, fix=fix, by=by)) as reports:
         async for report in reports:
             await asyncio.sleep(0)  # An embedded store yields to no other request in between.
-            if report.records >= told + step:
-                told = report.records
-                yield ScanProgress(done=told, total=max(told, total))
+            if report.records >= reported + step:
+                reported = report.records
+                yield ScanProgress(done=reported, total=max(reported, total))
     yield report_view(report)
 
 

@@ -104,8 +104,8 @@ def _descriptions() -> Mapping[str, Mapping[str, str]]:
 
 def describe_field(kind: str, name: str) -> str:
     """What `fields.toml` says of a type's field, or of each field of that name; empty if nothing."""
-    told = _descriptions()
-    return told.get(kind, {}).get(name) or told["any"].get(name, "")
+    descriptions = _descriptions()
+    return descriptions.get(kind, {}).get(name) or descriptions["any"].get(name, "")
 
 
 def component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:

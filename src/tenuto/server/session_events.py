@@ -167,8 +167,8 @@ class SessionEvents:
         """Report a turn that can be joined."""
         started = turn.started if self._streams else None
         if started is not None and started.trace_id:
-            begun = TurnBegun(session_id=started.session_id, turn=started.turn, trace_id=started.trace_id)
-            self._report(turn.scope, started.session_id, begun)
+            event = TurnBegun(session_id=started.session_id, turn=started.turn, trace_id=started.trace_id)
+            self._report(turn.scope, started.session_id, event)
 
     def follow(self, scope: Scope, session: Session | None = None) -> AsyncIterator[View]:
         """The events for one client, until it is closed. It counts from now on.

@@ -49,7 +49,7 @@ from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health", prefix="/v1")
 
-_PATIENCE_SECONDS: Final = 2.0
+_TIMEOUT_SECONDS: Final = 2.0
 # Turns that failed within it are worth a look.
 _LATELY: Final = timedelta(minutes=10)
 _STATM: Final = Path("/proc/self/statm")
@@ -174,7 +174,7 @@ class ServerStatus:
     async def _store(self) -> StoreStatus:
         stores, ping_ms = self._tenuto.stores, None
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 began = time.perf_counter()
                 await stores.front.upkeep.ping()
                 ping_ms = round((time.perf_counter() - began) * 1000, 2)

@@ -207,8 +207,8 @@ async def append_item(
     """
     board = _writable_board(admission, tasks, task_id, key)
     agent = _writing_agent(admission, tenuto_agent, body.agent)
-    once = _request_key(idempotency_key, [agent, "append", body.item])
-    entry = await board.append(key, body.item, agent=agent, token=body.token, idempotency_key=once)
+    request_key = _request_key(idempotency_key, [agent, "append", body.item])
+    entry = await board.append(key, body.item, agent=agent, token=body.token, idempotency_key=request_key)
     return BoardEntryView.of(entry)
 
 
@@ -229,8 +229,8 @@ async def increment(
     """
     board = _writable_board(admission, tasks, task_id, key)
     agent = _writing_agent(admission, tenuto_agent, body.agent)
-    once = _request_key(idempotency_key, [agent, "increment", body.by])
-    entry = await board.increment(key, body.by, agent=agent, token=body.token, idempotency_key=once)
+    request_key = _request_key(idempotency_key, [agent, "increment", body.by])
+    entry = await board.increment(key, body.by, agent=agent, token=body.token, idempotency_key=request_key)
     return BoardEntryView.of(entry)
 
 

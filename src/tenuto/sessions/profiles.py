@@ -28,13 +28,13 @@ class Profiles:
         """The profile of the scope's user; empty if there is none."""
         return _to_profile(await self._state.read_state(scope, _NAMESPACE, _KEY)) if _is_one_user(scope) else {}
 
-    async def update(self, scope: Scope, told: JsonObject) -> JsonObject:
+    async def update(self, scope: Scope, changes: JsonObject) -> JsonObject:
         """Add to the profile and return it; a field that is null is removed. One above 16 KiB stays as it is."""
         if not _is_one_user(scope):
             return {}
 
         def merge(known: JsonObject) -> JsonObject | None:
-            profile = {name: value for name, value in {**known, **told}.items() if value is not None}
+            profile = {name: value for name, value in {**known, **changes}.items() if value is not None}
             if profile == known:
                 return None
             if len(msgspec.json.encode(profile)) > _MOST_BYTES:

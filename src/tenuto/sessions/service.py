@@ -164,15 +164,15 @@ class Sessions:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
         check_type(scope, Scope, "scope")
         check_type(request, AppendRequest, "the request")
-        once: IdempotencyKey | None = None
+        request_key: IdempotencyKey | None = None
         if request.idempotency_key is not None:
             check_drafts(request.messages)
-            once = _once(request.idempotency_key, request.messages, request.fingerprint)
+            request_key = _request_key(request.idempotency_key, request.messages, request.fingerprint)
         batch = AppendBatch(
             id=fresh_id(),
             messages=request.messages,
             usage=request.usage,
-            idempotency_key=once,
+            idempotency_key=request_key,
             producer=request.producer,
         )
         check_message_sizes(request.messages, self.policy)
@@ -220,10 +220,10 @@ class Sessions:
                 await self._announce_refused(scope, asked, error)
                 if isinstance(error, SessionForeign):
                     asked = unnamed
-        once = (
+        request_key = (
             IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or digest_of(new)) if idempotency_key else None
         )
-        batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=once)
+        batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=request_key)
         made = await self._create_in_store(scope, asked, batch, unnamed)
         if not made.duplicate:
             await self._announce_written(scope, made.session, policy, created=made.created, expired=made.expired)
@@ -482,7 +482,7 @@ class Sessions:
             create=with_retention(request.new_session, policy) if create else None,
             lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,
             window=request.window,
-            idempotency_key=_once(request.idempotency_key, request.user_messages, request.fingerprint)
+            idempotency_key=_request_key(request.idempotency_key, request.user_messages, request.fingerprint)
             if request.idempotency_key is not None
             else None,
             journaled=policy.on_store_down is OnStoreDown.JOURNAL,
@@ -552,10 +552,10 @@ class Sessions:
             await _wait_exactly_until(began + _EVEN_SECONDS)
             raise
 
-    async def _announce_refused(self, scope: Scope, session_id: str, absent: SessionNotFound) -> None:
-        if isinstance(absent, SessionForeign):
-            await self._announce.emit_event(EventKind.HIJACK_REFUSED, scope, session_id, owner=absent.owner)
-        elif isinstance(absent, SessionCorrupt):
+    async def _announce_refused(self, scope: Scope, session_id: str, error: SessionNotFound) -> None:
+        if isinstance(error, SessionForeign):
+            await self._announce.emit_event(EventKind.HIJACK_REFUSED, scope, session_id, owner=error.owner)
+        elif isinstance(error, SessionCorrupt):
             await self._announce.emit_event(EventKind.QUARANTINED, scope, session_id)
 
     async def _announce_written(
@@ -605,7 +605,7 @@ def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:
     return replace(turn, stale_before=words[0].seq)
 
 
-def _once(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
+def _request_key(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
 
 

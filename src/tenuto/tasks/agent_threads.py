@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 # Seconds after which a loop that does not answer counts as blocked.
-_PATIENCE: Final = 1.0
+_TIMEOUT: Final = 1.0
 # Seconds that the end of the process waits for cancelled agents.
 _END: Final = 3.0
 
@@ -41,7 +41,7 @@ async def run_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _Res
 class AgentThreads:
     """The thread that agents run in, and those that were left to agents which block them."""
 
-    def __init__(self, cancel_timeout: float = _PATIENCE, end: float = _END) -> None:
+    def __init__(self, cancel_timeout: float = _TIMEOUT, end: float = _END) -> None:
         self._cancel_timeout = cancel_timeout
         self._end = end
         self._current: _AgentThread | None = None
@@ -77,8 +77,8 @@ class AgentThreads:
             thread = self._thread()
             call = _AgentCall(thread, function, context)
             try:
-                await asyncio.wait({call.begun}, timeout=self._cancel_timeout)
-                if call.begun.done() or not call.withdraw():
+                await asyncio.wait({call.started}, timeout=self._cancel_timeout)
+                if call.started.done() or not call.withdraw():
                     return call
             except asyncio.CancelledError:
                 if not call.withdraw():
@@ -186,7 +186,7 @@ class _AgentCall:
         self._step = context.step
         self._home = asyncio.get_running_loop()
         self._result: Future[Any] = Future()
-        self.begun = self._home.create_future()
+        self.started = self._home.create_future()
         self.ended = asyncio.wrap_future(self._result)
         self.ended.add_done_callback(self._remove)
         thread.calls.add(self)
@@ -230,8 +230,8 @@ class _AgentCall:
             self.task.cancel()
 
     def _note_begin(self) -> None:
-        if not self.begun.done():
-            self.begun.set_result(None)
+        if not self.started.done():
+            self.started.set_result(None)
 
     def _end(self, task: asyncio.Future[Any]) -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()

@@ -29,7 +29,7 @@ from tenuto.tasks.timeline import POLL
 
 _log = logging.getLogger(__name__)
 _WHAT: Final = "task webhook"
-_PATIENCE_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 300.0
 # An event that was refused for this long is given up, so that those after it arrive.
@@ -47,7 +47,7 @@ class Webhook:
         self._key = key
         self._clock = clock
         # Neither through a proxy, nor after a redirect: events go to the configured address only.
-        self._client = httpx.AsyncClient(timeout=_PATIENCE_SECONDS, trust_env=False, follow_redirects=False)
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False, follow_redirects=False)
 
     async def send(self, scope: Scope, task: Task, event: TaskEvent) -> bool:
         """Send an event; returns whether it was accepted, or refused for good.

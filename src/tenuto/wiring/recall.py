@@ -21,7 +21,7 @@ from tenuto.settings import Settings
 from tenuto.wiring.models import home_provider
 
 # How long a turn waits for an embedder.
-_PATIENCE: Final = timedelta(seconds=5)
+_TIMEOUT: Final = timedelta(seconds=5)
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def open_memories(
         return None if clean == WITHHELD else clean
 
     async with _open_embedder(settings, home_provider(settings, models)) as embedder:
-        cached_embedder = CachedEmbedder(embedder, clock=clock, time_limit=_PATIENCE) if embedder is not None else None
+        cached_embedder = CachedEmbedder(embedder, clock=clock, time_limit=_TIMEOUT) if embedder is not None else None
         memories = Memories(
             state=store.state,
             redact=redact,

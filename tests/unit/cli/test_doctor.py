@@ -247,7 +247,7 @@ def test_address_and_key_of_the_settings_are_for_the_small_model_where_the_main_
 def test_the_doctor_asks_the_model_and_names_the_reason(
     monkeypatch: pytest.MonkeyPatch, chain: str, reply: Reply, says: str, advice: str
 ) -> None:
-    monkeypatch.setattr("tenuto.cli.chat_checks._MODEL_PATIENCE", timedelta(seconds=0.5 if reply is SILENCE else 60))
+    monkeypatch.setattr("tenuto.cli.chat_checks._MODEL_TIMEOUT", timedelta(seconds=0.5 if reply is SILENCE else 60))
     with start_model_server() as provider:
         provider.answers(reply)
         code, checks, _ = examined(env={"TENUTO_MODEL": chain, "TENUTO_MODEL_BASE_URL": provider.url})

@@ -20,8 +20,8 @@ from tenuto.cli import program
 for line in sys.argv[1:]:
     try:
         program(line.split(), prog_name="tenuto")
-    except SystemExit as end:
-        assert not end.code, (line, end.code)
+    except SystemExit as error:
+        assert not error.code, (line, error.code)
     print("loaded", *sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
 """
 

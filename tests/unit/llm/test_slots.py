@@ -94,7 +94,7 @@ async def test_a_request_that_turns_break_off_again_and_again_fails() -> None:
 
 async def test_a_request_for_which_turns_leave_no_time_fails() -> None:
     hang = Hang()
-    slotted = SlottedModel(ScriptedModel([hang], "A title"), Slots(1, quiet=0, patience=0))
+    slotted = SlottedModel(ScriptedModel([hang], "A title"), Slots(1, quiet=0, timeout=0))
     turn = a_turn(slotted)
     await hang.reached.wait()
 

@@ -50,7 +50,7 @@ class OrderCard(Value, frozen=True, kw_only=True):
     delivered_on: date | None = None
 
 
-class GoodsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
+class GoodsSearchResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     """The result of `search_goods`, written out whole: a model that reads `"found": 0` invents less.
 
     `text_ignored`: no item matches the text, so that these meet the other conditions only. `shown_before` is how many
@@ -187,7 +187,7 @@ def render_goods(output: Json, turn: ToolContext) -> str:
 
     An empty answer lets the offline model answer by itself: the question was none to the shop.
     """
-    return _render(output, GoodsAnswer, turn, _goods)
+    return _render(output, GoodsSearchResult, turn, _goods)
 
 
 def render_orders(output: Json, turn: ToolContext) -> str:
@@ -222,7 +222,7 @@ def _render(output: Json, kind: type[_T], turn: ToolContext, template: Callable[
     return template(answer, speaker)
 
 
-def _goods(answer: GoodsAnswer, speaker: _Speaker) -> str:
+def _goods(answer: GoodsSearchResult, speaker: _Speaker) -> str:
     query, goods = answer.query, answer.goods
     if answer.shown_before is not None:
         return (
@@ -243,7 +243,7 @@ def _goods(answer: GoodsAnswer, speaker: _Speaker) -> str:
     return f"{note}{heading}\n{_numbered([_row(good, speaker) for good in goods])}\n\n{speaker.say('hint')}"
 
 
-def _nothing(answer: GoodsAnswer, speaker: _Speaker) -> str:
+def _nothing(answer: GoodsSearchResult, speaker: _Speaker) -> str:
     named = bool(answer.query.currency and answer.currencies)
     more = ("currencies", answer.currencies) if named else ("categories", answer.categories)
     separator = "、" if speaker.chinese else ", "

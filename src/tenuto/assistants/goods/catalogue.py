@@ -41,7 +41,7 @@ _MAX_SHELVES: Final = 64
 _ATTEMPTS: Final = 5
 
 
-class Head(Value, frozen=True, kw_only=True):
+class CatalogueHead(Value, frozen=True, kw_only=True):
     """Which catalogue there is. `shipped` is the edition that came with the package, 0 for an operator's own."""
 
     name: str
@@ -133,7 +133,7 @@ class Catalogue:
         made = await update_state(self._store, user_scope(scope), NAMESPACE, _CASES, _case_book, open_one)
         return _find_open(made.after, order) or made.after.cases[-1]
 
-    async def _head(self, owner: Scope) -> Head:
+    async def _head(self, owner: Scope) -> CatalogueHead:
         _, head = await self._read_head(owner)
         if head is not None:
             return head
@@ -145,16 +145,16 @@ class Catalogue:
         """The lock of one site: no site waits for the catalogue of another."""
         return self._locks.setdefault((owner.tenant, owner.site), asyncio.Lock())
 
-    async def _read_head(self, owner: Scope) -> tuple[StateEntry | None, Head | None]:
+    async def _read_head(self, owner: Scope) -> tuple[StateEntry | None, CatalogueHead | None]:
         """The stored entry, and the head in it unless the package brings a newer edition."""
         entry = await self._store.read_state(owner, NAMESPACE, _HEAD)
-        head = None if entry is None else _decode(entry.value, Head, "catalogue")
+        head = None if entry is None else _decode(entry.value, CatalogueHead, "catalogue")
         return entry, None if head is None or 0 < head.shipped < EDITION else head
 
-    async def _ensure_head(self, owner: Scope) -> Head:
+    async def _ensure_head(self, owner: Scope) -> CatalogueHead:
         """The head; stores the shipped catalogue and its orders first where there is none. The head is written last."""
 
-        async def attempt() -> Head:
+        async def attempt() -> CatalogueHead:
             before, head = await self._read_head(owner)
             if head is not None:
                 return head
@@ -167,7 +167,7 @@ class Catalogue:
 
         return await retry_on_conflict(attempt)
 
-    def _cached(self, owner: Scope, head: Head) -> Shelf | None:
+    def _cached(self, owner: Scope, head: CatalogueHead) -> Shelf | None:
         name, shelf = self._shelves.get((owner.tenant, owner.site)) or ("", None)
         return shelf if name == head.name else None
 
@@ -229,7 +229,7 @@ async def replace_cases(store: StateStore, scope: Scope, cases: Iterable[Case]) 
 
 async def _write_catalogue(
     store: StateStore, owner: Scope, items: Sequence[Item], before: StateEntry | None, shipped: int = 0
-) -> Head:
+) -> CatalogueHead:
     """Write a catalogue beside the previous one, point the head at it, and delete the previous one.
 
     The name holds the version that it follows and a digest of the content: writers of the same catalogue write the
@@ -242,7 +242,7 @@ async def _write_catalogue(
     replaced = None if before is None else _readable_head(before)
     parts = [_encode(items[at : at + _CHUNK_ITEMS]) for at in range(0, len(items), _CHUNK_ITEMS)]
     digest = blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()
-    head = Head(name=f"{version + 1:08d}-{digest}", chunks=len(parts), items=len(items), shipped=shipped)
+    head = CatalogueHead(name=f"{version + 1:08d}-{digest}", chunks=len(parts), items=len(items), shipped=shipped)
     for number, part in enumerate(parts):
         await store.write_state(owner, NAMESPACE, _chunk_key(head, number), part)
     try:
@@ -268,27 +268,27 @@ def _find_open(book: CaseBook, order: str | None) -> Case | None:
     return next(cases, None)
 
 
-def _readable_head(entry: StateEntry) -> Head | None:
+def _readable_head(entry: StateEntry) -> CatalogueHead | None:
     """The head; `None` for a damaged one, whose chunks cannot be named and stay behind."""
     try:
-        return _decode(entry.value, Head, "catalogue")
+        return _decode(entry.value, CatalogueHead, "catalogue")
     except StateCorrupt:
         return None
 
 
-async def _delete_chunks(store: StateStore, owner: Scope, head: Head) -> None:
+async def _delete_chunks(store: StateStore, owner: Scope, head: CatalogueHead) -> None:
     for number in range(head.chunks):
         await store.delete_state(owner, NAMESPACE, _chunk_key(head, number))
 
 
-def _build_shelf(head: Head, chunks: Sequence[StateEntry]) -> Shelf | None:
+def _build_shelf(head: CatalogueHead, chunks: Sequence[StateEntry]) -> Shelf | None:
     """`None` when chunks are missing, because the catalogue was replaced meanwhile."""
     if [entry.key for entry in chunks] != [_chunk_key(head, number) for number in range(head.chunks)]:
         return None
     return Shelf(item for entry in chunks for item in _decode(entry.value, list[Item], "catalogue"))
 
 
-def _chunk_key(head: Head, number: int) -> str:
+def _chunk_key(head: CatalogueHead, number: int) -> str:
     return f"items/{head.name}/{number:04d}"
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants.function_tools import make_tool, offline
 from tenuto.assistants.goods.answers import (
-    GoodsAnswer,
+    GoodsSearchResult,
     OrdersAnswer,
     make_card,
     make_order_card,
@@ -99,9 +99,9 @@ async def _search(catalogue: Catalogue, intent: QueryIntent, turn: ToolContext) 
     if intent.position is not None:
         among = at_position(shown.items, intent.position)
     if among == ():
-        return _output(GoodsAnswer(query=intent, shown_before=len(shown.items)), goods=())
+        return _output(GoodsSearchResult(query=intent, shown_before=len(shown.items)), goods=())
     found = shelf.search(intent, among)
-    answer = GoodsAnswer(
+    answer = GoodsSearchResult(
         goods=tuple(make_card(item, turn.language) for item in found.items),
         found=found.total,
         query=intent,

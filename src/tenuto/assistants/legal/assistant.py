@@ -64,7 +64,7 @@ class _Consultation:
     def __init__(self, engine: Callable[[], Awaitable[TaskEngine]], decision_agent: str, patient: bool) -> None:
         self._engine = engine
         self._plan = legal_plan(decision_agent, patient=patient)
-        self._patience = 2 * (PATIENT_TIMEOUT if patient else TIMEOUT).total_seconds()
+        self._timeout_seconds = 2 * (PATIENT_TIMEOUT if patient else TIMEOUT).total_seconds()
 
     @cached_property
     def _library(self) -> Library:
@@ -87,7 +87,7 @@ class _Consultation:
         task = await engine.submit(turn.scope, new, self._plan, idempotency_key=turn.turn_key)
         if task.status is TaskStatus.FAILED:
             await engine.resume(turn.scope, task.id)
-        async with aclosing(_follow(engine, turn, task.id, self._patience)) as events:
+        async with aclosing(_follow(engine, turn, task.id, self._timeout_seconds)) as events:
             async for event in events:
                 yield event if isinstance(event, StepChanged) else self._to_output(event)
 

@@ -25,42 +25,42 @@ _NULL: Final = {"type": "null"}
 _DEPTH: Final = 4
 
 
-def plan_callers_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
+def plan_callers_calls(request: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
     """The call of a tool that shares a word with the question, or that the request demands; else none.
 
     After an output of such a tool only a demand makes another call.
     """
     own = {tool.spec.name for tool in tools}
-    callers = [spec for spec in asking.tools if spec.name not in own]
-    turn = asking.tool_context
-    if asking.requires_call and asking.tool_choice != REQUIRED:
-        callers = [spec for spec in callers if spec.name == asking.tool_choice]
-    if not callers or turn is None or asking.tool_results or asking.tool_choice == NONE:
+    callers = [spec for spec in request.tools if spec.name not in own]
+    turn = request.tool_context
+    if request.requires_call and request.tool_choice != REQUIRED:
+        callers = [spec for spec in callers if spec.name == request.tool_choice]
+    if not callers or turn is None or request.tool_results or request.tool_choice == NONE:
         return []
     asked = set(terms(turn.question))
     shared = [len(asked.intersection(terms(f"{_JOINT.sub(' ', spec.name)} {spec.description}"))) for spec in callers]
     best = max(shared)
-    if not asking.requires_call and (not best or _ends_with_output(asking)):
+    if not request.requires_call and (not best or _ends_with_output(request)):
         return []
     chosen = callers[shared.index(best)]
     call_id = f"call_{int(turn.now.timestamp() * 1000):x}_{chosen.name}"
     return [ToolCall(id=call_id, name=chosen.name, arguments=_arguments(chosen, turn.question))]
 
 
-def quote_outputs(asking: ModelRequest) -> str:
+def quote_outputs(request: ModelRequest) -> str:
     """The outputs that the request ends with, one below the other; empty if it ends with something else."""
-    if asking.tool_results or not _ends_with_output(asking):
+    if request.tool_results or not _ends_with_output(request):
         return ""
-    talk: Sequence[Message | PromptMessage] = asking.messages
-    if asking.tool_context is not None:
-        talk = asking.tool_context.history
+    talk: Sequence[Message | PromptMessage] = request.messages
+    if request.tool_context is not None:
+        talk = request.tool_context.history
     newest = takewhile(lambda message: message.role in (Role.TOOL, Role.SYSTEM), reversed(talk))
     outputs = [part.get("output") for message in newest for part in reversed(message.parts) if "output" in part]
     return "\n".join(filter(None, map(_quote, reversed(outputs))))
 
 
-def _ends_with_output(asking: ModelRequest) -> bool:
-    last = next((message for message in reversed(asking.messages) if message.role is not Role.SYSTEM), None)
+def _ends_with_output(request: ModelRequest) -> bool:
+    last = next((message for message in reversed(request.messages) if message.role is not Role.SYSTEM), None)
     return last is not None and last.role is Role.TOOL
 
 

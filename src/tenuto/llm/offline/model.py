@@ -99,16 +99,18 @@ class OfflineModel:
                 yield TextDelta(text=piece)
         yield ModelDone(model=self.name, offline=True)
 
-    def _text(self, asking: ModelRequest, tools: Sequence[Tool]) -> str:
-        if asking.tool_context is not None and asking.tool_results:
+    def _text(self, request: ModelRequest, tools: Sequence[Tool]) -> str:
+        if request.tool_context is not None and request.tool_results:
             if rendered := [
-                text for result in asking.tool_results if (text := _render(result, asking.tool_context, tools))
+                text for result in request.tool_results if (text := _render(result, request.tool_context, tools))
             ]:
                 return "\n\n".join(rendered)
-            if failed := [result.call.name for result in asking.tool_results if result.error is not None]:
-                return PHRASES[asking.tool_context.language].tools_failed.format(tools=", ".join(dict.fromkeys(failed)))
-        conversation = load_conversation(asking)
-        answer = quote_outputs(asking) or compose_answer(conversation)
+            if failed := [result.call.name for result in request.tool_results if result.error is not None]:
+                return PHRASES[request.tool_context.language].tools_failed.format(
+                    tools=", ".join(dict.fromkeys(failed))
+                )
+        conversation = load_conversation(request)
+        answer = quote_outputs(request) or compose_answer(conversation)
         if not self._stand_in:
             return answer
         phrases = PHRASES[conversation.language]
@@ -116,12 +118,12 @@ class OfflineModel:
         return f"{phrases.stand_in}\n{answer.removesuffix(phrases.connect).rstrip()}"
 
 
-def _plan_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
+def _plan_calls(request: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
     """Calls of the tools that the question needs and that have not run yet; each runs once in a turn."""
-    turn = asking.tool_context
+    turn = request.tool_context
     if turn is None or not turn.question:
         return []
-    ran = {result.call.name for result in asking.tool_results}
+    ran = {result.call.name for result in request.tool_results}
     planned = [(tool.spec.name, _plan(tool, turn)) for tool in tools if tool.spec.name not in ran]
     stamp = f"{int(turn.now.timestamp() * 1000):x}"
     return [
@@ -189,18 +191,18 @@ class Conversation(Value, frozen=True, kw_only=True, gc=True):
     utterances: tuple[Utterance, ...] = ()
 
 
-def load_conversation(asking: ModelRequest) -> Conversation:
+def load_conversation(request: ModelRequest) -> Conversation:
     """The conversation behind a request: the turn's own history where there is one, else the prompt's messages."""
-    notes = [message for message in asking.messages if message.role is Role.SYSTEM][1:]
+    notes = [message for message in request.messages if message.role is Role.SYSTEM][1:]
     earlier = [Utterance(Speaker.NOTES, message.text) for message in notes]
-    if (turn := asking.tool_context) is not None:
+    if (turn := request.tool_context) is not None:
         return Conversation(
             question=turn.question[:_MESSAGE],
             language=turn.language,
             persona_name=turn.persona_name,
             utterances=_newest([*earlier, *_memories(turn), *_history(turn)]),
         )
-    said = [one for one in asking.messages if one.role in (Role.USER, Role.ASSISTANT)]
+    said = [one for one in request.messages if one.role in (Role.USER, Role.ASSISTANT)]
     question = said.pop().text[:_MESSAGE] if said and said[-1].role is Role.USER else ""
     chinese = any("\u3400" <= character <= "\u9fff" for character in question)
     speakers = {Role.USER: Speaker.USER, Role.ASSISTANT: Speaker.MODEL}

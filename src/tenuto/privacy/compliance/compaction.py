@@ -82,7 +82,7 @@ class Compactor:
         entry = await self._state.read_state(SYSTEM, _NAMESPACE, _KEY)
         self._began = self._clock()
         try:
-            told: CompactionResult = await self._upkeep.compact()
+            result: CompactionResult = await self._upkeep.compact()
         except Unavailable as error:
             # The rows are deleted all the same; a later round clears their bytes.
             _log.warning("deleted bytes were not cleared: %s", error)
@@ -91,4 +91,4 @@ class Compactor:
             # Unless another erasure was recorded meanwhile.
             cleared = self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
             await write_if_unchanged(cleared)
-        return (CompactionStatus.DONE, "") if told.cleared else (CompactionStatus.PARTLY, told.remaining_reason)
+        return (CompactionStatus.DONE, "") if result.cleared else (CompactionStatus.PARTLY, result.remaining_reason)

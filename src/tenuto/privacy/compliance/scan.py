@@ -312,5 +312,5 @@ def _summarized_through(message: Message) -> int:
     """The last message that a summary covers; 0 for any other message."""
     if not is_summary(message):
         return 0
-    told = [part.get("through") for part in message.parts if part["type"] == SUMMARY]
-    return max((place for place in told if type(place) is int), default=0)
+    places = [part.get("through") for part in message.parts if part["type"] == SUMMARY]
+    return max((place for place in places if type(place) is int), default=0)

@@ -160,10 +160,10 @@ class ExternalDetector:
 
         With a `finder`, matches that its policy allows or ignores are left out.
         """
-        patience = asyncio.get_running_loop().time() + self._policy.timeout.total_seconds()
+        deadline = asyncio.get_running_loop().time() + self._policy.timeout.total_seconds()
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._match_text(scope, text, found, finder, patience))
+                group.create_task(self._match_text(scope, text, found, finder, deadline))
                 for text, found in zip(texts, inside, strict=True)
             ]
         return [task.result() for task in tasks]

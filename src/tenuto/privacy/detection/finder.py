@@ -17,7 +17,7 @@ from tenuto.privacy.detection.allowlist import Allowlist
 from tenuto.privacy.detection.custom_patterns import BUILT_IN, CustomPatterns
 from tenuto.privacy.detection.overlaps import merge_matches, shift_match
 from tenuto.privacy.rules.chunked_search import ChunkedSearch, StreamedRedaction
-from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
+from tenuto.privacy.rules.chunking import LIMIT, Chunker, TextChunk
 from tenuto.privacy.rules.detector import find as find_built_in
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiType, Span
@@ -145,7 +145,7 @@ class _BoundedSearch(ChunkedSearch[PiiMatch]):
         self._work = work
         self._withheld = False
 
-    def _search(self, piece: Piece) -> tuple[str, list[PiiMatch]]:
+    def _search(self, piece: TextChunk) -> tuple[str, list[PiiMatch]]:
         part = piece.text[piece.start : piece.end]
         if self._work is None or self._work.judged <= MOST_JUDGED or self._overlap >= len(part):
             return super()._search(piece)

@@ -78,14 +78,14 @@ class PresidioDetector:
         Raises:
             Unavailable: no answer, or not one of Presidio.
         """
-        asking = {
+        query = {
             "text": _HALF.sub("?", text),
             "language": language,
             "entities": list(self._types),
             "score_threshold": self._least_score,
         }
         try:
-            return self._parse_answer(await self._post(msgspec.json.encode(asking)), len(text))
+            return self._parse_answer(await self._post(msgspec.json.encode(query)), len(text))
         # Without the cause, which may quote the text or the answer.
         except (httpx.HTTPError, httpx.StreamError):
             raise Unavailable(_WHAT) from None

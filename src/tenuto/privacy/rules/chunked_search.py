@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from tenuto.model.privacy import Replaceable, replace_matches
-from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
+from tenuto.privacy.rules.chunking import LIMIT, Chunker, TextChunk
 
 _PORTION: Final = 4 * LIMIT
 KNOWN_CHUNKS: Final = 64
@@ -55,7 +55,7 @@ class ChunkedSearch(Generic[_M]):
             yield from self.add(text[start : start + _PORTION])
         yield from self.rest()
 
-    def _search(self, piece: Piece) -> tuple[str, list[_M]]:
+    def _search(self, piece: TextChunk) -> tuple[str, list[_M]]:
         part = piece.text[piece.start : piece.end]
         first = piece.start + self._overlap
         found = [

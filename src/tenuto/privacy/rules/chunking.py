@@ -62,7 +62,7 @@ _SIGNS: Final = lazy_pattern(
 _BEYOND: Final = lazy_pattern("[^\x00-\x7f]")
 
 
-class Piece(NamedTuple):
+class TextChunk(NamedTuple):
     """Text to search. Spans that begin in `[start, end)` belong to this piece; the rest is context."""
 
     text: str
@@ -105,19 +105,19 @@ class Chunker:
     def _length(self) -> int:
         return self._base + len(self._text)
 
-    def add(self, text: str) -> Iterator[Piece]:
+    def add(self, text: str) -> Iterator[TextChunk]:
         """Take more text; yield the pieces that are decided."""
         self._text += text
         if self._length - self._seen >= self._sight + _EVERY:
             yield from self._cut_chunks(self._length - self._sight, final=False)
 
-    def rest(self) -> Iterator[Piece]:
+    def rest(self) -> Iterator[TextChunk]:
         """Yield everything that is left."""
         yield from self._cut_chunks(self._length, final=True)
         if self._own < self._length:
             yield self._make_chunk(self._length, 0)
 
-    def _cut_chunks(self, horizon: int, *, final: bool) -> Iterator[Piece]:
+    def _cut_chunks(self, horizon: int, *, final: bool) -> Iterator[TextChunk]:
         """Go through the anchors that begin before `horizon`, and cut between them."""
         since, length, blocks = self._seen, self._length, BLOCK in self._text
         for start, end in self._anchors(since):
@@ -152,14 +152,14 @@ class Chunker:
             # Resumed after the range was handled: do not search it again.
             self._candidate = at + end
 
-    def _cut_at_gap(self, place: int) -> Iterator[Piece]:
+    def _cut_at_gap(self, place: int) -> Iterator[TextChunk]:
         """Cut in a gap: neither side affects the other."""
         self._zone = None
         if place > self._own:
             yield self._make_chunk(place, 0)
             self._drop_before(place, 0)
 
-    def _cut_at_limit(self, end: int, *, final: bool) -> Iterator[Piece]:
+    def _cut_at_limit(self, end: int, *, final: bool) -> Iterator[TextChunk]:
         """Cut a range without gaps that reaches to `end` until it is short enough."""
         assert self._zone is not None
         while end > self._zone + LIMIT:
@@ -196,9 +196,9 @@ class Chunker:
             self._block = (self._base + here, end)
         return end
 
-    def _make_chunk(self, end: int, margin: int) -> Piece:
+    def _make_chunk(self, end: int, margin: int) -> TextChunk:
         text = self._text[: end + margin - self._base]
-        return Piece(text, self._own - self._base, end - self._base)
+        return TextChunk(text, self._own - self._base, end - self._base)
 
     def _drop_before(self, place: int, margin: int) -> None:
         """Drop the text before `place`, except for a margin."""

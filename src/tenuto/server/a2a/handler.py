@@ -163,7 +163,7 @@ class A2aHandler(RequestHandler):
         self, scope: Scope, loaded: LoadedTask, run: Run | None, answer: AnswerStream | None = None, after: int = 0
     ) -> AsyncIterator[Event]:
         """What happens to a task from now on, until it ends or waits: told by its run, or seen in the store."""
-        told = state_of(loaded)
+        state = state_of(loaded)
         while run is not None:
             async for event in run.events(answer or AnswerStream(loaded.task), after):
                 yield event
@@ -172,16 +172,16 @@ class A2aHandler(RequestHandler):
             # Its end is not stored, or another process has the turn, and may be killed.
             await asyncio.sleep(_PAUSE)
             answer, after, (_, run) = None, 0, await self._find(scope, loaded.task.id)
-        if told in ENDED | PAUSED:
+        if state in ENDED | PAUSED:
             return
         async for _ in self._changes(scope, loaded.task.id):
             shown = to_task(await self._records.load(scope, loaded.task.id))
-            if shown.status.state != told:
-                told = shown.status.state
+            if shown.status.state != state:
+                state = shown.status.state
                 for artifact in shown.artifacts:
                     yield artifact_update(shown.id, shown.context_id, artifact, append=False, last=True)
                 yield status_update(shown)
-            if told in ENDED | PAUSED:
+            if state in ENDED | PAUSED:
                 return
 
     async def _changes(self, scope: Scope, task_id: str) -> AsyncIterator[None]:

@@ -19,8 +19,8 @@ from tenuto.model.values import JsonObject
 from tenuto.server.a2a.card import agent_card
 from tenuto.server.auth import authenticate_request, service
 from tenuto.server.json_io import path_parameter, read_body
+from tenuto.server.lazy_server import LazyServer
 from tenuto.server.openapi import Router
-from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
     from tenuto.server.a2a.service import A2aService
@@ -64,7 +64,7 @@ _BODIES: Final = {
 }
 
 
-def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
+def lazy_a2a_server(tenuto: Tenuto, live: LiveTurns) -> LazyServer[A2aService]:
     """The A2A server of an application. At its end it leaves the turns under way; their tasks are brought to an end
     when a client asks for them again."""
 
@@ -73,7 +73,7 @@ def a2a_door(tenuto: Tenuto, live: LiveTurns) -> SdkDoor[A2aService]:
 
         return lambda: A2aService(tenuto, live)
 
-    return SdkDoor(load, protocol="A2A", extra="a2a")
+    return LazyServer(load, protocol="A2A", extra="a2a")
 
 
 @routes.get(_CARD, public=True)
@@ -134,8 +134,8 @@ for _method, _path, _name, _about in _REST:
 async def _admit(request: Request) -> A2aService:
     request.scope[CALLER] = await authenticate_request(request)
     service(request).chat.assistants.find(path_parameter(request, "assistant"))
-    door: SdkDoor[A2aService] = request.app.state.a2a
-    return await door.open()
+    lazy_server: LazyServer[A2aService] = request.app.state.a2a
+    return await lazy_server.open()
 
 
 async def _dispatch(request: Request, handle: Callable[[Request], Awaitable[Response]]) -> Response:

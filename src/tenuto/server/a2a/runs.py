@@ -81,7 +81,7 @@ class Run:
         self.turn: LiveTurn | None = None
         self.stopped = False
         # The turn, once it has its first event.
-        self.begun: asyncio.Future[LiveTurn] = asyncio.get_running_loop().create_future()
+        self.turn_started: asyncio.Future[LiveTurn] = asyncio.get_running_loop().create_future()
         # At the end: the answer, whether it is one of the task, and the status.
         self.reply: Reply | None = None
         self.concludes = False
@@ -89,10 +89,10 @@ class Run:
 
     async def events(self, answer: AnswerStream, after: int = 0) -> AsyncIterator[Event]:
         """What is told of the task behind an event of the turn, as it happens; `answer` has been fed up to there."""
-        await asyncio.wait((self.begun, self.work), return_when=asyncio.FIRST_COMPLETED)
-        if self.begun.done():
+        await asyncio.wait((self.turn_started, self.work), return_when=asyncio.FIRST_COMPLETED)
+        if self.turn_started.done():
             with contextlib.suppress(Exception):  # How it failed is in the status.
-                async for _, event in self.begun.result().events(after):
+                async for _, event in self.turn_started.result().events(after):
                     for piece in answer.feed(event):
                         yield piece
         await asyncio.wait((self.work,))
@@ -103,9 +103,9 @@ class Run:
 
     async def catch_up(self, answer: AnswerStream) -> int:
         """Feed the events so far; returns their number."""
-        if not self.begun.done():
+        if not self.turn_started.done():
             return 0
-        turn = self.begun.result()
+        turn = self.turn_started.result()
         count, events = turn.event_count, turn.events()
         for _ in range(count):
             list(answer.feed((await anext(events))[1]))
@@ -220,7 +220,7 @@ class Runs:
                 # Another turn of the context goes first, however long it takes.
                 await asyncio.sleep(_PAUSE)
             else:
-                run.begun.set_result(turn)
+                run.turn_started.set_result(turn)
                 return await turn.reply()
         raise TurnStopped
 

@@ -60,8 +60,8 @@ def state_of(loaded: LoadedTask) -> TaskState:
         return TaskState.TASK_STATE_CANCELED if cancelled else TaskState.TASK_STATE_FAILED
     if waiting_step(loaded.progress) is not None or (record is not None and record.waits):
         return TaskState.TASK_STATE_INPUT_REQUIRED
-    begun = record is not None or task.status is OurStatus.RUNNING
-    return TaskState.TASK_STATE_WORKING if begun else TaskState.TASK_STATE_SUBMITTED
+    has_begun = record is not None or task.status is OurStatus.RUNNING
+    return TaskState.TASK_STATE_WORKING if has_begun else TaskState.TASK_STATE_SUBMITTED
 
 
 def to_task(loaded: LoadedTask, reply: str | None = None) -> Task:

@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from tenuto.app import Tenuto
 from tenuto.server.auth import AuthContext
+from tenuto.server.lazy_server import LazyServer
 from tenuto.server.openapi import Router
-from tenuto.server.sdk_door import SdkDoor
 
 if TYPE_CHECKING:
     from tenuto.server.mcp.service import McpHttp
@@ -23,7 +23,7 @@ CALLER: Final = "tenuto.caller"
 """The entry of an ASGI scope that holds the admitted request."""
 
 
-def mcp_door(tenuto: Tenuto) -> SdkDoor[McpHttp]:
+def lazy_mcp_server(tenuto: Tenuto) -> LazyServer[McpHttp]:
     """The MCP server of an application."""
 
     def load() -> Callable[[], McpHttp]:
@@ -31,7 +31,7 @@ def mcp_door(tenuto: Tenuto) -> SdkDoor[McpHttp]:
 
         return lambda: McpHttp(tenuto)
 
-    return SdkDoor(load, protocol="MCP", extra="mcp")
+    return LazyServer(load, protocol="MCP", extra="mcp")
 
 
 class _Handled(Response):
@@ -49,7 +49,7 @@ class _Handled(Response):
 async def call_mcp(request: Request, admission: AuthContext) -> Response:
     """Send a message of an MCP client. Both versions of the protocol are served, with a handshake and without."""
     admission.scope()  # A wrong one is refused before the SDK is loaded.
-    door: SdkDoor[McpHttp] = request.app.state.mcp
-    http = await door.open()
+    lazy_server: LazyServer[McpHttp] = request.app.state.mcp
+    http = await lazy_server.open()
     request.scope[CALLER] = admission
     return _Handled(http)

@@ -193,8 +193,8 @@ async def create_completion(
         return await _in_session(request, context.live.start(scope, turn), completion, stream=bool(body.stream))
     events = context.chat.stream(scope, turn, history)
     if body.stream:
-        begun = until_lapsed(request, await begun_events(request, events))
-        return await event_stream(request, _with_end(completion.chunks(begun)), _encode)
+        live_events = until_lapsed(request, await begun_events(request, events))
+        return await event_stream(request, _with_end(completion.chunks(live_events)), _encode)
     return completion.whole(await cancel_on_disconnect(request, last_reply(events)))
 
 

@@ -77,7 +77,7 @@ async def create_conversation(
         fingerprint=fingerprint([body.items, body.metadata]),
     )
     if body.items:
-        await _append(context, scope, session.id, drafts, _once("create", idempotency_key, body.items))
+        await _append(context, scope, session.id, drafts, _request_key("create", idempotency_key, body.items))
     return conversation_view(session)
 
 
@@ -124,7 +124,7 @@ async def create_items(
     """Append items to a conversation."""
     _check_count(body.items)
     drafts = await drafts_of_items(context, scope, body.items, conversation_id)
-    stored = await _append(context, scope, conversation_id, drafts, _once("items", idempotency_key, body.items))
+    stored = await _append(context, scope, conversation_id, drafts, _request_key("items", idempotency_key, body.items))
     return list_view(ItemPage(stored, more=False))
 
 
@@ -148,20 +148,20 @@ async def delete_item(scope: Scope, sessions: Sessions, conversation_id: str, it
     return conversation_view(await ItemLog(sessions, scope, conversation_id).remove(item_id))
 
 
-def _once(route: str, key: str | None, items: list[JsonObject]) -> IdempotencyKey | None:
+def _request_key(route: str, key: str | None, items: list[JsonObject]) -> IdempotencyKey | None:
     """The request's key. As with OpenAI, it belongs to its route."""
     return None if key is None else IdempotencyKey(key=f"{route} {key}", fingerprint=fingerprint(items))
 
 
 async def _append(
-    context: ServerContext, scope: Scope, session_id: str, drafts: tuple[Draft, ...], once: IdempotencyKey | None
+    context: ServerContext, scope: Scope, session_id: str, drafts: tuple[Draft, ...], key: IdempotencyKey | None
 ) -> list[JsonObject]:
     request = AppendRequest(
         messages=drafts,
         # What a model wrote elsewhere was paid for elsewhere.
         usage=Usage(),
-        idempotency_key=once.key if once is not None else None,
-        fingerprint=once.fingerprint if once is not None else None,
+        idempotency_key=key.key if key is not None else None,
+        fingerprint=key.fingerprint if key is not None else None,
     )
     return items_of((await context.sessions.append(scope, session_id, request)).messages)
 

@@ -124,9 +124,9 @@ def in_shape_of(path: str, problem: Response) -> Response:
     """A problem as the clients of this address read it."""
     if not path.startswith(_ADDRESSES):
         return problem
-    told = msgspec.json.decode(bytes(problem.body), type=Problem)
+    fields = msgspec.json.decode(bytes(problem.body), type=Problem)
     headers = {name: value for name, value in problem.headers.items() if not name.startswith("content-")}
-    return _response(told.status, error_body(told.status, told.code, told.detail), headers)
+    return _response(fields.status, error_body(fields.status, fields.code, fields.detail), headers)
 
 
 async def handle_http_error(request: Request, error: Exception) -> Response:

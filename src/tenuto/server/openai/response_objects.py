@@ -327,8 +327,8 @@ async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> Jso
 
 
 def _failure_in(trace: Trace, code: str) -> JsonObject:
-    told = trace.error_message if trace.reason is not None else "the model gave no answer"
-    return failure_of(code, told, trace.reason)
+    message = trace.error_message if trace.reason is not None else "the model gave no answer"
+    return failure_of(code, message, trace.reason)
 
 
 def inputs_of(turn: StoredTurn) -> tuple[Message, ...]:
@@ -338,8 +338,8 @@ def inputs_of(turn: StoredTurn) -> tuple[Message, ...]:
 
 async def replay_response(response: JsonObject, after: int) -> AsyncIterator[EventBatch]:
     """The stream of a response that has ended and whose events are gone: how it began, and all of it."""
-    begun = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
-    created = {"type": "response.created", "sequence_number": 0, "response": begun}
+    response_at_start = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
+    created = {"type": "response.created", "sequence_number": 0, "response": response_at_start}
     kind = {"cancelled": "response.incomplete"}.get(response["status"], f"response.{response['status']}")
     ended = {"type": kind, "sequence_number": max(after, 0) + 1, "response": response}
     yield EventBatch((created, ended) if after < 0 else (ended,))
@@ -424,9 +424,9 @@ class ResponseStream:
     def _call(self, item: JsonObject) -> Iterator[JsonObject]:
         place, self._items = self._items, self._items + 1
         named = {"item_id": item["id"], "output_index": place}
-        begun = {**item, "arguments": "", "status": "in_progress"}
+        item_at_start = {**item, "arguments": "", "status": "in_progress"}
         said = item["arguments"]
-        yield self._event("response.output_item.added", output_index=place, item=begun)
+        yield self._event("response.output_item.added", output_index=place, item=item_at_start)
         yield self._event("response.function_call_arguments.delta", **named, delta=said)
         yield self._event("response.function_call_arguments.done", **named, name=item["name"], arguments=said)
         yield self._event("response.output_item.done", output_index=place, item=item)
@@ -462,15 +462,15 @@ async def stream_response(
     def unseen(made: Iterable[JsonObject]) -> EventBatch:
         return EventBatch(tuple([event for event in made if event["sequence_number"] > after]))
 
-    begun = stream.begin()
+    first_events = stream.begin()
     try:
-        async for told in events:
-            batch = unseen((*begun, *stream.feed(told)))
-            begun = iter(())
+        async for chat_event in events:
+            batch = unseen((*first_events, *stream.feed(chat_event)))
+            first_events = iter(())
             if batch.events:
                 yield batch
     except Exception as error:
-        batch = unseen((*begun, stream.fail(told_error(error))))
+        batch = unseen((*first_events, stream.fail(told_error(error))))
         if batch.events:
             yield batch
     if stream.event_count <= after + 1:

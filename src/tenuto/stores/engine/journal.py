@@ -496,8 +496,8 @@ def _creates(command: JournaledCommand) -> bool:
 
 
 def _key_of(command: JournaledCommand) -> bytes | None:
-    once = command.request.idempotency_key if isinstance(command, Begin) else None
-    return None if once is None else digest_id(once.key)
+    request_key = command.request.idempotency_key if isinstance(command, Begin) else None
+    return None if request_key is None else digest_id(request_key.key)
 
 
 def _may_be_journaled(record: Record | None, command: JournaledCommand) -> bool:

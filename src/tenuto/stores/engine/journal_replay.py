@@ -89,7 +89,7 @@ class Replay:
     async def _each(self, keys: Iterator[bytes]) -> None:
         for key in keys:
             try:
-                await self.session(key, patience=0.0)
+                await self.session(key, timeout=0.0)
             except SessionElsewhere:
                 continue  # Another process does.
             except StoreUnavailable:
@@ -102,7 +102,7 @@ class Replay:
                 # The next sessions are stored whatever this one met.
                 _log.exception("journaled turns of a session cannot be stored yet")
 
-    async def session(self, key: bytes, *, patience: float = _WAIT) -> None:
+    async def session(self, key: bytes, *, timeout: float = _WAIT) -> None:
         """Store the rows of a session, or wait until the process that does has stored them.
 
         Raises:
@@ -110,7 +110,7 @@ class Replay:
             Unavailable: the store does not answer, or the rows cannot be read.
         """
         loop, folder = asyncio.get_running_loop(), self._folder
-        until = loop.time() + patience
+        until = loop.time() + timeout
         while (shelf := await folder.shelf(key)) is not None and shelf.rows:
             if await folder.lock(key):
                 try:

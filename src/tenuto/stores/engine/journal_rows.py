@@ -181,8 +181,8 @@ def _store_late(record: Record, row: Row) -> Step[None] | None:
 def _has_key(record: Record, command: JournaledCommand) -> bool:
     """Whether the command's key is remembered: its messages were stored by an earlier attempt."""
     match command:
-        case Begin(request=BeginTurn(idempotency_key=once)) | Append(batch=AppendBatch(idempotency_key=once)):
-            return once is not None and _knows(record, digest_id(once.key))
+        case Begin(request=BeginTurn(idempotency_key=key)) | Append(batch=AppendBatch(idempotency_key=key)):
+            return key is not None and _knows(record, digest_id(key.key))
         case _:
             return False
 

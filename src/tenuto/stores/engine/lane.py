@@ -57,7 +57,7 @@ class SourceChanged(Exception):
     """The session that a fork copies from has changed."""
 
 
-class Call(Struct, Generic[Answer]):
+class QueuedCall(Struct, Generic[Answer]):
     """One command on a session: its rule, and the future of its answer.
 
     One that is `alone` shares no commit: it changes stored messages. `source` is the record that a fork copies from,
@@ -78,7 +78,7 @@ class Attempt(Struct):
     after: Record | None
     now: datetime
     steps: list[Step[Any]] = []
-    ends: list[tuple[Call[Any], Any]] = []
+    ends: list[tuple[QueuedCall[Any], Any]] = []
     creates: bool = False
     touched: bool = False
     refused_access: bool = False
@@ -113,7 +113,7 @@ class LaneContext:
         if lane is None:
             lane = self.lanes[key] = Lane(self, key, session_id, codec)
         lane.codec = codec  # The newest keys count: a lane that is always busy must not go on with those it began with.
-        lane.add(Call(rule, future, alone, source, tail))
+        lane.add(QueuedCall(rule, future, alone, source, tail))
         return future
 
 
@@ -129,14 +129,14 @@ class Lane:
         self._key = key
         self._session_id = session_id
         self.codec = codec
-        self._waiting: list[Call[Any]] = []
-        self._batch: list[Call[Any]] = []
+        self._waiting: list[QueuedCall[Any]] = []
+        self._batch: list[QueuedCall[Any]] = []
         self._doubts: dict[int, Attempt] | None = None
         # Of the first commit in doubt.
         self._failure: BaseException | None = None
         self._retries = self._torn = 0
 
-    def add(self, call: Call[Any]) -> None:
+    def add(self, call: QueuedCall[Any]) -> None:
         """Queue a call, and begin at once if none is under way."""
         if not self._batch:
             self._batch.append(call)
@@ -165,7 +165,7 @@ class Lane:
         else:
             del self._context.lanes[self._key]
 
-    def _extend_batch(self, batch: list[Call[Any]]) -> list[Call[Any]]:
+    def _extend_batch(self, batch: list[QueuedCall[Any]]) -> list[QueuedCall[Any]]:
         """The batch with what waits: a call that is alone shares it with no other."""
         waiting, self._waiting = self._waiting, []
         for place, call in enumerate(waiting):

@@ -66,7 +66,7 @@ class EngineUpkeep:
         found = await self._records.list(due)
         if len(found) < limit:
             found += await self._records.list(replace(due, kind=None, limit=limit - len(found)))
-        return _told(await self._remove(found))
+        return _described_sessions(await self._remove(found))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         beyond = await self._count_beyond(scope, keep)
@@ -75,7 +75,9 @@ class EngineUpkeep:
         spared = session_key(scope, keep_session) if keep_session is not None else None
         oldest = await self._oldest(scope, beyond, spared)
         # Others may have removed some during the walk.
-        return _told(await self._remove(oldest[: await self._count_beyond(scope, keep)], site_scope(scope)))
+        return _described_sessions(
+            await self._remove(oldest[: await self._count_beyond(scope, keep)], site_scope(scope))
+        )
 
     async def _count_beyond(self, scope: Scope, keep: int) -> int:
         """How many sessions of a site are beyond a bound, expired ones among them."""
@@ -96,9 +98,9 @@ class EngineUpkeep:
     async def _erase_some(self, scope: Scope, size: int) -> EraseResult:
         mine = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), owner=owner_key(scope), limit=size + 1)
         sessions = await self._records.list(mine)
-        going, more = sessions[:size], len(sessions) > size
-        traces = {found.record.key: await self._count_traces(found.record.key) for found in going}
-        gone = await self._remove(going, scope)
+        batch, more = sessions[:size], len(sessions) > size
+        traces = {found.record.key: await self._count_traces(found.record.key) for found in batch}
+        gone = await self._remove(batch, scope)
         aside = None if more else await self._records.forget_aside(owner_key(scope))
         states, values_left = (0, False) if more else await self._erase_values(scope)
         strays = () if more else await self._records.list(replace(mine, kind=None, limit=_PAGE))
@@ -106,13 +108,14 @@ class EngineUpkeep:
         lost = await self._remove(strays, scope)
         gone_all = gone + lost
         return EraseResult(
-            removed_sessions=_told(gone_all),
+            removed_sessions=_described_sessions(gone_all),
             messages=sum(found.totals.messages for found, _ in gone_all) + (aside.messages if aside else 0),
             traces=sum(traces[found.record.key] for found, _ in gone_all) + (aside.traces if aside else 0),
             attachments=sum(found.totals.attachments for found, _ in gone_all) + (aside.attachments if aside else 0),
             states=states,
-            quarantined=len([one for one, told in lost if told is None]) + (aside.records if aside else 0),
-            more=more or values_left or len(gone) < len(going) or len(lost) < len(strays) or len(strays) == _PAGE,
+            quarantined=len([one for one, removed_session in lost if removed_session is None])
+            + (aside.records if aside else 0),
+            more=more or values_left or len(gone) < len(batch) or len(lost) < len(strays) or len(strays) == _PAGE,
         )
 
     async def _count_traces(self, key: bytes) -> int:
@@ -174,12 +177,12 @@ class EngineUpkeep:
 
         Of one whose columns do not tell whose it is, `owner` does.
         """
-        told = {found.record.key: await self._describe(found, owner) for found in records}
+        descriptions = {found.record.key: await self._describe(found, owner) for found in records}
         gone = await self._commit_each(records)
         for found in gone:
             self._cache.drop(found.record.key)
             self._cache.on_commit(found.record.key, None)
-        return [(found, told[found.record.key]) for found in gone]
+        return [(found, descriptions[found.record.key]) for found in gone]
 
     async def _describe(self, found: FoundRecord, owner: Scope | None) -> RemovedSession | None:
         """What is told of a session that goes; `None` where nothing says which it is."""
@@ -221,8 +224,8 @@ class EngineUpkeep:
         return gone
 
 
-def _told(gone: list[_Gone]) -> tuple[RemovedSession, ...]:
-    return tuple(told for _, told in gone if told is not None)
+def _described_sessions(gone: list[_Gone]) -> tuple[RemovedSession, ...]:
+    return tuple(session for _, session in gone if session is not None)
 
 
 async def _erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:

@@ -39,7 +39,7 @@ class Batches(Generic[Item, Answer]):
     """Sends one kind of call, at most `width` batches at a time; `send` answers in the order of its items.
 
     A call that was not sent is repeated once; one without an answer only if it `is_read`. One that makes the server
-    refuse its batch fails alone. `patience` is how many seconds a call may take in all, `weigh` tells its bytes.
+    refuse its batch fails alone. `timeout` is how many seconds a call may take in all, `weigh` tells its bytes.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Batches(Generic[Item, Answer]):
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
         *,
         width: int,
-        patience: float,
+        timeout: float,
         weigh: Callable[[Item], int] = lambda _: 0,
         is_read: bool = False,
     ) -> None:
         self._send = send
         self._width = width
-        self._patience = patience
+        self._timeout = timeout
         self._weigh = weigh
         self._is_read = is_read
         self._waiting: deque[_Call[Item, Answer]] = deque()
@@ -68,7 +68,7 @@ class Batches(Generic[Item, Answer]):
         if self._is_closed:
             future.set_exception(Unavailable(STORE, "is closed"))
             return future
-        deadline = loop.time() + self._patience
+        deadline = loop.time() + self._timeout
         self._waiting.append(_Call(item, future, deadline))
         if self._timer is None:
             self._timer = loop.call_at(deadline, self._expire)

@@ -53,7 +53,7 @@ class Link:
         self._idle: list[tuple[Connection, Callable[[], bool]]] = []
         self._closed = False
         self.schema = schema
-        self.patience = timeout + connect_timeout
+        self.timeout = timeout + connect_timeout
         """Seconds that a call may take: to get a connection, and to get the reply."""
 
     async def prepare(self, *steps: Callable[[Connection, str], Awaitable[None]]) -> None:

@@ -82,7 +82,7 @@ class PostgresRecords:
     def __init__(self, link: Link, *, batches: int) -> None:
         self.link = link
         self.feed = PostgresFeed(link)
-        opened = partial(Batches, width=batches, patience=link.patience)
+        opened = partial(Batches, width=batches, timeout=link.timeout)
         self._turns = Turns(link)
         self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
         self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)

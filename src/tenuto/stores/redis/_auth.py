@@ -23,7 +23,7 @@ class ConnectionPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class ConnectOptions:
     """Credentials and policy, the same for every server of one address."""
 
     credential: Credential = field(default_factory=Credential)
@@ -34,7 +34,7 @@ class Door:
 
 async def open_connection(
     endpoint: Endpoint,
-    door: Door,
+    options: ConnectOptions,
     *,
     on_lost: Callable[[Connection], None] | None = None,
     on_message: Callable[[Reply], None] | None = None,
@@ -42,44 +42,44 @@ async def open_connection(
     """Connect and sign in. Raises `OSError`, `CallFailed`, or `ResponseError` if the server refuses."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(
-        lambda: Connection(silence=door.policy.call_timeout, on_lost=on_lost, on_message=on_message),
+        lambda: Connection(silence=options.policy.call_timeout, on_lost=on_lost, on_message=on_message),
         endpoint.host,
         endpoint.port,
-        ssl=door.tls,
+        ssl=options.tls,
     )
     try:
         enable_keepalive(connection.socket)
-        await _authenticate(connection, door)
+        await _authenticate(connection, options)
     except BaseException:
         connection.abort()
         raise
     return connection
 
 
-async def _authenticate(connection: Connection, door: Door) -> None:
-    deadline = asyncio.get_running_loop().time() + door.policy.connect_timeout
-    needed = [connection.send(pack(call), deadline) for call in sign_in(door)]
-    courtesies = [connection.send(pack(call), deadline) for call in introduction(door)]
+async def _authenticate(connection: Connection, options: ConnectOptions) -> None:
+    deadline = asyncio.get_running_loop().time() + options.policy.connect_timeout
+    needed = [connection.send(pack(call), deadline) for call in sign_in(options)]
+    courtesies = [connection.send(pack(call), deadline) for call in introduction(options)]
     for waiting in needed:
         check(await waiting)
     # Refused or not, the reply shows that a server is there: a peer that accepts and closes is no open connection.
     await asyncio.gather(*courtesies)
 
 
-def sign_in(door: Door) -> list[tuple[str, ...]]:
+def sign_in(options: ConnectOptions) -> list[tuple[str, ...]]:
     """The calls that must succeed first."""
     calls: list[tuple[str, ...]] = []
-    user, password = door.credential.username, door.credential.password
+    user, password = options.credential.username, options.credential.password
     if password is not None:
         calls.append(("AUTH", user, password) if user else ("AUTH", password))
-    if door.db:
-        calls.append(("SELECT", str(door.db)))
+    if options.db:
+        calls.append(("SELECT", str(options.db)))
     return calls
 
 
-def introduction(door: Door) -> list[tuple[str, ...]]:
+def introduction(options: ConnectOptions) -> list[tuple[str, ...]]:
     """Calls that name the client for operators. Proxies and older servers may refuse them."""
-    return [("CLIENT", "SETNAME", door.policy.client_name), ("CLIENT", "SETINFO", "LIB-NAME", "tenuto")]
+    return [("CLIENT", "SETNAME", options.policy.client_name), ("CLIENT", "SETINFO", "LIB-NAME", "tenuto")]
 
 
 def enable_keepalive(sock: socket.socket) -> None:

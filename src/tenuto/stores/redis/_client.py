@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import hiredis
 
 from tenuto.pauses import Backoff
-from tenuto.stores.redis._auth import ConnectionPolicy, Door
+from tenuto.stores.redis._auth import ConnectionPolicy, ConnectOptions
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._resp import (
     CallFailed,
-    ConnectionLost,
+    LinkLost,
     Part,
     Reply,
     ResponseError,
@@ -77,7 +77,7 @@ class _Submitted:
             self._on_reply(reply)
 
     def set_exception(self, exception: Exception) -> None:
-        if isinstance(exception, ConnectionLost):
+        if isinstance(exception, LinkLost):
             self.go_on(exception)
             return
         self._failed = True
@@ -107,10 +107,10 @@ class Link:
         self.policy = policy or ConnectionPolicy()
         self.name = secrets.token_hex(8)
         """Tells this client from every other one."""
-        self.door = Door(
+        self.options = ConnectOptions(
             credential=self.address.credential, db=self.address.db, tls=self.address.tls, policy=self.policy
         )
-        self.topology: Topology = make_topology(self.address, self.door)
+        self.topology: Topology = make_topology(self.address, self.options)
         self._retries: set[asyncio.Task[Reply]] = set()
 
     async def call(
@@ -177,7 +177,7 @@ class Link:
         return self.topology.primaries()
 
     async def aclose(self) -> None:
-        """Close every connection; pending calls fail with `ConnectionLost`."""
+        """Close every connection; pending calls fail with `LinkLost`."""
         await self.topology.aclose()
         for task in list(self._retries):
             task.cancel()
@@ -185,13 +185,13 @@ class Link:
     async def _retry(self, errand: _PendingCall, outcome: Reply) -> Reply:
         """Continue a call after its last outcome until it is answered or fails."""
         while True:
-            if isinstance(outcome, ConnectionLost):
+            if isinstance(outcome, LinkLost):
                 await self._handle_loss(errand, outcome)
             elif isinstance(outcome, hiredis.ReplyError):
                 await self._handle_error_reply(errand, outcome)
             try:
                 outcome = await self._attempt(errand)
-            except ConnectionLost as error:
+            except LinkLost as error:
                 outcome = error
                 continue
             if not isinstance(outcome, hiredis.ReplyError):
@@ -210,7 +210,7 @@ class Link:
             connection.send(packed, errand.deadline).cancel()
         return await connection.send(errand.packed, errand.deadline)
 
-    async def _handle_loss(self, errand: _PendingCall, lost: ConnectionLost) -> None:
+    async def _handle_loss(self, errand: _PendingCall, lost: LinkLost) -> None:
         """Prepare another attempt, or raise if the call must not be repeated."""
         errand.losses += 1
         if errand.losses > 1 or not (errand.safe or isinstance(lost, Unsent)):

@@ -7,7 +7,7 @@ import binascii
 import random
 from collections.abc import Callable, Sequence
 
-from tenuto.stores.redis._auth import Door
+from tenuto.stores.redis._auth import ConnectOptions
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._resp import CallFailed, Reply, check, pack
 from tenuto.stores.redis._single_flight import SingleFlight
@@ -30,9 +30,9 @@ def key_slot(key: bytes) -> int:
 class ClusterTopology:
     """The servers of a cluster and the slots they hold."""
 
-    def __init__(self, seeds: Sequence[Endpoint], door: Door) -> None:
+    def __init__(self, seeds: Sequence[Endpoint], options: ConnectOptions) -> None:
         self._seeds = tuple(seeds)
-        self._door = door
+        self._options = options
         self._nodes: dict[Endpoint, Node] = {}
         self._holders: list[Node | None] = [None] * SLOTS
         self._primaries: tuple[Endpoint, ...] = ()
@@ -50,7 +50,7 @@ class ClusterTopology:
     def node_at(self, endpoint: Endpoint) -> Node:
         node = self._nodes.get(endpoint)
         if node is None:
-            node = self._nodes[endpoint] = Node(endpoint, self._door)
+            node = self._nodes[endpoint] = Node(endpoint, self._options)
         return node
 
     def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
@@ -83,7 +83,7 @@ class ClusterTopology:
         loop = asyncio.get_running_loop()
         for node in self._refresh_candidates():
             try:
-                ranges = check(await node.ask(_CLUSTER_SLOTS, loop.time() + self._door.policy.connect_timeout))
+                ranges = check(await node.ask(_CLUSTER_SLOTS, loop.time() + self._options.policy.connect_timeout))
             except CallFailed:
                 continue
             if ranges:

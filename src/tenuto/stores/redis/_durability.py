@@ -113,8 +113,10 @@ def _persistence(facts: Mapping[str, str], settings: Mapping[str, str | None]) -
             message="appendonly yes; appendfsync cannot be asked (CONFIG is denied)",
             advice="make sure that appendfsync is everysec or always",
         )
-    means, advice = _FSYNCS.get(policy, ("which tenuto does not know", None))
-    return DurabilityFinding(name="durability", message=f"appendonly yes, appendfsync {policy}: {means}", advice=advice)
+    meaning, advice = _FSYNCS.get(policy, ("which tenuto does not know", None))
+    return DurabilityFinding(
+        name="durability", message=f"appendonly yes, appendfsync {policy}: {meaning}", advice=advice
+    )
 
 
 def _snapshot_finding(snapshots: str | None) -> DurabilityFinding:

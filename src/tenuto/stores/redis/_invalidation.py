@@ -17,7 +17,7 @@ import hiredis
 
 from tenuto.background import run_in_background
 from tenuto.pauses import Backoff
-from tenuto.stores.redis._auth import Door
+from tenuto.stores.redis._auth import ConnectOptions
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._socket import NOTHING, dial
 from tenuto.stores.redis._url import Endpoint
@@ -30,7 +30,7 @@ DOUBT = 2.0
 _CHUNK = 65536
 
 
-class Notes(NamedTuple):
+class NoteChannel(NamedTuple):
     """A channel to subscribe to on the connection that listens."""
 
     channel: bytes
@@ -43,16 +43,16 @@ class InvalidationListener:
     def __init__(
         self,
         endpoint: Endpoint,
-        door: Door,
+        options: ConnectOptions,
         *,
         prefix: bytes,
         beat: bytes,
         drop: Callable[[list[bytes] | None], None],
         answered: Callable[[Reply], bool],
-        notes: Notes | None = None,
+        notes: NoteChannel | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self._door = door
+        self._options = options
         self._greeting = (("HELLO", "3"), ("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix))
         self._beat = beat
         self._drop = drop
@@ -84,8 +84,8 @@ class InvalidationListener:
         backoff = Backoff(BEAT / 20, BEAT)
         while True:
             try:
-                async with asyncio.timeout(self._door.policy.connect_timeout):
-                    sock, reader = await dial(self.endpoint, self._door, self._greeting)
+                async with asyncio.timeout(self._options.policy.connect_timeout):
+                    sock, reader = await dial(self.endpoint, self._options, self._greeting)
             except (OSError, CallFailed, hiredis.HiredisError):
                 self.tried.set()
                 await backoff.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tenuto.pauses import Backoff
-from tenuto.stores.redis._auth import Door, open_connection
+from tenuto.stores.redis._auth import ConnectOptions, open_connection
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.redis._resp import CallFailed, CallTimeout, Reply, ResponseError, Unsent
 from tenuto.stores.redis._single_flight import SingleFlight
@@ -22,9 +22,9 @@ class Node:
     all reconnect at once.
     """
 
-    def __init__(self, endpoint: Endpoint, door: Door) -> None:
+    def __init__(self, endpoint: Endpoint, options: ConnectOptions) -> None:
         self.endpoint = endpoint
-        self._door = door
+        self._options = options
         self._opening = SingleFlight(self._connect)
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._not_before = 0.0
@@ -56,7 +56,7 @@ class Node:
         return await (await self.acquire_connection(deadline)).send(packed, deadline)
 
     def close(self) -> None:
-        """Close the connection; pending calls fail with `ConnectionLost`."""
+        """Close the connection; pending calls fail with `LinkLost`."""
         self._opening.close()
         if self._connection is not None:
             self._connection.abort()
@@ -69,8 +69,8 @@ class Node:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._not_before - loop.time()))
         try:
-            async with asyncio.timeout(self._door.policy.connect_timeout):
-                connection = await open_connection(self.endpoint, self._door, on_lost=self._on_lost)
+            async with asyncio.timeout(self._options.policy.connect_timeout):
+                connection = await open_connection(self.endpoint, self._options, on_lost=self._on_lost)
         except (OSError, CallFailed) as exc:
             self._not_before = loop.time() + self._backoff.next_pause()
             if isinstance(exc, ResponseError):

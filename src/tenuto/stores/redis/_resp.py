@@ -26,11 +26,11 @@ class CallFailed(Exception):
     """The server could not be asked, or did not answer in time."""
 
 
-class ConnectionLost(CallFailed):
+class LinkLost(CallFailed):
     """The connection went away: a call on its way may or may not have run."""
 
 
-class Unsent(ConnectionLost):
+class Unsent(LinkLost):
     """There was no connection to send the call on: it certainly did not run."""
 
 

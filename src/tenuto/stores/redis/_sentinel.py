@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from tenuto.background import run_in_background
-from tenuto.stores.redis._auth import Door, open_connection
+from tenuto.stores.redis._auth import ConnectOptions, open_connection
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._resp import CallFailed, Reply, check, pack
 from tenuto.stores.redis._single_flight import SingleFlight
@@ -27,11 +27,13 @@ class SentinelTopology:
     the old one.
     """
 
-    def __init__(self, address: RedisAddress, door: Door) -> None:
+    def __init__(self, address: RedisAddress, options: ConnectOptions) -> None:
         self._service = address.service
         self._ask = pack(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service))
-        self._door = door
-        self._sentinel_door = Door(credential=address.sentinel_credential, tls=address.tls, policy=door.policy)
+        self._options = options
+        self._sentinel_door = ConnectOptions(
+            credential=address.sentinel_credential, tls=address.tls, policy=options.policy
+        )
         self._sentinels = [Node(endpoint, self._sentinel_door) for endpoint in address.endpoints]
         self._primary: Node | None = None
         self._looking = SingleFlight(self._find_primary)
@@ -92,7 +94,7 @@ class SentinelTopology:
         """Use the named server as primary if its role confirms it."""
         current = self._primary
         same = current is not None and current.endpoint == endpoint
-        node = current if same and current is not None else Node(endpoint, self._door)
+        node = current if same and current is not None else Node(endpoint, self._options)
         try:
             role = check(await node.ask(_ROLE, self._connect_deadline()))
         except CallFailed:
@@ -113,7 +115,7 @@ class SentinelTopology:
         return True
 
     def _connect_deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._door.policy.connect_timeout
+        return asyncio.get_running_loop().time() + self._options.policy.connect_timeout
 
     async def _listen(self) -> None:
         """Stay subscribed to one sentinel after another, so that a planned switch is noticed at once."""
@@ -129,7 +131,7 @@ class SentinelTopology:
 
     async def _subscribe(self, endpoint: Endpoint) -> None:
         lost = asyncio.Event()
-        async with asyncio.timeout(self._door.policy.connect_timeout):
+        async with asyncio.timeout(self._options.policy.connect_timeout):
             connection = await open_connection(
                 endpoint, self._sentinel_door, on_lost=lambda _: lost.set(), on_message=self._on_switch
             )

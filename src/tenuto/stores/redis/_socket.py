@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import hiredis
 
-from tenuto.stores.redis._auth import Door, enable_keepalive, introduction, sign_in
-from tenuto.stores.redis._resp import ConnectionLost, Part, Reply, check, pack
+from tenuto.stores.redis._auth import ConnectOptions, enable_keepalive, introduction, sign_in
+from tenuto.stores.redis._resp import LinkLost, Part, Reply, check, pack
 from tenuto.stores.redis._url import Endpoint
 
 NOTHING = object()
@@ -19,19 +19,19 @@ _CHUNK = 65536
 
 
 async def dial(
-    endpoint: Endpoint, door: Door, greeting: Sequence[tuple[Part, ...]]
+    endpoint: Endpoint, options: ConnectOptions, greeting: Sequence[tuple[Part, ...]]
 ) -> tuple[socket.socket, hiredis.Reader]:
     """Connect, sign in and make the calls of `greeting`, which must succeed. Raises `OSError` or `CallFailed`."""
     sock = await _connect(endpoint)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         enable_keepalive(sock)
-        if door.tls is not None:
-            sock = await _wrap_tls(sock, door.tls, endpoint.host)
+        if options.tls is not None:
+            sock = await _wrap_tls(sock, options.tls, endpoint.host)
         reader = hiredis.Reader(notEnoughData=NOTHING)
-        for needed in (*sign_in(door), *greeting):
+        for needed in (*sign_in(options), *greeting):
             check(await _exchange(sock, reader, pack(needed)))
-        for courtesy in introduction(door):
+        for courtesy in introduction(options):
             await _exchange(sock, reader, pack(courtesy))
     except BaseException:
         sock.close()
@@ -54,7 +54,7 @@ async def _connect(endpoint: Endpoint) -> socket.socket:
             raise
         else:
             return sock
-    raise ConnectionLost(f"cannot connect to {endpoint}")
+    raise LinkLost(f"cannot connect to {endpoint}")
 
 
 async def _wrap_tls(sock: socket.socket, tls: ssl.SSLContext, host: str) -> socket.socket:
@@ -84,7 +84,7 @@ async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) 
             await _wait_readable(sock)
             continue
         if not data:
-            raise ConnectionLost("the server closed the connection")
+            raise LinkLost("the server closed the connection")
         reader.feed(data)
     return reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tenuto.stores.redis._auth import Door
+from tenuto.stores.redis._auth import ConnectOptions
 from tenuto.stores.redis._cluster import ClusterTopology
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._sentinel import SentinelTopology
@@ -15,9 +15,9 @@ from tenuto.stores.redis._url import DeploymentMode, Endpoint, RedisAddress
 class StandaloneTopology:
     """One server for everything; its methods say what every topology does."""
 
-    def __init__(self, endpoint: Endpoint, door: Door) -> None:
-        self._door = door
-        self._node = Node(endpoint, door)
+    def __init__(self, endpoint: Endpoint, options: ConnectOptions) -> None:
+        self._options = options
+        self._node = Node(endpoint, options)
 
     def slot(self, key: bytes | None) -> int | None:
         """The part of the deployment that holds `key`."""
@@ -55,12 +55,12 @@ class StandaloneTopology:
 Topology: TypeAlias = StandaloneTopology | SentinelTopology | ClusterTopology
 
 
-def make_topology(address: RedisAddress, door: Door) -> Topology:
+def make_topology(address: RedisAddress, options: ConnectOptions) -> Topology:
     """The topology that fits an address."""
     match address.shape:
         case DeploymentMode.CLUSTER:
-            return ClusterTopology(address.endpoints, door)
+            return ClusterTopology(address.endpoints, options)
         case DeploymentMode.SENTINEL:
-            return SentinelTopology(address, door)
+            return SentinelTopology(address, options)
         case DeploymentMode.STANDALONE:
-            return StandaloneTopology(address.endpoints[0], door)
+            return StandaloneTopology(address.endpoints[0], options)

@@ -10,7 +10,7 @@ from functools import partial
 import hiredis
 
 from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._invalidation import InvalidationListener, Notes
+from tenuto.stores.redis._invalidation import InvalidationListener, NoteChannel
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import DeploymentMode, Endpoint
@@ -33,7 +33,7 @@ class ClientTracking:
     the load began: an invalidation may arrive before an older reply.
     """
 
-    def __init__(self, link: Link, prefix: bytes, *, notes: Notes | None = None) -> None:
+    def __init__(self, link: Link, prefix: bytes, *, notes: NoteChannel | None = None) -> None:
         self._link = link
         self._prefix = prefix
         self._notes = notes
@@ -99,7 +99,7 @@ class ClientTracking:
             if endpoint not in self._listeners:
                 self._listeners[endpoint] = InvalidationListener(
                     endpoint,
-                    self._link.door,
+                    self._link.options,
                     prefix=self._prefix,
                     beat=_BEATS[self._link.address.shape],
                     drop=self._notify,

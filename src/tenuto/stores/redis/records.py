@@ -43,7 +43,7 @@ from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
 from tenuto.stores.redis._feed import RedisRecordFeed
 from tenuto.stores.redis._index import Places, readable_columns
-from tenuto.stores.redis._invalidation import Notes
+from tenuto.stores.redis._invalidation import NoteChannel
 from tenuto.stores.redis._keys import RecordKeys
 from tenuto.stores.redis._listing import RecordListing
 from tenuto.stores.redis._repair import IndexRepair
@@ -68,7 +68,7 @@ class RedisRecords:
         self.prefix = self.link.address.prefix if prefix is None else prefix
         self.keys = RecordKeys(self.prefix)
         writer = b"%b:turn:%b" % (self.prefix.encode(), self.link.name.encode())
-        notes = Notes(writer, lambda note: self._commits.on_turn(note))
+        notes = NoteChannel(writer, lambda note: self._commits.on_turn(note))
         self._tracking = ClientTracking(self.link, self.keys.records, notes=notes)
         self.feed = RedisRecordFeed(self._tracking, self.keys)
         self._servers = Servers(self.link)

@@ -81,7 +81,7 @@ def _identify(file: Path) -> tuple[int, int]:
     return found.st_ino, found.st_dev
 
 
-def open_to_read(path: Path, patience: timedelta, *, is_store: bool = True) -> sqlite3.Connection:
+def open_to_read(path: Path, timeout: timedelta, *, is_store: bool = True) -> sqlite3.Connection:
     """A connection that reads an existing file, also where nothing can be written.
 
     Raises:
@@ -89,14 +89,14 @@ def open_to_read(path: Path, patience: timedelta, *, is_store: bool = True) -> s
         Unavailable: it cannot be read now.
     """
     try:
-        return _open_to_read(f"{path.as_uri()}?mode=ro", path, patience, is_store)
+        return _open_to_read(f"{path.as_uri()}?mode=ro", path, timeout, is_store)
     except sqlite3.Error as exc:
         refusal = _open_error(path, exc)
         if not isinstance(refusal, StoreReadOnly):
             raise refusal from exc
     _check_no_log(path)
     try:
-        return _open_to_read(f"{path.as_uri()}?immutable=1", path, patience, is_store)
+        return _open_to_read(f"{path.as_uri()}?immutable=1", path, timeout, is_store)
     except sqlite3.Error as exc:
         raise store_error(exc) from exc
 
@@ -111,9 +111,9 @@ def read_pragma(path: Path, pragma: str) -> str | int:
     return value
 
 
-def _open_to_read(uri: str, path: Path, patience: timedelta, is_store: bool) -> sqlite3.Connection:
+def _open_to_read(uri: str, path: Path, timeout: timedelta, is_store: bool) -> sqlite3.Connection:
     with ExitStack() as stack:
-        db = stack.enter_context(closing(_connect(uri, patience)))
+        db = stack.enter_context(closing(_connect(uri, timeout)))
         try:
             is_current(db, path)
         except InvalidSetting:
@@ -138,7 +138,7 @@ def _log_of(path: Path) -> Path:
 
 
 def open_file(
-    path: Path, synchronous: Synchronous, readers: int, patience: timedelta, read_only: bool = False
+    path: Path, synchronous: Synchronous, readers: int, timeout: timedelta, read_only: bool = False
 ) -> tuple[sqlite3.Connection, ...]:
     """Create the file, for its owner alone, or bring it up to date; returns the writer's connection and the readers'.
 
@@ -151,14 +151,14 @@ def open_file(
     _create_file(path)
     with ExitStack() as stack:
         try:
-            writer = stack.enter_context(closing(_connect(path, patience)))
-            _upgrade(writer, path, patience)
+            writer = stack.enter_context(closing(_connect(path, timeout)))
+            _upgrade(writer, path, timeout)
             _configure(writer, synchronous)
-            others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
+            others = [stack.enter_context(closing(open_reader(path, timeout))) for _ in range(readers)]
         except sqlite3.Error as exc:
             refusal = _open_error(path, exc)
             if read_only and isinstance(refusal, StoreReadOnly):
-                return _open_immutable(path, readers, patience)
+                return _open_immutable(path, readers, timeout)
             raise refusal from exc
         stack.pop_all()
     return writer, *others
@@ -182,13 +182,13 @@ def _create_file(path: Path) -> None:
         raise InvalidSetting("store", f"the file {path} cannot be made: {error.strerror}") from error
 
 
-def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
+def _open_immutable(path: Path, readers: int, timeout: timedelta) -> tuple[sqlite3.Connection, ...]:
     """Open a file in a folder where SQLite cannot create the files that it needs to share it."""
     _check_no_log(path)
     with ExitStack() as stack:
         try:
             opened = [
-                stack.enter_context(closing(_connect(f"{path.as_uri()}?immutable=1", patience)))
+                stack.enter_context(closing(_connect(f"{path.as_uri()}?immutable=1", timeout)))
                 for _ in range(1 + readers)
             ]
             if not is_current(opened[0], path):
@@ -223,13 +223,13 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _upgrade(db: sqlite3.Connection, path: Path, patience: timedelta) -> None:
-    current = wait_for_lock(lambda: _check_current(db, path), patience)
+def _upgrade(db: sqlite3.Connection, path: Path, timeout: timedelta) -> None:
+    current = wait_for_lock(lambda: _check_current(db, path), timeout)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     # Two processes that open a new file at once meet here, and SQLite does not wait on this switch by itself.
-    wait_for_lock(lambda: db.execute("PRAGMA journal_mode = WAL"), patience)
-    wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), patience)
+    wait_for_lock(lambda: db.execute("PRAGMA journal_mode = WAL"), timeout)
+    wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), timeout)
     if not is_current(db, path):
         create_tables(db)
     db.execute("COMMIT")
@@ -253,23 +253,23 @@ def _configure(db: sqlite3.Connection, synchronous: Synchronous) -> None:
     db.execute("PRAGMA busy_timeout = 0")
 
 
-def open_reader(path: Path, patience: timedelta) -> sqlite3.Connection:
+def open_reader(path: Path, timeout: timedelta) -> sqlite3.Connection:
     """A connection that only reads."""
-    db = _connect(path, patience)
+    db = _connect(path, timeout)
     db.execute("PRAGMA query_only = ON")
     # A damaged text must not keep others from being read.
     db.text_factory = lambda raw: raw.decode(errors="replace")
     return db
 
 
-def compact(db: sqlite3.Connection, patience: timedelta) -> None:
+def compact(db: sqlite3.Connection, timeout: timedelta) -> None:
     """Write the file anew without what was deleted, and empty the log, which holds older pages.
 
     Raises:
-        Unavailable: another process reads an older state for longer than `patience`, so the log cannot be emptied.
+        Unavailable: another process reads an older state for longer than `timeout`, so the log cannot be emptied.
     """
-    wait_for_lock(lambda: db.execute("VACUUM"), patience)
-    deadline = time.monotonic() + patience.total_seconds()
+    wait_for_lock(lambda: db.execute("VACUUM"), timeout)
+    deadline = time.monotonic() + timeout.total_seconds()
     while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
         if time.monotonic() > deadline:
             raise Unavailable(
@@ -278,12 +278,12 @@ def compact(db: sqlite3.Connection, patience: timedelta) -> None:
         time.sleep(random.uniform(0.0002, 0.003))
 
 
-def _connect(file: Path | str, patience: timedelta) -> sqlite3.Connection:
+def _connect(file: Path | str, timeout: timedelta) -> sqlite3.Connection:
     """A connection to an existing file: one that is moved away meanwhile must not be replaced by an empty one."""
     return sqlite3.connect(
         file if isinstance(file, str) else f"{file.as_uri()}?mode=rw",
         uri=True,
-        timeout=patience.total_seconds(),
+        timeout=timeout.total_seconds(),
         isolation_level=None,
         check_same_thread=False,
         cached_statements=_STATEMENTS_KEPT,

@@ -73,12 +73,12 @@ def _set_results(jobs: Sequence[Job[Any]]) -> None:
             job.future.exception()
 
 
-def wait_for_lock(step: Callable[[], T], patience: timedelta) -> T:
+def wait_for_lock(step: Callable[[], T], timeout: timedelta) -> T:
     """Repeat a step while other processes hold its lock.
 
     SQLite's own backoff goes up to 100 ms, which starves beside a process that commits without pause.
     """
-    deadline = monotonic() + patience.total_seconds()
+    deadline = monotonic() + timeout.total_seconds()
     while True:
         try:
             return step()
@@ -92,11 +92,11 @@ class WriterThread:
     """Group commit. A result is handed back after its commit, so acknowledged means on disk."""
 
     def __init__(
-        self, db: sqlite3.Connection, patience: timedelta, *, check_file: Callable[[], None] = lambda: None
+        self, db: sqlite3.Connection, timeout: timedelta, *, check_file: Callable[[], None] = lambda: None
     ) -> None:
         self._db = db
         self._check_file = check_file
-        self._patience = patience.total_seconds()
+        self._timeout = timeout.total_seconds()
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
@@ -111,10 +111,10 @@ class WriterThread:
         A caller that is cancelled before its step began is left out; after that the step stands.
         """
         assert not kwargs, "steps take positional arguments"
-        return self._enqueue(Job(self._loop.create_future(), step, args, monotonic() + self._patience))
+        return self._enqueue(Job(self._loop.create_future(), step, args, monotonic() + self._timeout))
 
     def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> asyncio.Future[T]:
-        """Run a step between two transactions, for what SQLite does outside of any; it gets `patience`."""
+        """Run a step between two transactions, for what SQLite does outside of any; it gets `timeout`."""
         return self._enqueue(Job(self._loop.create_future(), step, (), alone=True))
 
     def _enqueue(self, job: Job[T]) -> asyncio.Future[T]:
@@ -183,16 +183,16 @@ class WriterThread:
     def _run_outside(self, job: Job[Any]) -> None:
         if not job.future.cancelled():
             try:
-                job.result = job.step(self._db, timedelta(seconds=self._patience))
+                job.result = job.step(self._db, timedelta(seconds=self._timeout))
             except Exception as exc:
                 job.fail(exc)
 
     def _begin_transaction(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Begin a transaction; returns the jobs whose callers still wait once the lock is free."""
         while jobs:
-            patience = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
+            timeout = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
             try:
-                wait_for_lock(lambda: self._db.execute("BEGIN IMMEDIATE"), patience)
+                wait_for_lock(lambda: self._db.execute("BEGIN IMMEDIATE"), timeout)
                 break
             except sqlite3.OperationalError as exc:
                 if not is_busy(exc):

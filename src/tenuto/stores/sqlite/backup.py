@@ -14,7 +14,7 @@ from tenuto.stores.sqlite._errors import store_error
 from tenuto.stores.sqlite._file import open_to_read
 
 _OWNER_ONLY: Final = 0o600
-_PATIENCE: Final = timedelta(seconds=30)
+_TIMEOUT: Final = timedelta(seconds=30)
 
 
 def back_up(file: Path, copy: Path, *, is_store: bool = True) -> int:
@@ -52,12 +52,12 @@ def check_backup(file: Path, copy: Path, *, is_store: bool = True) -> None:
         raise InvalidSetting("store", f"there is no file {file.absolute()}")
     if copy.exists():
         raise Invalid(f"{copy} already exists")
-    open_to_read(file.absolute(), _PATIENCE, is_store=is_store).close()
+    open_to_read(file.absolute(), _TIMEOUT, is_store=is_store).close()
 
 
 def _vacuum_into(file: Path, part: Path) -> None:
     try:
-        with closing(open_to_read(file.absolute(), _PATIENCE, is_store=False)) as db:
+        with closing(open_to_read(file.absolute(), _TIMEOUT, is_store=False)) as db:
             db.execute("VACUUM INTO ?", (str(part),))
         with closing(sqlite3.connect(part)) as db:
             found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]

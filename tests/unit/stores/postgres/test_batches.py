@@ -44,7 +44,7 @@ POISON = -1
 
 
 def _batches(server: Server, **options: Any) -> Batches[int, int]:
-    return Batches(server.send, width=1, **{"patience": LONG, **options})
+    return Batches(server.send, width=1, **{"timeout": LONG, **options})
 
 
 async def test_a_batch_ends_with_its_count_or_its_bytes() -> None:
@@ -115,7 +115,7 @@ async def test_a_cancelled_caller_changes_nothing_for_others() -> None:
 async def test_a_call_behind_a_batch_without_an_answer_ends_in_time() -> None:
     server = Server()
     server.open.clear()
-    batches = _batches(server, patience=0.05)
+    batches = _batches(server, timeout=0.05)
     first = batches.add(1)
     await asyncio.sleep(0)
 

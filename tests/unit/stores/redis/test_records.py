@@ -29,7 +29,7 @@ from tenuto.model.stored import (
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._index import Call
 from tenuto.stores.redis._keys import RecordKeys, value_place
-from tenuto.stores.redis._resp import CallFailed, ConnectionLost, Reply
+from tenuto.stores.redis._resp import CallFailed, LinkLost, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
@@ -447,7 +447,7 @@ async def test_a_listing_between_the_places_and_the_record_loses_none(
         indexed: bool = False,
     ) -> None:
         def lose(reply: Reply) -> None:
-            on_reply(reply) if answered else on_failure(ConnectionLost("the answer is lost"))
+            on_reply(reply) if answered else on_failure(LinkLost("the answer is lost"))
 
         send(changes, lose, on_failure, indexed=indexed)
 

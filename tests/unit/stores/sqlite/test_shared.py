@@ -16,7 +16,7 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.sqlite import SqliteRecords, _threads
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
 from tests.backends import sqlite_engine
-from tests.internals import set_patience, sqlite_db, sqlite_writer
+from tests.internals import set_timeout, sqlite_db, sqlite_writer
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as ending
 
@@ -145,7 +145,7 @@ async def test_reads_do_not_wait_for_a_writer(first: Engine) -> None:
 async def test_a_write_waits_for_a_lock_once(first: Engine) -> None:
     """Nothing of it was made, so that it is not sent again."""
     await talk(first, ANN, "s", "q", "a")
-    set_patience(sqlite_writer(first), 0.05)
+    set_timeout(sqlite_writer(first), 0.05)
     made = first.sessions.context.commits
     with closing(sqlite3.connect(_path(first), isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -16,7 +16,7 @@ from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _threads
 from tenuto.stores.sqlite._file import open_file
 from tenuto.stores.sqlite._threads import Transaction, WriterThread
-from tests.internals import is_writing, set_patience
+from tests.internals import is_writing, set_timeout
 from tests.timeouts import LONG
 
 PATIENT = timedelta(seconds=LONG)
@@ -174,9 +174,9 @@ async def test_a_lock_held_elsewhere_is_waited_for_as_long_as_each_caller_does(
 ) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        set_patience(writer, 0.05)
+        set_timeout(writer, 0.05)
         first = writer.run(note, "a")
-        set_patience(writer, LONG)
+        set_timeout(writer, LONG)
         second = writer.run(note, "b")
         with pytest.raises(Unavailable):
             await first

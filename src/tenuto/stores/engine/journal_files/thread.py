@@ -18,7 +18,7 @@ from tenuto.stores.sqlite import wait_for_lock
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
-_PATIENCE: Final = timedelta(seconds=5)
+_TIMEOUT: Final = timedelta(seconds=5)
 _REASONS: Final = {
     sqlite3.SQLITE_FULL: "has no space left on its disk",
     sqlite3.SQLITE_READONLY: "cannot be written",
@@ -99,7 +99,7 @@ class FolderThread:
         if not jobs:
             return
         try:
-            wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), _PATIENCE)
+            wait_for_lock(lambda: db.execute("BEGIN IMMEDIATE"), _TIMEOUT)
             for job in jobs:
                 self._run_job(job)
             db.execute("COMMIT")

@@ -20,17 +20,17 @@ IN_HEAD: Final = 16
 PAGE: Final = 8
 
 
-def find_write(record: Record, once: IdempotencyKey | None) -> KeyedWrite | None:
+def find_write(record: Record, request_key: IdempotencyKey | None) -> KeyedWrite | None:
     """The earlier write of this key.
 
     Raises:
         IdempotencyKeyReused: it had another fingerprint.
     """
-    if once is None:
+    if request_key is None:
         return None
-    key = digest_id(once.key)
+    key = digest_id(request_key.key)
     write = _find(record, key)
-    if write is not None and write.fingerprint != digest_id(once.fingerprint):
+    if write is not None and write.fingerprint != digest_id(request_key.fingerprint):
         raise IdempotencyKeyReused
     return write
 

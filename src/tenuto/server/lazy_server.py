@@ -21,7 +21,7 @@ class Closable(Protocol):
 _Server = TypeVar("_Server", bound=Closable)
 
 
-class SdkDoor(Generic[_Server]):
+class LazyServer(Generic[_Server]):
     """The server of a protocol, once a request has opened it.
 
     `load` imports it, in a thread, and returns its maker; `protocol` and `extra` are named where its SDK is missing.
