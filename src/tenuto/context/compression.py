@@ -29,6 +29,7 @@ from tenuto.context.media import MEDIA_SHARE
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, prompt_token_limit
 from tenuto.context.window import pair_tools
 from tenuto.model.generation import Summary
+from tenuto.model.media import shows_media
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
 from tenuto.model.policy import MOST_LOADED, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
@@ -357,6 +358,8 @@ def _measure_conversation(
 
 def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit: int) -> list[int]:
     """What each message takes in a prompt: its words at most the cap, and what it shows, of which the newest stay."""
+    if not shows_media(talk):
+        return [0 if message.role is _ITEM else _cost(message, counter.count_message(message), cap) for message in talk]
     costs: list[int] = []
     for message in reversed(talk):
         if message.role is _ITEM:
@@ -365,10 +368,12 @@ def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit
         tokens, media = counter.count_message(message), counter.count_media(message.parts)
         shown = min(media, media_limit)
         media_limit -= shown
-        words = tokens - media
-        words = words if message.role is Role.SYSTEM else min(words, cap)
-        costs.append(words + shown + MESSAGE_TOKENS)
+        costs.append(_cost(message, tokens - media, cap) + shown)
     return costs[::-1]
+
+
+def _cost(message: Message, words: int, cap: int) -> int:
+    return (words if words < cap or message.role is Role.SYSTEM else cap) + MESSAGE_TOKENS
 
 
 def _choose_cut(between: _CutPoints, size: _ConversationSize, least: int) -> int:

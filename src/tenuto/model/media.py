@@ -96,7 +96,9 @@ def shown_media(messages: Iterable[Message], language: Language) -> list[str]:
 
 def shows_media(messages: Iterable[Draft] | Iterable[PromptMessage]) -> bool:
     """Whether a message shows a picture, a sound or a file."""
-    return any(True for message in messages for _ in iter_media_parts(message.parts))
+    # Most messages are one text; each turn looks at all that it loads.
+    more = [one.parts for one in messages if len(one.parts) != 1 or one.parts[0]["type"] != "text"]
+    return any(True for parts in more for _ in iter_media_parts(parts))
 
 
 def keep_media(
