@@ -68,6 +68,7 @@ READING = [
     "tasks log --user ann --session {session} --json",
     "memories list --user ann --session {session} --json",
     "memories search Ulm --user ann --session {session} --json",
+    "attachments list {session} --json",
 ]
 CHANGING = [
     "sessions rename {session} New --json",
@@ -90,6 +91,8 @@ REFUSED = {
     "tasks resume {task} --user ann": "the task has no plan",
     "tasks answer {task} approval yes --user ann": "step_not_found",
     "privacy reveal {session} EMAIL_1": "placeholder_not_found",
+    "attachments export {session} none --output none.png": "attachment_not_found",
+    "attachments delete {session} none --yes": "attachment_not_found",
 }
 
 

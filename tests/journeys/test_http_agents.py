@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -161,7 +162,7 @@ async def test_every_route_that_is_not_for_agents_refuses_their_credentials(offi
     for route in office.service.app.routes:
         if not isinstance(route, ApiRoute) or route.operation is None or "security" in route.operation.content:
             continue
-        path = route.path.format(**dict.fromkeys(route.param_convertors, "x"))
+        path = re.sub(r"\{.+?\}", "x", route.path)
         for method in route.methods or ():
             response = await office.service.http.request(method, path, headers=office.spy)
             if response.status_code != 403:

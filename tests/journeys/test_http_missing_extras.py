@@ -44,7 +44,7 @@ async def test_it_is_labelled_and_leaves_no_session(monkeypatch: pytest.MonkeyPa
         answered = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi"})
 
     assert {each["name"]: each["missing"] for each in listed} == {
-        **dict.fromkeys(("general", "goods", "npc")),
+        **dict.fromkeys(("general", "goods", "npc", "plain")),
         "legal": {"install": HERE[TASKS], "cause": None, "advice": None},
         "clever": {"install": HERE[MODELS], "cause": None, "advice": None},
     }
