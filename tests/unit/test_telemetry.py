@@ -161,7 +161,9 @@ async def test_a_call_of_a_provider_tells_request_answer_and_tokens_once(program
                 telemetry=True,
             ) as app:
                 parameters = ModelParameters(temperature=0.5, stop=(SECRET,))
-                reply = await app.ask(app.scope(), ask(SECRET, assistant="helper", parameters=parameters))
+                reply = await app.ask(
+                    app.scope(), ask(SECRET, assistant="helper", parameters=parameters, reply_tokens=99)
+                )
     finally:
         Agent.instrument_all(False)
 
@@ -179,6 +181,7 @@ async def test_a_call_of_a_provider_tells_request_answer_and_tokens_once(program
         "gen_ai.response.model": "gpt-4.1-mini",
         "gen_ai.request.stream": True,
         "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.max_tokens": 99,
         "gen_ai.output.type": "text",
         "gen_ai.conversation.id": reply.session_id,
         "session.id": reply.session_id,

@@ -146,6 +146,7 @@ def _request_attributes(request: ModelRequest) -> dict[str, AttributeValue | Non
         names.CONVERSATION: session_id,
         names.SESSION: session_id,
         names.STREAM: True,
+        names.MAX_TOKENS: request.reply_tokens,
         names.OUTPUT_TYPE: "json" if form else "text",
         **parameters,
     }
