@@ -110,6 +110,16 @@ async def test_a_programs_own_turn_is_refused_likewise() -> None:
         assert "prompt_tokens raises it" in refused.json()["detail"]
 
 
+async def test_an_assistant_that_the_model_has_no_room_for_takes_no_turns_and_the_others_do() -> None:
+    small: dict[str, Any] = {"model_context_windows": "scripted=1400", "max_prompt_tokens": 4000}
+    async with http_service(**playing(ScriptedModel(Say("Hello."))), **small) as service:
+        refused = await service.http.post("/v1/chat", json={"message": "Hi", "assistant": "goods"}, headers=ANN)
+        reply = await answer(service, "Hi")
+
+    assert refused.status_code == 503
+    assert (reply["answer"], reply["context"]["budget"]) == ("Hello.", 1400)
+
+
 WORDS = {"role": "user", "content": LONG}
 PART = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": LONG}]}
 RUN = {"threadId": "c", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, assemble, prompt_token_limit
 from tenuto.context.compression import compression_due, conversation_in, find_summary, outliving, summary_limits
-from tenuto.context.window import drop_unpaired_tools
+from tenuto.context.tool_pairs import drop_unpaired_tools
 from tenuto.errors import ModelFailed, TurnLost, VersionConflict
 from tenuto.model import (
     AppendResult,

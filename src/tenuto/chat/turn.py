@@ -34,7 +34,7 @@ from tenuto.chat.storing import abandon, replay, report, store
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
 from tenuto.context.compression import conversation_in
-from tenuto.context.window import pair_tools
+from tenuto.context.tool_pairs import pair_tools
 from tenuto.errors import (
     AssistantFailed,
     DecryptionFailed,

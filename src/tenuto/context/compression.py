@@ -27,7 +27,7 @@ import msgspec
 
 from tenuto.context.media import MEDIA_SHARE
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, prompt_token_limit
-from tenuto.context.window import pair_tools
+from tenuto.context.tool_pairs import pair_tools
 from tenuto.model.generation import Summary
 from tenuto.model.media import shows_media
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary

@@ -22,16 +22,8 @@ from tenuto.context.tokens import (
     truncate_parts,
     truncate_text,
 )
-from tenuto.context.window import (
-    LEAST_WORDS,
-    TurnReader,
-    WindowEntry,
-    WindowFiller,
-    begins_turn,
-    drop_unpaired_tools,
-    roundness,
-    spans,
-)
+from tenuto.context.tool_pairs import drop_unpaired_tools
+from tenuto.context.window import LEAST_WORDS, TurnReader, WindowEntry, WindowFiller, begins_turn, roundness, spans
 from tenuto.errors import InstructionsTooLong
 from tenuto.model.message import Draft, Message, Role
 from tenuto.model.policy import ContextPolicy

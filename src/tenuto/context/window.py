@@ -19,9 +19,10 @@ from tenuto.context.tokens import (
     truncate_characters,
     truncate_parts,
 )
+from tenuto.context.tool_pairs import drop_unpaired_tools
 from tenuto.model.attachment import MEDIA_PARTS
 from tenuto.model.media import LEFT_OUT, count_left_out
-from tenuto.model.message import TOOL_PARTS, Message, Role, readable_part
+from tenuto.model.message import TOOL_PARTS, Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Reason
 from tenuto.model.reasoning import may_return
@@ -272,57 +273,6 @@ class TurnReader:
             changed = changed or safe != text
             escaped.append(part if safe == text else {**part, "text": safe})
         return tuple(escaped) if changed else parts
-
-
-def drop_unpaired_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[JsonObject, ...]]:
-    """The parts of each message, without tool calls that have no result and results that have no call.
-
-    An `adjacent` result follows its call before the assistant says anything else, as providers demand.
-    """
-    if not any(part["type"] in TOOL_PARTS for message in messages for part in message.parts):
-        return [message.parts for message in messages]
-    sound = set(chain.from_iterable(pair_tools(messages, adjacent)))
-    return [_paired_parts(place, message, sound) for place, message in enumerate(messages)]
-
-
-# A part's message and its number in it.
-_Place = tuple[int, int]
-
-
-def pair_tools(messages: Sequence[Message], adjacent: bool = True) -> list[tuple[_Place, _Place]]:
-    """Where calls and their results stand. Calls that are made at once may be messages of their own.
-
-    Of several results of a call the last one counts: an output may be sent again after a turn that failed.
-    """
-    pairs: dict[_Place, _Place] = {}
-    waiting: dict[str, _Place] = {}
-    calling = False
-    for place, message in enumerate(messages):
-        calls: dict[str, _Place] = {}
-        spoke = answers = False
-        for number, part in enumerate(map(readable_part, message.parts)):
-            match part["type"]:
-                case "tool_result":
-                    answers = True
-                    call = waiting.get(str(part.get("call_id")))
-                    if call is not None and "output" in part:
-                        pairs[call] = place, number
-                case "tool_call" if {"id", "name", "arguments"} <= part.keys():
-                    calls[str(part.get("id"))] = (place, number)
-                case "text":
-                    spoke = spoke or (bool(part["text"]) and message.role is _ASSISTANT)
-        if not adjacent or (calls and calling):
-            waiting |= calls
-        elif spoke or calls:
-            waiting = calls
-        calling = bool(calls) or (calling and not spoke and not answers)
-    return list(pairs.items())
-
-
-def _paired_parts(place: int, message: Message, sound: set[_Place]) -> tuple[JsonObject, ...]:
-    return tuple(
-        part for number, part in enumerate(message.parts) if part["type"] not in TOOL_PARTS or (place, number) in sound
-    )
 
 
 def _with_left_out(entry: WindowEntry) -> WindowEntry:
