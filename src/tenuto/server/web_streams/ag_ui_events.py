@@ -10,11 +10,13 @@ import msgspec
 
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.errors import TenutoError, TurnStopped, failure_reason
-from tenuto.model import Message, Role
+from tenuto.model import Message, Role, text_part
+from tenuto.model.attachment import MEDIA_PARTS
 from tenuto.model.generation import StepChanged, TextDelta, ToolCall
 from tenuto.model.message import readable_part
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
+from tenuto.server.web_streams.media import ag_ui_part
 from tenuto.server.web_streams.turns import interface_id, is_shown
 
 PROTOCOL_VERSION: Final = "1.0"
@@ -144,7 +146,7 @@ class AgUiStream:
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
 
-def thread_messages(message: Message) -> Iterator[JsonObject]:
+def thread_messages(message: Message, session_id: str) -> Iterator[JsonObject]:
     """A stored message as AG-UI has it; outputs of tools are messages of their own there."""
     if not is_shown(message):
         return
@@ -156,7 +158,10 @@ def thread_messages(message: Message) -> Iterator[JsonObject]:
                 content = output if isinstance(output, str) else msgspec.json.encode(output).decode()
                 yield {"id": message.id, "role": "tool", "toolCallId": str(part.get("call_id")), "content": content}
         return
-    shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": message.text}
+    media = [ag_ui_part(part, session_id) for part in parts if part["type"] in MEDIA_PARTS]
+    text = [text_part(message.text)] if message.text else []
+    body: str | list[JsonObject] = [*text, *media] if media else message.text
+    shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": body}
     calls = [_thread_call(part) for part in parts if part["type"] == "tool_call"]
     yield {**shown, "toolCalls": calls} if calls else shown
 
