@@ -16,6 +16,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.attachment import MEDIA_PARTS
 from tenuto.model.message import readable_part
+from tenuto.model.reasoning import is_reasoning, shown_text
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import ServerContext
 from tenuto.server.chat import StopView, stop_running_turn
@@ -211,6 +212,9 @@ def _stored_parts(message: Message, outputs: JsonObject, session_id: str) -> Ite
     for part in map(readable_part, message.parts):
         if part["type"] == "text":
             yield {"type": "text", "text": part["text"]}
+        elif is_reasoning(part):
+            if text := shown_text(part):
+                yield {"type": "reasoning", "text": text, "state": "done"}
         elif part["type"] == "tool_call":
             call_id = str(part.get("id"))
             yield {
