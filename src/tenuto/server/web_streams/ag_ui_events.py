@@ -198,8 +198,8 @@ def thread_messages(message: Message, session_id: str) -> Iterator[JsonObject]:
     for number, text in enumerate(thoughts):
         yield {"id": thought_id(interface_id(message), number), "role": "reasoning", "content": text}
     media = [ag_ui_part(part, session_id) for part in parts if part["type"] in MEDIA_PARTS]
-    text = [text_part(message.text)] if message.text else []
-    body: str | list[JsonObject] = [*text, *media] if media else message.text
+    said = [text_part(message.text)] if message.text else []
+    body: str | list[JsonObject] = [*said, *media] if media else message.text
     shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": body}
     calls = [_thread_call(part) for part in parts if part["type"] == "tool_call"]
     yield {**shown, "toolCalls": calls} if calls else shown
