@@ -18,6 +18,7 @@ from tenuto.llm import Call, Hang, Say, ScriptedModel, Think
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import StepChanged
 from tenuto.server.web_streams.ag_ui_events import AgUiStream
+from tests.attachments import PNG, base64, data_url
 from tests.chats import Adder
 from tests.journeys.http_service import ANN, BOB, EVE, at, code, http_service, playing
 from tests.servers.loopback import serving
@@ -364,3 +365,43 @@ def test_a_run_of_ag_ui_ends_its_steps_before_it_is_cancelled() -> None:
         ("STEP_STARTED", "route"), ("STEP_FINISHED", "add"), ("STEP_FINISHED", "route"), ("RUN_FINISHED", None),
     ]  # fmt: skip
     assert all(AG_UI.validate_python(chunk) for chunk in chunks)
+
+
+PICTURE = {"type": "file", "mediaType": "image/png", "url": data_url(PNG, "image/png"), "filename": "tea.png"}
+SOURCES: tuple[dict[str, Any], ...] = (
+    {"type": "image", "source": {"type": "data", "value": base64(PNG), "mimeType": "image/png"}},
+    {"type": "document", "source": {"type": "url", "value": "https://example.com/a.pdf"}},
+    {"type": "document", "source": {"type": "file", "value": "file-1", "provider": "openai"}},
+)
+
+
+async def test_pages_show_pictures_by_either_protocol() -> None:
+    """What a page was shown it may send again, in another chat as well."""
+    async with open_http([Say("A cup.")]) as (http, _):
+        sent = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "What is it?"}, PICTURE]}
+        await ui(http, sent)
+        shown = (await http.get("/v1/ai-sdk/chat/c")).json()["messages"][0]["parts"][1]
+        again = {"id": "m2", "role": "user", "parts": [shown]}
+        other = await http.post("/v1/ai-sdk/chat", json={"id": "d", "messages": [again]})
+        first = {"id": "m", "role": "user", "content": list(SOURCES)}
+        await run(http, "r", first, threadId="t")
+        parts = (await http.get(at("t", "messages"))).json()["messages"][0]["parts"]
+        (snapshot,) = only(await run(http, "r2", threadId="t"), "MESSAGES_SNAPSHOT")["messages"][:1]
+        await run(http, "r3", {**snapshot, "id": "m9"}, threadId="u")
+        bad = {**sent, "id": "m3", "parts": [{**PICTURE, "url": "file:///etc/passwd"}]}
+        refused = await http.post("/v1/ai-sdk/chat", json={"id": "c", "messages": [sent, bad]})
+
+        assert (await http.get(shown["url"])).content == PNG
+        (stored,) = (await http.get(at("d", "attachments"))).json()["attachments"]
+        await http.delete(at("d", "attachments", stored["id"]))
+        gone = (await http.get("/v1/ai-sdk/chat/d")).json()["messages"][0]["parts"]
+        assert gone == [{"type": "text", "text": "[image removed]"}]
+        assert (shown["mediaType"], shown["filename"]) == ("image/png", "tea.png")
+        assert other.status_code == 200, other.text
+        assert stored["size"] == len(PNG)
+        assert [part["type"] for part in parts] == ["image", "file", "file"]
+        assert [part.get("url") for part in parts] == [None, "https://example.com/a.pdf", None]
+        (copy,) = (await http.get(at("u", "attachments"))).json()["attachments"]
+        assert copy["size"] == len(PNG)
+        assert code(refused) == (400, "invalid")
+        assert refused.json()["detail"].startswith("messages[1].parts[0].url: ")

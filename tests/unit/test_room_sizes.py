@@ -27,7 +27,7 @@ LIMITS = {
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 12950,  # attachments
+    "server": 13100,  # attachments
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go

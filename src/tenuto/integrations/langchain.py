@@ -35,6 +35,8 @@ except ImportError as error:
 
 OWN: Final = "langchain"
 """The key of a message's extra fields that holds what of LangChain's message has no place of its own."""
+# The key of a text that stood in a list without being a part.
+_BARE: Final = "bare"
 _ROLES: Final = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL}
 
 
@@ -122,9 +124,9 @@ def to_draft(message: BaseMessage, clock: Clock = utc_now) -> Draft:
     elif isinstance(content, str):
         parts = [text_part(content)]
     else:
-        parts = [text_part(part) if isinstance(part, str) else part for part in content]
-        if not all(isinstance(part, dict) and _is_part(part) for part in content):
-            own["content"] = content  # Texts between the parts, or blocks that are no parts.
+        parts = [{**text_part(part), _BARE: True} if isinstance(part, str) else part for part in content]
+        if not all(_is_part(part) for part in parts):
+            own["content"] = content  # Blocks that are no parts.
             parts = [part for part in parts if _is_part(part)]
         own["listed"] = True
     if isinstance(message, AIMessage):
@@ -156,7 +158,8 @@ def _content(message: Draft, own: JsonObject) -> Json:
     if "content" in own:
         return own["content"]
     if own.get("listed"):
-        return [part for part in message.parts if part["type"] != "tool_call"]
+        parts = [part for part in message.parts if part["type"] != "tool_call"]
+        return [part["text"] if part.get(_BARE) else part for part in parts]
     results = [part["output"] for part in message.parts if part["type"] == "tool_result"]
     return results[0] if results else message.text
 

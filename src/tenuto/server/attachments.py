@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.model import Content, Scope
+from tenuto.errors import AttachmentNotFound, SessionNotFound, TooLarge
+from tenuto.model import Content, Draft, Scope
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import ServerContext
 from tenuto.server.openapi import Router
 from tenuto.server.requests import AttachmentBody
 from tenuto.sessions import Sessions
-from tenuto.sessions.media_parts import read_media
+from tenuto.sessions.media_parts import read_media, referenced
 from tenuto.sessions.views import AttachmentList, SessionView
 
 routes = Router("messages", prefix="/v1")
@@ -81,3 +83,22 @@ async def read_attachments(
     shown = await asyncio.to_thread(read)
     contents = {content.id: content for _, content in shown if content is not None}
     return tuple([part for part, _ in shown]), tuple(contents.values())
+
+
+async def referenced_contents(context: ServerContext, scope: Scope, drafts: Sequence[Draft]) -> dict[str, Content]:
+    """The contents of attachments that items were listed with, from whichever of the caller's sessions.
+
+    Raises:
+        TooLarge: together they have more bytes than a request may bring.
+    """
+    contents: dict[str, Content] = {}
+    limit = left = context.settings.max_body_bytes
+    for reference, (attachment_id, session_id) in {
+        name: ids for draft in drafts for name, ids in referenced(draft.parts).items()
+    }.items():
+        with suppress(SessionNotFound, AttachmentNotFound):
+            contents[reference] = content = await context.sessions.attachment(scope, session_id, attachment_id)
+            left -= len(content.data)
+        if left < 0:
+            raise TooLarge("content of the attachments that are referred to", limit)
+    return contents

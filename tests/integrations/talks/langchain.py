@@ -40,7 +40,7 @@ class HistoryTalk:
         ToolMessage(content="green tea", tool_call_id="c1", artifact={"rows": [1, 2]}, status="success"),
         ToolMessage(content=[{"type": "text", "text": "black tea"}], tool_call_id="c2", status="error"),
         AIMessage(content=[{"type": "text", "text": "here"}, _PICTURE]),
-        HumanMessage(content=_CONTENTS),
+        HumanMessage(content=["a text between parts", *_CONTENTS]),
         HumanMessage(content=["a plain text", {"type": "text", "text": "and a part"}, {"untyped": True}]),
         AIMessage(content=[{"type": "text", "text": "calling"}, _CALL, {"type": "text"}], tool_calls=[_CALL]),
         ChatMessage(content="as a judge", role="judge"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Final, Literal
 from uuid import uuid4
@@ -11,16 +10,16 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tenuto.errors import AttachmentNotFound, Invalid, SessionNotFound, TooLarge
-from tenuto.model import Changes, Content, Draft, IdempotencyKey, NewSession, Role, Scope, Session, SessionQuery, Usage
+from tenuto.errors import Invalid, SessionNotFound
+from tenuto.model import Changes, Draft, IdempotencyKey, NewSession, Role, Scope, Session, SessionQuery, Usage
 from tenuto.model.scope import session_key
 from tenuto.model.values import JsonObject
+from tenuto.server.attachments import referenced_contents
 from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import QueryParameters, correct_token_counts, fingerprint, read_contents
 from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
 from tenuto.server.openai.items import CALL_OUTPUT, ItemLog, ItemPage, drafts_from_items, items_of
 from tenuto.sessions import AppendRequest, Sessions
-from tenuto.sessions.media_parts import referenced
 from tenuto.sessions.openai_parts import check_items
 from tenuto.stores.encoding import encode_cursor, to_micros
 
@@ -192,27 +191,8 @@ async def drafts_of_items(
         inside = "output" if items[item].get("type") == CALL_OUTPUT else "content"
         return f"{field}[{item}].{inside}[{part if inner is None else inner}]"
 
-    stored = await _referenced_contents(context, scope, spoken)
+    stored = await referenced_contents(context, scope, spoken)
     return await correct_token_counts(context, await read_contents(context, scope, spoken, place_of, stored))
-
-
-async def _referenced_contents(context: ServerContext, scope: Scope, drafts: Sequence[Draft]) -> dict[str, Content]:
-    """The contents of attachments that items were listed with, from whichever of the caller's sessions.
-
-    Raises:
-        TooLarge: together they have more bytes than a request may bring.
-    """
-    contents: dict[str, Content] = {}
-    limit = left = context.settings.max_body_bytes
-    for reference, (attachment_id, session_id) in {
-        name: ids for draft in drafts for name, ids in referenced(draft.parts).items()
-    }.items():
-        with suppress(SessionNotFound, AttachmentNotFound):
-            contents[reference] = content = await context.sessions.attachment(scope, session_id, attachment_id)
-            left -= len(content.data)
-        if left < 0:
-            raise TooLarge("content of the attachments that are referred to", limit)
-    return contents
 
 
 def _check_count(items: list[JsonObject]) -> None:

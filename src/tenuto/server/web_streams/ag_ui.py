@@ -24,6 +24,7 @@ from tenuto.server.openapi import EventStream, Router
 from tenuto.server.requests import Name
 from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ag_ui_events import AgUiStream, thread_messages
+from tenuto.server.web_streams.media import AG_UI_MEDIA, part_of_ag_ui, with_media
 from tenuto.server.web_streams.turns import (
     WebTool,
     WebTurn,
@@ -85,7 +86,8 @@ async def run_agent(
     context.chat.assistants.find(assistant)
     session_id = await context.sessions.find_named(scope, body.thread_id)
     log = await load_log(context.sessions, scope, session_id)
-    given = _input(body, context.clock())
+    given, first = _input(body, context.clock())
+    given = await with_media(context, scope, given, lambda one, part: f"messages[{first[one]}].content[{part}]")
     run = _Run(request, context, scope, body, session_id, missing=_misses(body, log or ()))
     if not given:
         return await chunk_response(request, run.show(await _running(context.live, scope, session_id)))
@@ -112,23 +114,26 @@ async def _running(live: LiveTurns, scope: Scope, session_id: str) -> LiveTurn |
     return turn if turn is not None and not turn.ended else None
 
 
-def _input(body: RunAgentInput, now: datetime) -> tuple[Draft, ...]:
-    """The messages after the last answer."""
+def _input(body: RunAgentInput, now: datetime) -> tuple[tuple[Draft, ...], list[int]]:
+    """The messages after the last answer, and the place of each among those of the request."""
     behind = [*takewhile(lambda message: message.role != "assistant", reversed(body.messages))]
-    return tuple(
-        Draft(
-            id=message.id,
-            role=_ROLES[message.role],
-            sent_at=now,
-            parts=_parts(message),
-            extra={"role": message.role} if message.role == "developer" else {},
-        )
-        for message in reversed(behind)
-        if message.role in _ROLES
+    start = len(body.messages) - len(behind)
+    places = [place for place in range(start, len(body.messages)) if body.messages[place].role in _ROLES]
+    drafts = [_draft(body.messages[place], f"messages[{place}]", now) for place in places]
+    return tuple(drafts), places
+
+
+def _draft(message: AgUiMessage, place: str, now: datetime) -> Draft:
+    return Draft(
+        id=message.id,
+        role=_ROLES[message.role],
+        sent_at=now,
+        parts=_parts(message, place),
+        extra={"role": message.role} if message.role == "developer" else {},
     )
 
 
-def _parts(message: AgUiMessage) -> tuple[JsonObject, ...]:
+def _parts(message: AgUiMessage, place: str) -> tuple[JsonObject, ...]:
     content = message.content
     if message.role == "tool":
         return (tool_result(message.tool_call_id or "", content),)
@@ -137,8 +142,14 @@ def _parts(message: AgUiMessage) -> tuple[JsonObject, ...]:
     if isinstance(content, list) and all(
         isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
     ):
-        return tuple(text_part(part["text"]) if part["type"] == "text" and "text" in part else part for part in content)
+        return tuple(_part(part, f"{place}.content[{number}]") for number, part in enumerate(content))
     raise Invalid("messages: the content must be a text or a list of parts")
+
+
+def _part(part: JsonObject, place: str) -> JsonObject:
+    if part["type"] in AG_UI_MEDIA:
+        return part_of_ag_ui(part, place)
+    return text_part(part["text"]) if part["type"] == "text" and "text" in part else part
 
 
 def _misses(body: RunAgentInput, log: Sequence[Message]) -> bool:
@@ -220,7 +231,7 @@ class _Run:
 
     async def _thread(self) -> list[JsonObject]:
         log = await load_log(self.context.sessions, self.scope, self.session_id)
-        return [each for one in log or () for each in thread_messages(one)]
+        return [each for one in log or () for each in thread_messages(one, self.session_id)]
 
     @staticmethod
     def _snapshot(messages: list[JsonObject]) -> JsonObject:

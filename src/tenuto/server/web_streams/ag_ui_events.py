@@ -10,12 +10,14 @@ import msgspec
 
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.errors import TenutoError, TurnStopped, failure_reason
-from tenuto.model import Message, Role
+from tenuto.model import Message, Role, text_part
+from tenuto.model.attachment import MEDIA_PARTS
 from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta, ToolCall
 from tenuto.model.message import readable_part
 from tenuto.model.reasoning import is_reasoning, shown_text
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
+from tenuto.server.web_streams.media import ag_ui_part
 from tenuto.server.web_streams.turns import interface_id, is_shown
 
 PROTOCOL_VERSION: Final = "1.0"
@@ -180,7 +182,7 @@ def thought_id(answer: str, number: int) -> str:
     return f"{answer}-reasoning-{number}"
 
 
-def thread_messages(message: Message) -> Iterator[JsonObject]:
+def thread_messages(message: Message, session_id: str) -> Iterator[JsonObject]:
     """A stored message as AG-UI has it; thoughts and outputs of tools are messages of their own there."""
     if not is_shown(message):
         return
@@ -195,7 +197,10 @@ def thread_messages(message: Message) -> Iterator[JsonObject]:
     thoughts = filter(None, [shown_text(part) for part in parts if is_reasoning(part)])
     for number, text in enumerate(thoughts):
         yield {"id": thought_id(interface_id(message), number), "role": "reasoning", "content": text}
-    shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": message.text}
+    media = [ag_ui_part(part, session_id) for part in parts if part["type"] in MEDIA_PARTS]
+    said = [text_part(message.text)] if message.text else []
+    body: str | list[JsonObject] = [*said, *media] if media else message.text
+    shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": body}
     calls = [_thread_call(part) for part in parts if part["type"] == "tool_call"]
     yield {**shown, "toolCalls": calls} if calls else shown
 

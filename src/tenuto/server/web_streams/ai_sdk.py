@@ -14,6 +14,7 @@ from starlette.responses import Response
 from tenuto.chat import LiveTurn
 from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
+from tenuto.model.attachment import MEDIA_PARTS
 from tenuto.model.message import readable_part
 from tenuto.model.reasoning import is_reasoning, shown_text
 from tenuto.model.values import JsonObject, View
@@ -24,6 +25,7 @@ from tenuto.server.openapi import EventStream, Router
 from tenuto.server.requests import Name
 from tenuto.server.streams import told_error, until_lapsed
 from tenuto.server.web_streams.ai_sdk_chunks import UiStream
+from tenuto.server.web_streams.media import part_of_ui, ui_part, with_media
 from tenuto.server.web_streams.turns import (
     WebTool,
     WebTurn,
@@ -92,6 +94,8 @@ async def ui_chat(
     last = given[-2] if anew and given[-1].role == "assistant" and len(given) > 1 else given[-1]
     drafts = _drafts(last, context.clock())
     check_messages_given(drafts)
+    at = "message" if body.message is not None else f"messages[{given.index(last)}]"
+    drafts = await with_media(context, scope, drafts, lambda _, part: f"{at}.parts[{part}]")
     session_id = await context.sessions.find_named(scope, body.id)
     asked = WebTurn(
         name=body.id,
@@ -128,8 +132,9 @@ async def stop_ui_chat(scope: Scope, context: ServerContext, session_id: str) ->
 @routes.get("/chat/{session_id}")
 async def get_ui_messages(scope: Scope, sessions: Sessions, session_id: str) -> UiMessages:
     """List the newest messages of a chat. A chat that does not exist yet has none."""
-    log = await load_log(sessions, scope, await sessions.find_named(scope, session_id))
-    return UiMessages(messages=list(_ui_messages(log or ())))
+    found = await sessions.find_named(scope, session_id)
+    log = await load_log(sessions, scope, found)
+    return UiMessages(messages=list(_ui_messages(log or (), found)))
 
 
 async def _stream(request: Request, turn: LiveTurn) -> Response:
@@ -155,7 +160,9 @@ async def _chunks(request: Request, turn: LiveTurn) -> AsyncIterator[JsonObject 
 def _drafts(message: UiMessage, now: datetime) -> tuple[Draft, ...]:
     """What a message brings: words of the user, or outputs of the tools that the last step of an answer called."""
     if message.role == "user":
-        parts = tuple(_user_part(part) for part in message.parts if isinstance(part.get("type"), str))
+        parts = tuple(
+            _user_part(part, place) for place, part in enumerate(message.parts) if isinstance(part.get("type"), str)
+        )
         return (Draft(id=message.id, role=Role.USER, sent_at=now, parts=parts),) if parts else ()
     steps = [place for place, part in enumerate(message.parts) if part.get("type") == "step-start"]
     last_step = message.parts[steps[-1] :] if steps else message.parts
@@ -171,12 +178,14 @@ def _drafts(message: UiMessage, now: datetime) -> tuple[Draft, ...]:
     )
 
 
-def _user_part(part: JsonObject) -> JsonObject:
+def _user_part(part: JsonObject, place: int) -> JsonObject:
     text = part.get("text")
+    if part["type"] == "file":
+        return part_of_ui(part, f"parts[{place}]")
     return text_part(text) if part["type"] == "text" and isinstance(text, str) else part
 
 
-def _ui_messages(log: Sequence[Message]) -> Iterator[JsonObject]:
+def _ui_messages(log: Sequence[Message], session_id: str) -> Iterator[JsonObject]:
     outputs = {
         str(part.get("call_id")): part.get("output")
         for message in log
@@ -188,7 +197,7 @@ def _ui_messages(log: Sequence[Message]) -> Iterator[JsonObject]:
     for message in log:
         if message.role is Role.TOOL or not is_shown(message):
             continue
-        parts = [*_stored_parts(message, outputs)]
+        parts = [*_stored_parts(message, outputs, session_id)]
         if before is not None and before["id"] == interface_id(message):
             before["parts"] += [{"type": "step-start"}, *parts]
             continue
@@ -199,7 +208,7 @@ def _ui_messages(log: Sequence[Message]) -> Iterator[JsonObject]:
         yield before
 
 
-def _stored_parts(message: Message, outputs: JsonObject) -> Iterator[JsonObject]:
+def _stored_parts(message: Message, outputs: JsonObject, session_id: str) -> Iterator[JsonObject]:
     for part in map(readable_part, message.parts):
         if part["type"] == "text":
             yield {"type": "text", "text": part["text"]}
@@ -218,5 +227,7 @@ def _stored_parts(message: Message, outputs: JsonObject) -> Iterator[JsonObject]
                     else {"state": "input-available"}
                 ),
             }
+        elif part["type"] in MEDIA_PARTS:
+            yield ui_part(part, session_id)
         elif message.role is Role.USER:
             yield part
