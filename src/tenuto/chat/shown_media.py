@@ -11,7 +11,7 @@ from tenuto.chat.turn_values import TurnContext
 from tenuto.errors import AttachmentNotFound, StateCorrupt, TenutoError, UnsupportedAttachment
 from tenuto.model import Content
 from tenuto.model.attachment import ATTACHMENT, iter_media_parts, media_type_of, shows_attachment
-from tenuto.model.media import keep_media
+from tenuto.model.media import iter_parts, keep_media
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel, facts_of
@@ -66,4 +66,4 @@ async def _load(deps: ChatDeps, context: TurnContext, attachment_id: str) -> Con
 
 
 def _attached(messages: Iterable[PromptMessage]) -> list[JsonObject]:
-    return [part for message in messages for part in iter_media_parts(message.parts) if shows_attachment(part)]
+    return [part for part in iter_media_parts(iter_parts(messages)) if shows_attachment(part)]
