@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.app import Tenuto, open_app
 from tenuto.chat import ChatRequest
@@ -106,6 +107,14 @@ async def test_summaries_name_them_where_the_policy_says_so(mode: AttachmentMode
 
     (first, *_) = [part["text"] for part in parts if part["type"] == "summary"]
     assert ("picture: tea.png, image/png" in first) is named
+
+
+@pytest.mark.parametrize(("mode", "title"), [(AttachmentMode.KEEP, "picture: tea.png"), (DROP, "")])
+async def test_a_session_without_words_is_called_what_it_shows(mode: AttachmentMode, title: str) -> None:
+    async with opened(ScriptedModel("Tea.", facts=SEES), privacy_attachments_memory=mode) as app:
+        reply = await app.ask(ANN, replace(SHOWN, text=""))
+
+    assert (reply.text, reply.title) == ("Tea.", title)
 
 
 def test_only_what_brings_a_message_can_be_blocked() -> None:
