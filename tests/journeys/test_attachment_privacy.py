@@ -62,7 +62,11 @@ async def test_what_a_model_does_not_get_has_a_placeholder() -> None:
     async with opened(model, privacy_attachments_model=DROP) as app:
         reply = await app.ask(ANN, SHOWN)
         stored = await app.sessions.attachment(ANN, reply.session_id, PICTURE.id)
+        trace = await app.store.traces.trace(ANN, reply.session_id, 1)
+        assert trace is not None
+        texts = await (await app.chat()).prompt_texts(ANN, trace, show_assistant=False)
 
+    assert "What tea is this?\n[picture: tea.png, image/png, 3 kB]" in [part.text for part in texts]
     assert "[picture: tea.png, image/png, 3 kB; not shown]" in model.requests[0].messages[-1].text
     assert not model.requests[0].contents
     assert (reply.degraded, stored) == (("attachment",), PICTURE)
