@@ -36,7 +36,10 @@ THINKING = {
 
 @asynccontextmanager
 async def provided(provider: ScriptedProvider, *tools: Any, **given: Any) -> AsyncIterator[HttpService]:
-    """A server with an assistant for each of the models, which think; the assistants have these tools."""
+    """A server with an assistant for each of the models, which think; the assistants have these tools.
+
+    The provider must have refused nothing.
+    """
     claude = AnthropicProvider(base_url=provider.anthropic_url, api_key=provider.key)
     openai = OpenAIProvider(base_url=provider.openai_url, api_key=provider.key)
     models: dict[str, Any] = {
@@ -51,3 +54,14 @@ async def provided(provider: ScriptedProvider, *tools: Any, **given: Any) -> Asy
             await stack.enter_async_context(model)
         served = http_service(models=models, assistants=assistants, **{**defaults, **given})
         yield await stack.enter_async_context(served)
+    assert [one.refused for one in provider.received if one.refused] == []
+
+
+def thoughts_sent(provider: ScriptedProvider) -> list[str]:
+    """The thoughts in the newest request, by their texts."""
+    body = provider.last.body
+    if "messages" in body:
+        blocks = [block for one in body["messages"] for block in one["content"] if isinstance(block, dict)]
+        return [block["thinking"] for block in blocks if block["type"] == "thinking"]
+    items = [item for item in body["input"] if item.get("type") == "reasoning"]
+    return ["".join(part["text"] for part in item["summary"]) for item in items]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,11 @@ import pytest
 from tenuto.model.privacy import Mode
 from tests.chats import Adder
 from tests.journeys.http_service import ANN, HttpService, at
-from tests.journeys.scripted_providers import provided
-from tests.providers import Answer, Reasoning, ScriptedProvider, Text, ToolCall, start_provider
+from tests.journeys.scripted_providers import provided, thoughts_sent
+from tests.providers import Answer, Reasoning, ScriptedProvider, Text, ToolCall
 
 THINKERS = ("claude", "haiku", "bound", "gpt")
 SUM = ToolCall("add", {"a": 1, "b": 2})
-
-
-@pytest.fixture(scope="module")
-def running_provider() -> Iterator[ScriptedProvider]:
-    with start_provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-def provider(running_provider: ScriptedProvider) -> Iterator[ScriptedProvider]:
-    running_provider.clear()
-    yield running_provider
-    assert not running_provider.script_faults
-    assert [one.refused for one in running_provider.received if one.refused] == []
 
 
 async def ask(service: HttpService, message: str, **fields: Any) -> dict[str, Any]:
@@ -46,16 +31,6 @@ async def streamed(service: HttpService, message: str, **fields: Any) -> list[tu
     lines = [line for line in response.text.splitlines() if line.startswith(("event: ", "data: "))]
     names, data = lines[::2], lines[1::2]
     return [(name[7:], json.loads(each[6:])) for name, each in zip(names, data, strict=True)]
-
-
-def thoughts_sent(provider: ScriptedProvider) -> list[str]:
-    """The thoughts in the newest request, by their texts."""
-    body = provider.last.body
-    if "messages" in body:
-        blocks = [block for one in body["messages"] for block in one["content"] if isinstance(block, dict)]
-        return [block["thinking"] for block in blocks if block["type"] == "thinking"]
-    items = [item for item in body["input"] if item.get("type") == "reasoning"]
-    return ["".join(part["text"] for part in item["summary"]) for item in items]
 
 
 @pytest.mark.parametrize("assistant", THINKERS)

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from tenuto.chat import ChatEvent, ToolStarted, TurnStarted
 from tenuto.errors import TurnStopped
-from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tenuto.llm import Call, Hang, Say, ScriptedModel, Think
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import StepChanged
 from tenuto.server.web_streams.ag_ui_events import AgUiStream
@@ -101,6 +101,56 @@ async def test_a_chat_of_the_ai_sdk() -> None:
         assert history[1]["id"] == answer["id"]
         assert [one.json() for one in foreign] == [{"messages": []}] * 2
         assert len(model.requests) == 6
+
+
+async def test_what_the_model_thinks_is_a_part_of_its_answer() -> None:
+    """In both protocols, streamed and in the history; a thought that is not shown is none."""
+    script: tuple[Script, ...] = (
+        [Think("A sum,"), Call("add", {"a": 1, "b": 2})],
+        [Think("So ", "three."), Say("It is 3.")],
+    )
+    async with open_http(*script, *script, [Think(), Say("Hm.")]) as (http, _):
+        streamed = await ui(http, said("u1", "1+2?"))
+        history = (await http.get("/v1/ai-sdk/chat/c")).json()["messages"]
+        body = {"threadId": "t", "runId": "r", "messages": [{"id": "m1", "role": "user", "content": "1+2?"}]}
+        events = chunks_of((await http.post("/v1/ag-ui/helper", json=body)).text)
+        shown = chunks_of((await http.post("/v1/ag-ui/helper", json={**body, "messages": []})).text)
+        hidden = await ui(http, said("u2", "And?"))
+
+    kinds = [chunk["type"] for chunk in streamed[:-1] if chunk["type"] not in ("data-tool", "finish-step", "finish")]
+    thought = ["reasoning-start", *["reasoning-delta"] * 2, "reasoning-end"]
+    assert kinds == [
+        "start",
+        "start-step",
+        *thought[:2],
+        "reasoning-end",
+        *thought,
+        "text-start",
+        "text-delta",
+        "text-end",
+    ]
+    assert [chunk["delta"] for chunk in streamed[:-1] if chunk["type"] == "reasoning-delta"] == [
+        "A sum,",
+        "So ",
+        "three.",
+    ]
+    assert history[1]["parts"] == [
+        {"type": "reasoning", "text": "So three.", "state": "done"},
+        {"type": "text", "text": "It is 3."},
+    ]
+    assert "reasoning" not in str([chunk["type"] for chunk in hidden[:-1]])
+    assert [AG_UI.validate_python(event) for event in (*events, *shown)]
+    told = [event for event in events if event["type"].startswith("REASONING")]
+    assert [event["type"].removeprefix("REASONING_") for event in told] == [
+        *("START", "MESSAGE_START", "MESSAGE_CONTENT", "MESSAGE_END", "END"),
+        *("START", "MESSAGE_START", "MESSAGE_CONTENT", "MESSAGE_CONTENT", "MESSAGE_END", "END"),
+    ]
+    thread = next(event["messages"] for event in shown if event["type"] == "MESSAGES_SNAPSHOT")
+    assert [(one["role"], one["content"]) for one in thread] == [
+        ("user", "1+2?"),
+        ("reasoning", "So three."),
+        ("assistant", "It is 3."),
+    ]
 
 
 async def test_the_browser_runs_a_tool_of_its_own() -> None:

@@ -604,7 +604,7 @@ export interface ProducerBody {
 /** Why a part is in the prompt, or is not. */
 export type Reason = "always" | "covered" | "empty" | "fits" | "irrelevant" | "message_cap" | "no_media" | "not_shown" | "orphan" | "other_persona" | "over_budget" | "partial" | "past" | "trimmed" | "window_characters" | "window_messages" | "window_turns";
 
-/** The `reasoning` event: the next characters of what the model thinks. */
+/** The `reasoning` event: the next characters of what the model thinks, empty for a thought that is not shown. */
 export interface ReasoningDeltaView {
   text: string;
 }

@@ -456,14 +456,15 @@ class AgentLoop:
                     async for event in _storable_events(events, written):
                         match event:
                             case TextDelta(text=text):
+                                for marker in thoughts.reveal():
+                                    await self._emit_delta(marker, deadline)
                                 texts.append(text)
                                 self.completion.chunks.append(text)
-                                await self._emit_delta(event, deadline)
-                            case ReasoningDelta():
-                                thoughts.add(event, texts)
-                                await self._emit_delta(event, deadline)
-                            case ReasoningDone():
-                                thoughts.end(event, texts, len(calls))
+                                if self.schema is None:
+                                    await self._emit_delta(event, deadline)
+                            case ReasoningDelta() | ReasoningDone():
+                                for shown in thoughts.hear(event, texts, len(calls)):
+                                    await self._emit_delta(shown, deadline)
                             case ToolCallRequested(call=call):
                                 calls.append(call)
                             case ModelDone():
@@ -479,15 +480,12 @@ class AgentLoop:
         return "".join(texts), [*calls, *written.calls] if written is not None else calls
 
     async def _emit_delta(self, event: TextDelta | ReasoningDelta, deadline: asyncio.Timeout) -> None:
-        """Emit words or thoughts, if they are wanted. Time spent on a slow reader does not count against it."""
+        """Emit words or thoughts. Time spent on a slow reader does not count against it."""
         until = deadline.when()
         if deadline.expired():
             # The model ignores its cancellation.
             raise TimeoutError
-        is_thought = isinstance(event, ReasoningDelta)
-        if self.emit is None or not event.text:
-            return
-        if not self.shows_reasoning if is_thought else self.schema is not None:
+        if self.emit is None:
             return
         if until is None:
             await self.emit(event)

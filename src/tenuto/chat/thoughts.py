@@ -6,7 +6,7 @@ that readers see has passed the privacy policy, and is stored: where the two dif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tenuto.model import text_part, tool_call
@@ -58,6 +58,8 @@ class Thoughts:
     """The thoughts of one request, in their order."""
 
     withheld: bool = False
+    # The index of the newest thought, where no reader has heard of it yet.
+    _unseen: int | None = None
     _by_index: dict[int, Thought] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -69,16 +71,37 @@ class Thoughts:
         """What readers are shown of them."""
         return [thought.text for thought in self._by_index.values() if thought.text and not self.withheld]
 
-    def add(self, delta: ReasoningDelta, texts: Sequence[str]) -> None:
-        """Add a piece of a thought; it stands behind the `texts` that had come before its first one."""
-        if delta.index not in self._by_index:
-            self._by_index[delta.index] = Thought(sum(map(len, texts)), withheld=self.withheld)
-        if delta.text:
-            self._by_index[delta.index].shown.append(delta.text)
+    def hear(
+        self, event: ReasoningDelta | ReasoningDone, texts: Sequence[str], calls_before: int
+    ) -> Iterator[ReasoningDelta]:
+        """Add what came behind these texts and calls; gives what readers are told of it."""
+        if self._unseen not in (None, event.index):
+            yield from self.reveal()
+        if isinstance(event, ReasoningDone):
+            self._end(event, texts, calls_before)
+            yield from self.reveal()
+            return
+        if event.index not in self._by_index:
+            self._by_index[event.index] = Thought(sum(map(len, texts)), withheld=self.withheld)
+            self._unseen = event.index
+        if event.text:
+            self._by_index[event.index].shown.append(event.text)
+            if not self.withheld:
+                self._unseen = None
+                yield event
 
-    def end(self, done: ReasoningDone, texts: Sequence[str], calls_before: int) -> None:
+    def reveal(self) -> Iterator[ReasoningDelta]:
+        """That there is a thought whose text is not shown, before what follows it."""
+        if self._unseen is not None:
+            yield ReasoningDelta(text="", index=self._unseen)
+            self._unseen = None
+
+    def _end(self, done: ReasoningDone, texts: Sequence[str], calls_before: int) -> None:
         """Add what the provider made of a thought; those behind a call are known only now."""
-        thought = self._by_index.pop(done.index, None) or Thought(sum(map(len, texts)), withheld=self.withheld)
+        thought = self._by_index.pop(done.index, None)
+        if thought is None:
+            self._unseen = done.index
+            thought = Thought(sum(map(len, texts)), withheld=self.withheld)
         thought.made, thought.calls_before = done.part, calls_before
         self._by_index[done.index] = thought
 

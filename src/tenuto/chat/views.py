@@ -329,7 +329,7 @@ class TextDeltaView(View, frozen=True, kw_only=True):
 
 
 class ReasoningDeltaView(View, frozen=True, kw_only=True):
-    """The `reasoning` event: the next characters of what the model thinks."""
+    """The `reasoning` event: the next characters of what the model thinks, empty for a thought that is not shown."""
 
     text: str
 

@@ -90,7 +90,7 @@ class ManifestBuilder:
             digest=digest_text(text, self._digest_key) if text and kind is not Kind.CHAT_CONTEXT else "",
         )
         self._entries[kind].append(entry)
-        self.cut = self.cut or (disposition is _SHORTENED and reason is not Reason.NO_MEDIA)
+        self.cut = self.cut or (disposition is _SHORTENED and reason in _SHORTENING)
 
     def covering(self, first: int, last: int, count: int) -> None:
         """Record which messages the summary covers, loaded or not."""
@@ -136,7 +136,11 @@ class ManifestBuilder:
             if isinstance(what, Turn):
                 self._add_turn(history, what)
             else:
-                self.stretch(history[start : what[0]], Disposition.DROPPED, what[1])
+                left_out = history[start : what[0]]
+                self.stretch(left_out, Disposition.DROPPED, what[1])
+                # The talk goes on without its oldest turns; instructions were to stay.
+                is_full = what[1] in _SHORTENING
+                self.cut = self.cut or (is_full and any(message.role is Role.SYSTEM for message in left_out))
 
     def _add_turn(self, history: Sequence[Message], turn: Turn) -> None:
         self.cut = self.cut or any(one.reason in _SHORTENING for one in turn.entries)

@@ -20,6 +20,7 @@ from tenuto.context.window import VerbatimHistory, WindowEntry
 from tenuto.context.wording import WORDING, Wording, language_of, quote_text
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
+from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, Value, to_text
 
 _QUOTE: Final = "> "
@@ -364,7 +365,7 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
 
     Words without an answer are joined with those that follow, since strict chat templates want roles to alternate. The
     gap takes fewer tokens than the message that it saves, so the budget holds. Calls that were made at once are one
-    message, and their outputs follow it.
+    message with the thoughts before them, and their outputs follow it.
     """
     messages: list[PromptMessage] = []
     cacheable = 0
@@ -374,7 +375,7 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
         elif (
             messages
             and one.role is messages[-1].role is Role.ASSISTANT
-            and (_has_calls(one) or _has_calls(messages[-1]))
+            and (_has_calls(one) or _leads_on(messages[-1]))
         ):
             messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, *one.parts))
         elif messages and one.role is messages[-1].role is _USER:
@@ -391,6 +392,11 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
 
 def _has_calls(message: PromptMessage) -> bool:
     return any(part["type"] == "tool_call" for part in message.parts)
+
+
+def _leads_on(message: PromptMessage) -> bool:
+    """Whether an assistant's message goes on in the next one: it called, or ends with a thought."""
+    return _has_calls(message) or bool(message.parts and message.parts[-1]["type"] == REASONING)
 
 
 def _behind_assistant(messages: Sequence[PromptMessage]) -> int:

@@ -5,7 +5,7 @@ from tenuto.llm.chain import FallbackChain
 from tenuto.llm.complete import complete
 from tenuto.llm.factory import OFFLINE, GivenModel, MissingModel, ModelConnection, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
-from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
+from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop, Think
 from tenuto.llm.slots import ModelSlots
 from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import UNREADABLE
@@ -29,6 +29,7 @@ __all__ = [
     "Script",
     "ScriptedModel",
     "Stop",
+    "Think",
     "complete",
     "model_names",
     "open_model",

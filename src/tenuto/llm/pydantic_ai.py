@@ -316,7 +316,7 @@ class PydanticAIModel:
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cache_read_tokens,
             cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.details.get("reasoning_tokens", 0),
+            reasoning_tokens=usage.output_reasoning_tokens or usage.details.get("reasoning_tokens", 0),
             cost_nanos=self._cost(response),
             logprobs=tuple(logprobs) if logprobs else None,
             response_model=make_storable(response.model_name or ""),

@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tenuto.errors import ModelFailed
-from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
+from tenuto.model.generation import (
+    ModelDone,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    ReasoningDone,
+    TextDelta,
+    ToolCall,
+    ToolCallRequested,
+)
 from tenuto.model.message import Role
 from tenuto.model.parameters import ModelFacts
+from tenuto.model.reasoning import REASONING
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 
@@ -18,6 +28,16 @@ from tenuto.ports import Tool
 @dataclass(frozen=True, slots=True)
 class Say:
     """Words, in as many pieces as there are arguments; a piece may be anything, a lone surrogate included."""
+
+    chunks: tuple[str, ...]
+
+    def __init__(self, *chunks: str) -> None:
+        object.__setattr__(self, "chunks", chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    """A thought, in as many pieces as there are arguments."""
 
     chunks: tuple[str, ...]
 
@@ -59,7 +79,7 @@ class Stop:
     """Break off without `ModelDone`, as a stream that just closes."""
 
 
-Step: TypeAlias = Say | Call | Fail | Hang | Echo | Stop
+Step: TypeAlias = Say | Think | Call | Fail | Hang | Echo | Stop
 Script: TypeAlias = str | Step | Sequence[Step]
 
 
@@ -97,6 +117,9 @@ class ScriptedModel:
                 if isinstance(step, Hang):
                     step.reached.set()
                     await step.release.wait()
+                if isinstance(step, Think):
+                    for thought in _thought(step, place, self._name):
+                        yield thought
                 for event in self._events(step, request, f"call_{number}_{place}"):
                     yield event
             yield self._ended
@@ -114,8 +137,15 @@ class ScriptedModel:
                 raise error or ModelFailed(self._name)
             case Echo():
                 return [TextDelta(text=_echo_text(request))]
-            case Hang() | Stop():
+            case Hang() | Stop() | Think():
                 return []
+
+
+def _thought(step: Think, index: int, name: str) -> list[ModelEvent]:
+    text = "".join(step.chunks)
+    part = {"type": REASONING, "text": text, "signature": "signed", "provider": "scripted", "model": name}
+    deltas = [ReasoningDelta(text=chunk, index=index) for chunk in step.chunks]
+    return [*deltas, ReasoningDone(part=part, index=index)]
 
 
 def _steps(script: Script) -> tuple[Step, ...]:

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import APIResponse, Browser, Locator, Route, expect
 
 from tenuto.errors import ModelKeyRefused
-from tenuto.llm import Call, Echo, Fail, Hang, Say
+from tenuto.llm import Call, Echo, Fail, Hang, Say, Think
 from tests.chats import Adder
 from tests.journeys.page.visit import offline, scripted, stored, visiting
 from tests.journeys.server_process import running_server
@@ -37,6 +37,25 @@ async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browse
         await expect(visit.page.locator(".said")).to_have_text(["How many?"])
         await expect(visit.answers.locator(".prose")).to_have_text(["Hold on, it is seven."])
         assert re.search(r"#/chat/.+", visit.page.url)
+
+
+async def test_reasoning_is_folded_above_its_answer(chromium: Browser) -> None:
+    """While it comes in, and after a reload."""
+    pause = Hang()
+    async with scripted(chromium, [Think("Seven ", "days."), pause, Say("Seven.")]) as (visit, _, _):
+        await visit.say("How many?")
+        thought = visit.answers.locator(".reasoning")
+        await expect(thought.locator(".plain")).to_have_text("Seven days.")
+        await expect(thought.locator(".plain")).to_be_hidden()
+        pause.release.set()
+        answer = await visit.hear()
+        await expect(answer.locator(".prose")).to_have_text("Seven.")
+
+        await visit.page.reload()
+        await thought.locator("summary").click()
+
+        await expect(thought.locator(".plain")).to_be_visible()
+        await expect(thought.locator(".plain")).to_have_text("Seven days.")
 
 
 async def test_a_conversation_goes_on_after_the_server_was_killed(chromium: Browser, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ const NOTHING = { tools: [], redacted: {} };
 const EMPTY = {
   kind: "answer",
   text: "",
+  reasoning: "", // what the model thought before it answered, as far as it is shown
   persona: null,
   seq: null,
   status: "done", // running, done, stopped, failed
@@ -79,7 +80,12 @@ function itemOf(message, before) {
   const { trace = null, model = "", offline = false, degraded = [], data = {}, stopped = false } = metadata;
   const redacted = together(before.redacted, own);
   const circumstances = { trace, model, offline, degraded, stopped, data, redacted, redactedAt };
-  return { ...EMPTY, key, seq, text, persona, tools: before.tools, ...circumstances };
+  return { ...EMPTY, key, seq, text, reasoning: thoughtsIn(message), persona, tools: before.tools, ...circumstances };
+}
+
+function thoughtsIn(message) {
+  const thoughts = message.parts.filter((part) => part.type === "reasoning" && part.text);
+  return thoughts.map((part) => part.text).join("\n\n");
 }
 
 function toolsIn(message) {

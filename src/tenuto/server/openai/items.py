@@ -21,9 +21,11 @@ from tenuto.model import Content, Draft, Message, Page, Rewrite, Role, Scope, Se
 from tenuto.model.attachment import MEDIA_PARTS, shown_in
 from tenuto.model.message import FINISH, is_summary, readable_part
 from tenuto.model.parameters import FinishReason
+from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.openai.errors import ItemNotFound
+from tenuto.server.openai.reasoning_items import part_of_item, reasoning_item
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.sessions.ids import derived_id
 from tenuto.sessions.items import draft_from_item, item_from_message
@@ -36,7 +38,9 @@ CALL: Final = "function_call"
 CALL_OUTPUT: Final = "function_call_output"
 COMPACTION: Final = "compaction"
 _COMPACTED: Final = "tenuto summary: "
-_PREFIXES: Final = {MESSAGE: "msg_", CALL: "fc_", CALL_OUTPUT: "fco_", "reasoning": "rs_"}
+_PREFIXES: Final = {MESSAGE: "msg_", CALL: "fc_", CALL_OUTPUT: "fco_", REASONING: "rs_"}
+# Items that a client brought, and gets back as they came.
+_AS_SENT: Final = frozenset({COMPACTION, REASONING})
 # Parts that are items of their own: ours, and those of chat completions.
 _APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OUTPUT})
 # Messages that a search for an item reads at once.
@@ -60,6 +64,8 @@ def drafts_from_items(items: Sequence[JsonObject], now: datetime) -> tuple[Draft
 
 def _draft(item: JsonObject, now: datetime) -> Draft:
     draft = draft_from_item(item, new_id=fresh_id, now=now)
+    if (thought := part_of_item(item)) is not None:
+        return replace(draft, role=Role.ASSISTANT, parts=(thought,), extra=item)
     summary = _open_compaction(item) if item.get("type") == COMPACTION else None
     if summary is None:
         return draft
@@ -98,22 +104,39 @@ def items_of_message(message: Draft, show: ShowMedia = _REFER) -> list[JsonObjec
     """One message as items, each with its id; `show` makes their pictures, sounds and files."""
     if message.contents:
         show = show_media(contents={content.id: content for content in message.contents})
-    if message.extra.get("type") == COMPACTION:
+    if message.extra.get("type") in _AS_SENT:
         return [_complete(message.extra, message, show)]
-    if message.role is Role.ITEM or not any(part["type"] in _APART for part in message.parts):
+    if message.role is Role.ITEM or not any(part["type"] in _APART or is_reasoning(part) for part in message.parts):
         return [_complete(item_from_message(message), message, show)]
+    return [item for item, _ in _items_and_parts(message, show)]
+
+
+def _items_and_parts(message: Draft, show: ShowMedia = _REFER) -> list[tuple[JsonObject, tuple[int, ...]]]:
+    """The items of a message that is several, each with the places of its parts.
+
+    The content is one item, where it begins among the thoughts, or at the beginning; calls and outputs come last.
+    """
     parts = message.parts
-    content = [part for part in parts if part["type"] not in _APART]
-    alone: list[JsonObject] = [{"role": message.role.value, "content": content, **message.extra}] if content else []
-    apart = [_item_of_part(part) for part in parts if part["type"] in _APART]
+    apart = [place for place, part in enumerate(parts) if part["type"] in _APART]
+    thoughts = [place for place, part in enumerate(parts) if is_reasoning(part)]
+    content = tuple([place for place in range(len(parts)) if place not in apart and place not in thoughts])
+    items: list[tuple[JsonObject, tuple[int, ...]]] = []
+    name = str(message.metadata.get("trace") or message.id)
+    for number, place in enumerate(thoughts):
+        items.append((reasoning_item(name, number, parts[place]), (place,)))
+    if content:
+        item = {"role": message.role.value, "content": [parts[place] for place in content], **message.extra}
+        before = sum(place < content[0] for place in thoughts)
+        items.insert(before, (_complete(item, message, show), content))
+    called = [_item_of_part(parts[place]) for place in apart]
     # By its call, an item keeps its id when one before it is removed.
-    calls = Counter(str(item.get("call_id")) for item in apart)
-    names = [str(item.get("call_id")) for item in apart]
+    calls = Counter(str(item.get("call_id")) for item in called)
+    names = [str(item.get("call_id")) for item in called]
     names = [name if calls[name] == 1 else f"{name}.{place}" for place, name in enumerate(names)]
-    return [
-        _complete(item, message, show, name)
-        for item, name in zip((*alone, *apart), (*[""] * len(alone), *names), strict=True)
+    items += [
+        (_complete(item, message, show, name), (place,)) for item, name, place in zip(called, names, apart, strict=True)
     ]
+    return items
 
 
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
@@ -237,14 +260,8 @@ def without_item(message: Message, item_id: str) -> tuple[JsonObject, ...] | Non
     items = items_of_message(message)
     if len(items) == 1:
         return None
-    place = next(place for place, item in enumerate(items) if item["id"] == item_id)
-    parts = message.parts
-    content = tuple(part for part in parts if part["type"] not in _APART)
-    apart = tuple(part for part in parts if part["type"] in _APART)
-    if content and not place:
-        return apart
-    place -= bool(content)
-    return (*content, *apart[:place], *apart[place + 1 :])
+    removed = next(places for item, places in _items_and_parts(message) if item["id"] == item_id)
+    return tuple([part for place, part in enumerate(message.parts) if place not in removed])
 
 
 class ItemPage(NamedTuple):

@@ -7,7 +7,7 @@ request said are stored in the metadata of the turn's reply.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
@@ -32,10 +32,11 @@ from tenuto.errors import (
     failure_reason,
 )
 from tenuto.model import Message, Page, Scope, Session
-from tenuto.model.generation import TextDelta
+from tenuto.model.generation import ReasoningDelta, TextDelta
 from tenuto.model.message import FINISH, STOPPED, is_input, is_summary
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
+from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
@@ -53,6 +54,7 @@ from tenuto.server.openai.items import (
     text_item,
     text_item_id,
 )
+from tenuto.server.openai.reasoning_items import begun_reasoning_item, reasoning_item, summary_of
 from tenuto.server.problems import AccessDenied
 from tenuto.server.streams import ServerSentEvent, told_error
 from tenuto.sessions import Sessions
@@ -172,13 +174,17 @@ class Echo:
         }
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
-        """The items of a reply: its text, then its calls."""
+        """The items of a reply: its text, with the thoughts before and behind it, then its calls."""
         status = "incomplete" if reply.finish in _INCOMPLETE else "completed"
-        items = [text_item(self.trace, reply.text, status)] if reply.text or not reply.calls else []
-        if items and reply.finish is FinishReason.REFUSAL:
-            items[0]["content"] = [refusal_part(reply.text)]
-        if items and reply.logprobs is not None:
-            items[0]["content"] = [{**output_text(reply.text), "logprobs": list(reply.logprobs)}]
+        said = [text_item(self.trace, reply.text, status)] if reply.text or not reply.calls else []
+        if said and reply.finish is FinishReason.REFUSAL:
+            said[0]["content"] = [refusal_part(reply.text)]
+        if said and reply.logprobs is not None:
+            said[0]["content"] = [{**output_text(reply.text), "logprobs": list(reply.logprobs)}]
+        thoughts = [part for part in reply.parts if is_reasoning(part)]
+        items = [reasoning_item(self.trace, number, part) for number, part in enumerate(thoughts)]
+        before = next((place for place, part in enumerate(reply.parts) if part["type"] == "text"), len(items))
+        items[before:before] = said
         return items + [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]
 
     def finished(self, reply: Reply, completed_at: int) -> JsonObject:
@@ -364,6 +370,22 @@ async def replay_response(response: JsonObject, after: int) -> AsyncIterator[Eve
     yield EventBatch((created, ended) if after < 0 else (ended,))
 
 
+@dataclass(slots=True)
+class _StreamedThought:
+    """A thought whose item has begun, at its place in the output."""
+
+    index: int
+    place: int
+    item: JsonObject
+    texts: list[str] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def address(self) -> JsonObject:
+        """Where the events of its text belong."""
+        return {"item_id": self.item["id"], "output_index": self.place, "summary_index": 0}
+
+
 class ResponseStream:
     """Makes the events of one response, in order."""
 
@@ -376,6 +398,10 @@ class ResponseStream:
         self._text: str | None = None
         self._place = 0
         self._named = echo.trace
+        # The thoughts since the last tool of the assistant's own, and behind how many such rounds they are.
+        self._thoughts: list[_StreamedThought] = []
+        self._rounds = 0
+        self._thoughts_begun = 0
 
     @property
     def event_count(self) -> int:
@@ -391,10 +417,18 @@ class ResponseStream:
         """The events that one of the turn makes."""
         match event:
             case TextDelta(text=text, refusal=refusal) if text:
+                yield from self._end_summary()
                 yield from self._say(text, _REFUSAL if refusal else _TEXT)
-            case ToolStarted() if self._text is not None:
-                # Text before a tool of the assistant's own is none of the answer.
-                yield from self._end_text(text_item(self._named, self._text))
+            case ReasoningDelta():
+                yield from self._think(event)
+            case ToolStarted():
+                # Thoughts and text before a tool of the assistant's own are none of the answer.
+                yield from self._end_summary()
+                for thought in self._thoughts:
+                    yield from self._end_thought(thought, thought.item)
+                self._thoughts, self._rounds = [], self._rounds + bool(self._thoughts)
+                if self._text is not None:
+                    yield from self._end_text(text_item(self._named, self._text))
             case ReplyFinished(reply=reply):
                 yield from self._end(reply)
 
@@ -407,7 +441,8 @@ class ResponseStream:
         if self._text is None:
             self._text = ""
             self._place, self._items = self._items, self._items + 1
-            self._named = f"{self._echo.trace}-{self._place}" if self._place else self._echo.trace
+            is_first = self._place == self._thoughts_begun
+            self._named = self._echo.trace if is_first else f"{self._echo.trace}-{self._place}"
             item = text_item(self._named, "", "in_progress")
             yield self._event("response.output_item.added", output_index=self._place, item=item)
             part = output_text("") if kind is _TEXT else refusal_part("")
@@ -418,14 +453,57 @@ class ResponseStream:
 
     def _end(self, reply: Reply) -> Iterator[JsonObject]:
         items = self._echo.output_of(reply)
-        if self._text is not None and items[0]["type"] != MESSAGE:
+        yield from self._end_summary()
+        thoughts = [item for item in items if item["type"] == REASONING]
+        for number in range(len(self._thoughts), len(thoughts)):
+            yield from self._begin_thought(number)
+        for thought, item in zip(self._thoughts, thoughts, strict=False):
+            yield from self._end_thought(thought, {**item, "id": thought.item["id"]})
+        if self._text is not None and not any(item["type"] == MESSAGE for item in items):
             # Text that the model took back when it called.
             yield from self._end_text(text_item(self._named, self._text))
         for item in items:
-            yield from self._end_text(item) if item["type"] == MESSAGE else self._call(item)
+            if item["type"] == MESSAGE:
+                yield from self._end_text(item)
+            elif item["type"] != REASONING:
+                yield from self._call(item)
         response = self._echo.finished(reply, self._now())
         ended = response["status"] == "completed"
         yield self._event("response.completed" if ended else "response.incomplete", response=response)
+
+    def _think(self, delta: ReasoningDelta) -> Iterator[JsonObject]:
+        if not (self._thoughts and self._thoughts[-1].index == delta.index):
+            yield from self._end_summary()
+            yield from self._begin_thought(delta.index)
+        thought = self._thoughts[-1]
+        if delta.text:
+            if not thought.texts:
+                added = {"part": {"type": "summary_text", "text": ""}}
+                yield self._event("response.reasoning_summary_part.added", **thought.address, **added)
+            thought.texts.append(delta.text)
+            yield self._event("response.reasoning_summary_text.delta", **thought.address, delta=delta.text)
+
+    def _begin_thought(self, index: int) -> Iterator[JsonObject]:
+        place, self._items = self._items, self._items + 1
+        self._thoughts_begun += 1
+        name = f"{self._echo.trace}-{self._rounds}" if self._rounds else self._echo.trace
+        item = begun_reasoning_item(name, len(self._thoughts))
+        self._thoughts.append(_StreamedThought(index, place, item))
+        yield self._event("response.output_item.added", output_index=place, item=item)
+
+    def _end_summary(self) -> Iterator[JsonObject]:
+        """The end of the newest thought's text; the item ends with the response, when its provider has sealed it."""
+        thought = self._thoughts[-1] if self._thoughts else None
+        if thought is None or thought.ended or not thought.texts:
+            return
+        thought.ended, text = True, "".join(thought.texts)
+        yield self._event("response.reasoning_summary_text.done", **thought.address, text=text)
+        part = {"type": "summary_text", "text": text}
+        yield self._event("response.reasoning_summary_part.done", **thought.address, part=part)
+
+    def _end_thought(self, thought: _StreamedThought, item: JsonObject) -> Iterator[JsonObject]:
+        ended = {**item, "summary": item["summary"] or summary_of("".join(thought.texts)), "status": "completed"}
+        yield self._event("response.output_item.done", output_index=thought.place, item=ended)
 
     def _end_text(self, item: JsonObject) -> Iterator[JsonObject]:
         part = item["content"][0]

@@ -11,8 +11,9 @@ import msgspec
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.errors import TenutoError, TurnStopped, failure_reason
 from tenuto.model import Message, Role
-from tenuto.model.generation import StepChanged, TextDelta, ToolCall
+from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta, ToolCall
 from tenuto.model.message import readable_part
+from tenuto.model.reasoning import is_reasoning, shown_text
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
 from tenuto.server.web_streams.turns import interface_id, is_shown
@@ -30,6 +31,10 @@ class AgUiStream:
     trace_id: str = ""
     _blocks: int = 0
     _open: str | None = None
+    # The id of the thought that is being streamed and its index, how many there were, and behind how many tools.
+    _thought: tuple[str, int] | None = None
+    _thoughts: int = 0
+    _rounds: int = 0
     _said: list[str] = field(default_factory=list)
     _steps: list[str] = field(default_factory=list)
 
@@ -40,7 +45,11 @@ class AgUiStream:
 
     def encode(self, event: ChatEvent) -> Iterator[JsonObject]:
         """The events of an event, except the last."""
+        if not isinstance(event, ReasoningDelta):
+            yield from self._end_thought()
         match event:
+            case ReasoningDelta() if event.text:
+                yield from self._think(event)
             case TurnStarted():
                 # A turn that is not stored has no trace.
                 self.trace_id = event.trace_id or self.run_id
@@ -50,6 +59,7 @@ class AgUiStream:
             case ToolStarted(name=name):
                 yield from self._close()
                 self._said.clear()
+                self._thoughts, self._rounds = 0, self._rounds + bool(self._thoughts)
                 yield from self._begin_step(name)
             case StepChanged(id=name, state="started"):
                 yield from self._begin_step(name)
@@ -64,8 +74,8 @@ class AgUiStream:
                 yield from self._end_steps()
 
     def differs(self, reply: Reply) -> bool:
-        """Whether the stored answer is not what was streamed: it was corrected, or there was text before a tool."""
-        return self._blocks > 1 or "".join(self._said) != reply.text
+        """Whether the stored answer is not what was streamed: it was corrected, or there was more before a tool."""
+        return self._blocks > 1 or self._rounds > 0 or "".join(self._said) != reply.text
 
     def finish(self, reply: Reply) -> JsonObject:
         """The last event of a turn with an answer."""
@@ -77,6 +87,7 @@ class AgUiStream:
 
     def fail(self, error: TenutoError | AccessDenied) -> Iterator[JsonObject]:
         """The events of a turn that ends without an answer."""
+        yield from self._end_thought()
         if isinstance(error, TurnStopped):
             yield from self._close()
             yield from self._end_steps()
@@ -96,6 +107,9 @@ class AgUiStream:
     def _replay(self, reply: Reply) -> Iterator[JsonObject]:
         self.trace_id = reply.trace_id or self.run_id
         yield self.start()
+        if reply.reasoning:
+            yield from self._think(ReasoningDelta(text=reply.reasoning))
+            yield from self._end_thought()
         if reply.text:
             yield from self._say(reply.text)
         for call in reply.calls:
@@ -109,6 +123,23 @@ class AgUiStream:
             yield {"type": "TEXT_MESSAGE_START", "messageId": self._open, "role": "assistant"}
         self._said.append(text)
         yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._open, "delta": text}
+
+    def _think(self, delta: ReasoningDelta) -> Iterator[JsonObject]:
+        if self._thought is None or self._thought[1] != delta.index:
+            yield from self._end_thought()
+            yield from self._close()
+            answer = f"{self.trace_id}-{self._rounds}" if self._rounds else self.trace_id
+            self._thought = thought_id(answer, self._thoughts), delta.index
+            self._thoughts += 1
+            yield {"type": "REASONING_START", "messageId": self._thought[0]}
+            yield {"type": "REASONING_MESSAGE_START", "messageId": self._thought[0], "role": "reasoning"}
+        yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._thought[0], "delta": delta.text}
+
+    def _end_thought(self) -> Iterator[JsonObject]:
+        if self._thought is not None:
+            yield {"type": "REASONING_MESSAGE_END", "messageId": self._thought[0]}
+            yield {"type": "REASONING_END", "messageId": self._thought[0]}
+            self._thought = None
 
     def _close(self) -> Iterator[JsonObject]:
         if self._open is not None:
@@ -144,8 +175,13 @@ class AgUiStream:
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
 
+def thought_id(answer: str, number: int) -> str:
+    """The id of a thought in the browser, by that of its answer."""
+    return f"{answer}-reasoning-{number}"
+
+
 def thread_messages(message: Message) -> Iterator[JsonObject]:
-    """A stored message as AG-UI has it; outputs of tools are messages of their own there."""
+    """A stored message as AG-UI has it; thoughts and outputs of tools are messages of their own there."""
     if not is_shown(message):
         return
     parts = [*map(readable_part, message.parts)]
@@ -156,6 +192,9 @@ def thread_messages(message: Message) -> Iterator[JsonObject]:
                 content = output if isinstance(output, str) else msgspec.json.encode(output).decode()
                 yield {"id": message.id, "role": "tool", "toolCallId": str(part.get("call_id")), "content": content}
         return
+    thoughts = filter(None, [shown_text(part) for part in parts if is_reasoning(part)])
+    for number, text in enumerate(thoughts):
+        yield {"id": thought_id(interface_id(message), number), "role": "reasoning", "content": text}
     shown: JsonObject = {"id": interface_id(message), "role": message.role.value, "content": message.text}
     calls = [_thread_call(part) for part in parts if part["type"] == "tool_call"]
     yield {**shown, "toolCalls": calls} if calls else shown

@@ -15,6 +15,7 @@ from tenuto.chat import LiveTurn
 from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, Message, Role, Scope, text_part, tool_result
 from tenuto.model.message import readable_part
+from tenuto.model.reasoning import is_reasoning, shown_text
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import ServerContext
 from tenuto.server.chat import StopView, stop_running_turn
@@ -202,6 +203,9 @@ def _stored_parts(message: Message, outputs: JsonObject) -> Iterator[JsonObject]
     for part in map(readable_part, message.parts):
         if part["type"] == "text":
             yield {"type": "text", "text": part["text"]}
+        elif is_reasoning(part):
+            if text := shown_text(part):
+                yield {"type": "reasoning", "text": text, "state": "done"}
         elif part["type"] == "tool_call":
             call_id = str(part.get("id"))
             yield {

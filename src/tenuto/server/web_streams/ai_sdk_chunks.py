@@ -9,7 +9,7 @@ import msgspec
 from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.chat.views import UsageView, event_view
 from tenuto.errors import TenutoError, TurnStopped, failure_reason
-from tenuto.model.generation import StepChanged, TextDelta
+from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
 
@@ -22,13 +22,19 @@ class UiStream:
         self._message_id = message_id
         self._blocks = 0
         self._open = False
+        # The index of the thought that is being streamed.
+        self._thought: int | None = None
         self._said: list[str] = []
 
     def encode(self, event: ChatEvent) -> Iterator[JsonObject]:
         """The chunks of an event."""
+        if not isinstance(event, ReasoningDelta):
+            yield from self._end_thought()
         match event:
             case TurnStarted():
                 yield from self._start(event.trace_id)
+            case ReasoningDelta() if event.text:
+                yield from self._think(event)
             case TextDelta(text=text):
                 yield from self._say(text)
             case StepChanged(id=step):
@@ -50,6 +56,7 @@ class UiStream:
 
     def fail(self, error: TenutoError | AccessDenied) -> Iterator[JsonObject]:
         """The chunks of a turn that ends without an answer."""
+        yield from self._end_thought()
         yield from self._close()
         if isinstance(error, TurnStopped):
             yield {"type": "abort", "reason": error.code}
@@ -73,6 +80,20 @@ class UiStream:
         self._said.append(text)
         yield {"type": "text-delta", "id": f"text-{self._blocks}", "delta": text}
 
+    def _think(self, delta: ReasoningDelta) -> Iterator[JsonObject]:
+        if self._thought != delta.index:
+            yield from self._end_thought()
+            yield from self._close()
+            self._thought = delta.index
+            self._blocks += 1
+            yield {"type": "reasoning-start", "id": f"reasoning-{self._blocks}"}
+        yield {"type": "reasoning-delta", "id": f"reasoning-{self._blocks}", "delta": delta.text}
+
+    def _end_thought(self) -> Iterator[JsonObject]:
+        if self._thought is not None:
+            self._thought = None
+            yield {"type": "reasoning-end", "id": f"reasoning-{self._blocks}"}
+
     def _close(self) -> Iterator[JsonObject]:
         if self._open:
             self._open = False
@@ -84,6 +105,9 @@ class UiStream:
     def _finish(self, reply: Reply) -> Iterator[JsonObject]:
         if not self.started:
             yield from self._start(reply.trace_id)
+            if reply.reasoning:
+                yield from self._think(ReasoningDelta(text=reply.reasoning))
+                yield from self._end_thought()
             for call in reply.calls:
                 yield from self.encode(CallRequested(call=call))
         said = "".join(self._said)

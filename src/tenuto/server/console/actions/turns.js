@@ -75,6 +75,7 @@ export function turnActions(store, talks, sessions) {
       if (gone(talkKey)) return;
       if (name === "start") started(talkKey, itemKey, told);
       else if (name === "delta") answer(talkKey, itemKey, (item) => ({ text: item.text + told.text }));
+      else if (name === "reasoning") answer(talkKey, itemKey, (item) => ({ reasoning: item.reasoning + told.text }));
       else if (name === "step") step(talkKey, itemKey, told);
       else if (name === "tool") answer(talkKey, itemKey, (item) => ({ tools: withTool(item.tools, told) }));
       else if (name === "error") throw Problem.told(told);
@@ -84,7 +85,7 @@ export function turnActions(store, talks, sessions) {
   }
 
   function started(talkKey, itemKey, told) {
-    answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", steps: [], tools: [] });
+    answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", reasoning: "", steps: [], tools: [] });
     keep(talkKey, told);
     if (told.created) sessions.refresh();
     if (stopping.has(talkKey)) stop(talkKey);
@@ -113,10 +114,10 @@ export function turnActions(store, talks, sessions) {
   }
 
   function done(talkKey, itemKey, reply) {
-    const { answer: text, trace_id, model, offline, degraded, data, stopped } = reply;
+    const { answer: text, reasoning, trace_id, model, offline, degraded, data, stopped } = reply;
     const trace = trace_id ?? UNKEPT;
     // The last event has the last word: an assistant may mend what was streamed.
-    const kept = { text, trace, model, offline, degraded, data, stopped, reply };
+    const kept = { text, reasoning, trace, model, offline, degraded, data, stopped, reply };
     answer(talkKey, itemKey, { status: "done", ...kept, again: null });
     // An answer that was there already, when its key came again, has no start.
     keep(talkKey, reply);

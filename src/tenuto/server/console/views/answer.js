@@ -13,6 +13,7 @@ import { copyButton } from "./copying.js";
 import { causesView, causeView } from "./cause.js";
 import { extras } from "./extras.js";
 import { insightView } from "./insight.js";
+import { reasoningView } from "./reasoning.js";
 import { takenView } from "./taken.js";
 
 export function answerView(actions) {
@@ -26,6 +27,7 @@ export function answerView(actions) {
     causes: h("div", { class: "causes" }),
     badges: h("span", { class: "badges" }),
   };
+  const reasoning = reasoningView();
   const insight = insightView(actions);
   const anew = iconButton("again", t("talk.regenerate"), () => actions.turns.regenerate());
   const taken = takenView();
@@ -37,6 +39,7 @@ export function answerView(actions) {
     parts.speaker,
     parts.steps,
     parts.tools,
+    reasoning.node,
     parts.text,
     parts.extras,
     parts.notice,
@@ -68,6 +71,7 @@ export function answerView(actions) {
     if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));
     fill(parts.badges, badges(item));
     notify(item, againNow);
+    reasoning.draw(item);
     if (shown.item?.causes !== item.causes) fill(parts.causes, item.causes.length > 0 && causesView(item));
     insight.draw(item);
     shown = { item, again: againNow };

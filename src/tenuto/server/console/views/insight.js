@@ -80,6 +80,7 @@ function facts(trace) {
       t("insight.usage.label"),
       t("insight.usage", { input: number(usage.input_tokens), output: number(usage.output_tokens) }),
     ],
+    ...thoughts(trace),
     [t("insight.cost"), cost ? money(cost, "USD", 6) : t("insight.free")],
     ...taken(redacted),
     [t("insight.total"), milliseconds(Object.values(trace.steps).reduce((all, each) => all + each, 0))],
@@ -94,6 +95,14 @@ function facts(trace) {
       rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
     ),
   );
+}
+
+/** What was thought, and what the model was not told of what others thought. */
+function thoughts({ usage, dropped_reasoning: dropped = 0 }) {
+  return [
+    [t("insight.reasoning"), usage.reasoning_tokens],
+    [t("insight.dropped_reasoning"), dropped],
+  ].flatMap(([name, count]) => (count ? [[name, number(count)]] : []));
 }
 
 /** What the account itself may not hold: it is stored under a policy of its own. */
