@@ -172,12 +172,15 @@ class ManifestBuilder:
             for one in messages
         ]
 
-    def manifest(self) -> Manifest:
-        """The finished manifest."""
+    def manifest(self, page: PromptPage) -> Manifest:
+        """The finished manifest of this page."""
         entries = tuple(chain.from_iterable(self._entries.values()))
+        total = sum([entry.tokens for entry in entries])
+        changing = [each for kind, each in self._entries.items() if kind not in page.cacheable_kinds]
         return Manifest(
             entries=entries,
-            total=sum([entry.tokens for entry in entries]),
+            total=total,
+            cacheable_tokens=total - sum([entry.tokens for each in changing for entry in each]) + page.cacheable_frame,
             prompt_limit=self._prompt_limit,
             budget=self._policy.budget_tokens,
             reply_tokens=self._policy.reply_tokens,
@@ -346,13 +349,13 @@ class _PromptAssembly:
             question_parts=question_parts,
             speaker=self.inputs.speaker,
         )
-        stable = self.layout.write(page, parts)
+        self.layout.write(page, parts)
         manifest.add(Kind.FRAME, *_ALWAYS, page.frame)
         messages = page.messages()
         return Prompt(
             messages=messages,
-            manifest=manifest.manifest(),
-            cacheable_messages=stable,
+            manifest=manifest.manifest(page),
+            cacheable_messages=page.cacheable_messages,
             cut=manifest.cut,
             media=sum([1 for _ in iter_media_parts(iter_parts(messages))]) if media else 0,
             media_left_out=count_left_out(iter_parts(messages)) if media else 0,
