@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenuto.app import Tenuto, open_app
 from tenuto.chat import ChatRequest
@@ -61,7 +62,11 @@ async def test_what_a_model_does_not_get_has_a_placeholder() -> None:
     async with opened(model, privacy_attachments_model=DROP) as app:
         reply = await app.ask(ANN, SHOWN)
         stored = await app.sessions.attachment(ANN, reply.session_id, PICTURE.id)
+        trace = await app.store.traces.trace(ANN, reply.session_id, 1)
+        assert trace is not None
+        texts = await (await app.chat()).prompt_texts(ANN, trace, show_assistant=False)
 
+    assert "What tea is this?\n[picture: tea.png, image/png, 3 kB]" in [part.text for part in texts]
     assert "[picture: tea.png, image/png, 3 kB; not shown]" in model.requests[0].messages[-1].text
     assert not model.requests[0].contents
     assert (reply.degraded, stored) == (("attachment",), PICTURE)
@@ -106,6 +111,14 @@ async def test_summaries_name_them_where_the_policy_says_so(mode: AttachmentMode
 
     (first, *_) = [part["text"] for part in parts if part["type"] == "summary"]
     assert ("picture: tea.png, image/png" in first) is named
+
+
+@pytest.mark.parametrize(("mode", "title"), [(AttachmentMode.KEEP, "picture: tea.png"), (DROP, "")])
+async def test_a_session_without_words_is_called_what_it_shows(mode: AttachmentMode, title: str) -> None:
+    async with opened(ScriptedModel("Tea.", facts=SEES), privacy_attachments_memory=mode) as app:
+        reply = await app.ask(ANN, replace(SHOWN, text=""))
+
+    assert (reply.text, reply.title) == ("Tea.", title)
 
 
 def test_only_what_brings_a_message_can_be_blocked() -> None:

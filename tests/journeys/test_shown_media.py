@@ -161,6 +161,7 @@ async def test_a_document_arrives(tmp_path: Path, provider: ScriptedProvider, mo
 
     assert contents_of(provider.accepted[-1]) == [("application/pdf", PDF)]
     assert not reply.degraded
+    assert model == ANTHROPIC or '"filename": "report.pdf"' in json.dumps(provider.accepted[-1])
 
 
 async def test_the_same_picture_five_times_is_stored_once(tmp_path: Path, provider: ScriptedProvider) -> None:

@@ -22,6 +22,7 @@ from tenuto.context.speakers import speaker_names
 from tenuto.context.tokens import TokenCounter
 from tenuto.errors import AssistantNotFound, DecryptionFailed, MemoryNotFound, PrivateData
 from tenuto.model import Message, Page, Role, Scope, Session
+from tenuto.model.media import shown_media
 from tenuto.model.message import readable_messages
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.privacy import Sink
@@ -35,6 +36,7 @@ from tenuto.model.prompt import (
     PartText,
     Piece,
     PromptInputs,
+    Reason,
     RecallPosition,
     digest_text,
 )
@@ -132,14 +134,17 @@ class _Reader:
         if entry.kind is Kind.QUESTION and not entry.uncut_tokens:
             return _UNSTORED  # The turn answered outputs of tools.
         found = await self._find_part(entry, log)
-        if found is None:
+        spoken = found.spoken if found is not None else None
+        messages = self._asked(log) if entry.kind is Kind.QUESTION else [spoken] if spoken else []
+        media = [f"[{name}]" for name in shown_media(messages, self._language)]
+        if found is None and not media:
             return _UNSTORED if entry.kind is Kind.EVIDENCE else _GONE
-        state, text = await self._compare(entry, found)
+        state, text = (PartState.STORED, "") if found is None else await self._compare(entry, found)
+        text = "\n".join(filter(None, (text, *media)))
         if self._records is not None and (shown := await self._without_record_types(text)) != text:
             state, text = PartState.REDACTED if state is PartState.STORED else state, shown
-        if entry.disposition is Disposition.CUT:
+        if found is not None and entry.disposition is Disposition.CUT and entry.reason is not Reason.NO_MEDIA:
             text = truncate_text(text, entry.tokens - found.around, self._counter.count)
-        spoken = found.spoken
         if spoken is None:
             return PartText(state=state, text=text)
         return PartText(state=state, text=text, role=spoken.role, speaker=spoken.speaker or spoken.persona)
@@ -220,8 +225,10 @@ class _Reader:
 
     def _find_question(self, log: list[Message]) -> str:
         """The user's words of the turn; of a regeneration, those that it answered anew."""
-        asked = [message for message in log if message.role is Role.USER]
-        return "\n".join([message.text for message in last_words(asked)])
+        return "\n".join([message.text for message in self._asked(log)])
+
+    def _asked(self, log: list[Message]) -> tuple[Message, ...]:
+        return last_words([message for message in log if message.role is Role.USER])
 
     def _find_summary(self, entry: ManifestEntry, log: list[Message]) -> str:
         alone = self._trace.persona if self._assistant is not None and self._assistant.isolated else None

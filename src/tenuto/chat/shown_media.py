@@ -9,10 +9,10 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.turn_values import TurnContext
 from tenuto.errors import AttachmentNotFound, StateCorrupt, TenutoError, UnsupportedAttachment
-from tenuto.model import Content
+from tenuto.model import Content, Scope
 from tenuto.model.attachment import ATTACHMENT, iter_media_parts, media_type_of, shows_attachment
-from tenuto.model.media import keep_media
-from tenuto.model.prompt import PromptMessage
+from tenuto.model.media import describe_media, iter_parts, keep_media
+from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel, facts_of
 
@@ -34,6 +34,15 @@ def check_taken(request: ChatRequest, model: ChatModel) -> None:
     for part in iter_media_parts(parts):
         if not takes(part):
             raise UnsupportedAttachment(media_type_of(part) or part["type"], f"is not taken by {model.name}")
+
+
+def name_shown(deps: ChatDeps, scope: Scope, request: ChatRequest) -> str:
+    """What a request without words shows first, for a title; empty if that is nothing, or the policy names none."""
+    parts = [*request.parts, *(part for message in request.messages for part in message.parts)]
+    first = next(iter_media_parts(parts), None)
+    if first is None or not deps.redaction.names_media(scope):
+        return ""
+    return describe_media({"type": first["type"], "name": first.get("name")}, request.language or Language.ENGLISH)
 
 
 async def load_contents(
@@ -66,4 +75,4 @@ async def _load(deps: ChatDeps, context: TurnContext, attachment_id: str) -> Con
 
 
 def _attached(messages: Iterable[PromptMessage]) -> list[JsonObject]:
-    return [part for message in messages for part in iter_media_parts(message.parts) if shows_attachment(part)]
+    return [part for part in iter_media_parts(iter_parts(messages)) if shows_attachment(part)]

@@ -29,7 +29,7 @@ from tenuto.chat.revision import (
     rewind_for_edit,
     undo_user_message,
 )
-from tenuto.chat.shown_media import check_taken
+from tenuto.chat.shown_media import check_taken, name_shown
 from tenuto.chat.storing import abandon, replay, report, store
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
@@ -451,7 +451,7 @@ async def _new_session(deps: ChatDeps, choice: Choice) -> NewSession:
         metadata[PRIVACY_ALSO] = list(private_types)
     new = NewSession(metadata=metadata, context={PROFILE: profile} if profile else {})
     texts = [message.text for message in request.messages if message.role is Role.USER]
-    text = next(filter(str.strip, texts), request.text)
+    text = next(filter(str.strip, texts), request.text) or name_shown(deps, scope, request)
     if not text:
         # The first turn with words of the user gives the title.
         return new

@@ -24,7 +24,7 @@ from tenuto.context.window import Turn, TurnReader, Window, WindowEntry, WindowF
 from tenuto.errors import InstructionsTooLong, InvalidSetting
 from tenuto.model.attachment import MEDIA_PARTS, iter_media_parts
 from tenuto.model.generation import Summary
-from tenuto.model.media import LEFT_OUT, count_left_out, shows_media
+from tenuto.model.media import LEFT_OUT, count_left_out, iter_parts, shows_media
 from tenuto.model.message import INPUT, Message, Role, text_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
@@ -125,7 +125,7 @@ class ManifestBuilder:
                     id=message.id,
                     first=message.seq,
                     last=message.seq,
-                    digest=digest_text(message.parts[0]["text"], self._digest_key),
+                    digest=digest_text(_verbatim_text(message), self._digest_key),
                 )
                 for message in window.verbatim.messages
             ]
@@ -203,6 +203,12 @@ def message_text(message: Message) -> str:
             case "tool_result":
                 texts.append(output_text(part.get("output"), placeholders=False))
     return "\n".join(texts)
+
+
+def _verbatim_text(message: Message) -> str:
+    # Nearly every message is one text.
+    text: str = message.parts[0]["text"] if len(message.parts) == 1 and "text" in message.parts[0] else ""
+    return text or message_text(message)
 
 
 @cache
@@ -317,7 +323,9 @@ class _PromptAssembly:
         media = bool(self.inputs.question_parts) or shows_media(self.inputs.history)
         if media:
             room = max(0, self.left - self.input_system_tokens - LEAST_QUESTION)
-            self.inputs = fit_media(self.inputs, self.layout.name, self.counter.media_tokens, room)
+            self.inputs = fit_media(
+                self.inputs, self.layout.name, self.counter.media_tokens, self.counter.count_message, room
+            )
         question, question_parts = self._add_question(manifest)
         summarised, irrelevant, filler = self._split_history(prompt_limit)
         inputs = self.inputs
@@ -349,8 +357,8 @@ class _PromptAssembly:
             manifest=manifest.manifest(page),
             cacheable_messages=page.cacheable_messages,
             cut=manifest.cut,
-            media=sum([1 for one in messages for _ in iter_media_parts(one.parts)]) if media else 0,
-            media_left_out=sum([count_left_out(one.parts) for one in messages]) if media else 0,
+            media=sum([1 for _ in iter_media_parts(iter_parts(messages))]) if media else 0,
+            media_left_out=count_left_out(iter_parts(messages)) if media else 0,
         )
 
     def _fill_conversation(

@@ -365,7 +365,9 @@ def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit
         if message.role is _ITEM:
             costs.append(0)
             continue
-        tokens, media = counter.count_message(message), counter.count_media(message.parts)
+        tokens, parts = counter.count_message(message), message.parts
+        # Nearly every message is one text.
+        media = 0 if len(parts) == 1 and parts[0]["type"] == "text" else counter.count_media(parts)
         shown = min(media, media_limit)
         media_limit -= shown
         costs.append(_cost(message, tokens - media, cap) + shown)

@@ -175,10 +175,13 @@ class _Allowance:
         return True
 
 
-def fit_media(inputs: PromptInputs, layout: LayoutName, price: Price, left: int) -> PromptInputs:
+def fit_media(
+    inputs: PromptInputs, layout: LayoutName, price: Price, count: Callable[[Message], int], left: int
+) -> PromptInputs:
     """The inputs with placeholders for what the model does not take, and what `left` tokens have no room for.
 
-    The question's come first, then the newest of the history. In a layout of one text the history shows none.
+    The question's come first, then the newest of the history, whose messages are counted. In a layout of one text the
+    history shows none.
     """
     language, takes = inputs.language, inputs.media.takes
     allowance = _Allowance(left)
@@ -194,12 +197,13 @@ def fit_media(inputs: PromptInputs, layout: LayoutName, price: Price, left: int)
         if not any(True for _ in iter_media_parts(message.parts)):
             history.append(message)
         elif shows and message.role in _SHOWING:
-            history.append(_with_parts(message, map_media(message.parts, change)))
+            history.append(_with_parts(message, map_media(message.parts, change), count))
         else:
             hidden = map_media(message.parts, lambda part: placeholder(part, language))
-            history.append(_with_parts(message, hidden))
+            history.append(_with_parts(message, hidden, count))
     return replace(inputs, question_parts=question_parts, history=tuple(reversed(history)))
 
 
-def _with_parts(message: Message, parts: Sequence[JsonObject]) -> Message:
-    return replace(message, parts=tuple(parts), tokens=0)
+def _with_parts(message: Message, parts: Sequence[JsonObject], count: Callable[[Message], int]) -> Message:
+    message = replace(message, parts=tuple(parts), tokens=0)
+    return replace(message, tokens=count(message))

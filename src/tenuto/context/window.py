@@ -202,8 +202,10 @@ class TurnReader:
         for message in messages:
             parts, tokens = message.parts, message.tokens
             if len(parts) != 1 or parts[0]["type"] != "text" or message.role is _ITEM:
-                return False
-            if tokens > cap and not self._is_uncapped(message):
+                if has_labels or not self._is_shown_whole(message):
+                    return False
+                continue
+            if LEFT_OUT in parts[0] or (tokens > cap and not self._is_uncapped(message)):
                 return False
             text = parts[0]["text"]
             length = len(text)
@@ -213,6 +215,18 @@ class TurnReader:
             if has_labels and layout.escape_lines(text, message.role) != text:
                 return False
         return True
+
+    def _is_shown_whole(self, message: Message) -> bool:
+        """Whether a user's message with pictures, sounds or files, which was counted for this prompt, needs no cut."""
+        if self.raw or message.role is not Role.USER:
+            return False
+        kinds = [part["type"] for part in message.parts if part.get("text") != "" and LEFT_OUT not in part]
+        if len(kinds) < len(message.parts) or not MEDIA_PARTS.issuperset(set(kinds) - {"text"}):
+            return False
+        media = self._counter.count_media(message.parts)
+        return (
+            0 < media <= message.tokens <= self._cap + media and self._counter.count_message(message) == message.tokens
+        )
 
     def _read_message(self, message: Message, parts: tuple[JsonObject, ...]) -> WindowEntry | Reason:
         visible = tuple(filter(self._is_visible, parts))

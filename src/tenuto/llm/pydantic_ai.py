@@ -49,6 +49,7 @@ from tenuto.errors import (
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
+from tenuto.llm.named_files import NamedFilesChatModel, with_file_names
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
 from tenuto.llm.pydantic_ai_media import media_of
@@ -529,12 +530,12 @@ def _model(name: str, access: ModelConnection) -> Model:
         server = OpenAICompatibleProvider(
             "openai-compatible", base_url=access.base_url, api_key=access.api_key, profile=profile
         )
-        return OpenAIChatModel(model, provider=server)
+        return NamedFilesChatModel(model, provider=server)
     if not provider:
         raise InvalidSetting(
             "model", f"{name!r} names no provider; write it as openai:{name}, ollama:{name} or the like"
         )
-    return infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access))
+    return with_file_names(infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access)))
 
 
 def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, MultiModalContent, UploadedFile
 from pydantic_ai.models import Model
 
+from tenuto.llm.named_files import FILE_NAME
 from tenuto.llm.provider_parameters import Dialect
 from tenuto.model.attachment import ATTACHMENT, AUDIO, FILE, FILE_ID, IMAGE, PDF, URL, Content, MediaInputs
 from tenuto.model.attachment import media_type_of as type_of
@@ -95,5 +96,7 @@ def _to_content(part: JsonObject, contents: Mapping[str, Content], provider: str
     content = contents.get(part.get(ATTACHMENT, ""))
     if content is None:
         return None
-    name = _SOUND_NAMES.get(media_type, media_type) if part["type"] == AUDIO else media_type
-    return BinaryContent(content.data, media_type=name, vendor_metadata=metadata)
+    if part["type"] == FILE and isinstance(part.get("name"), str):
+        metadata = {FILE_NAME: part["name"]}
+    kind = _SOUND_NAMES.get(media_type, media_type) if part["type"] == AUDIO else media_type
+    return BinaryContent(content.data, media_type=kind, vendor_metadata=metadata)

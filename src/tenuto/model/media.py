@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.model.attachment import AUDIO, FILE, IMAGE, REMOVED, URL, iter_media_parts, map_media, media_type_of
+from tenuto.model.attachment import (
+    AUDIO,
+    FILE,
+    IMAGE,
+    REMOVED,
+    SHOWING_PARTS,
+    URL,
+    iter_media_parts,
+    map_media,
+    media_type_of,
+)
 from tenuto.model.message import Draft, Message, text_part
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import JsonObject
@@ -94,11 +105,19 @@ def shown_media(messages: Iterable[Message], language: Language) -> list[str]:
     return list(dict.fromkeys(reversed(shown)))[:_MOST_NAMED][::-1]
 
 
+def iter_parts(messages: Iterable[PromptMessage]) -> Iterator[JsonObject]:
+    """The parts of all messages of a prompt."""
+    return chain.from_iterable([message.parts for message in messages])
+
+
 def shows_media(messages: Iterable[Draft] | Iterable[PromptMessage]) -> bool:
     """Whether a message shows a picture, a sound or a file."""
-    # Most messages are one text; each turn looks at all that it loads.
-    more = [one.parts for one in messages if len(one.parts) != 1 or one.parts[0]["type"] != "text"]
-    return any(True for parts in more for _ in iter_media_parts(parts))
+    # Written out: every message of every prompt passes here, and nearly all are text.
+    for message in messages:
+        for part in message.parts:
+            if part["type"] in SHOWING_PARTS and any(True for _ in iter_media_parts((part,))):
+                return True
+    return False
 
 
 def keep_media(
@@ -116,5 +135,8 @@ def keep_media(
         left_out += 1
         return placeholder(part, language)
 
-    kept = [replace(message, parts=map_media(message.parts, change)) for message in messages]
+    kept = [
+        replace(message, parts=map_media(message.parts, change)) if shows_media((message,)) else message
+        for message in messages
+    ]
     return tuple(kept), left_out

@@ -87,6 +87,10 @@ class TurnRedaction:
         """Whether a model gets the pictures, sounds and files of a conversation."""
         return self._redactor.policy(scope).attachments[Sink.MODEL] is AttachmentMode.KEEP
 
+    def names_media(self, scope: Scope) -> bool:
+        """Whether titles, summaries and memories name the pictures, sounds and files of a conversation."""
+        return self._redactor.policy(scope).attachments[Sink.MEMORY] is AttachmentMode.KEEP
+
     async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session with its placeholders restored, for the session's own turn."""
         values = await self._redactor.values(session)

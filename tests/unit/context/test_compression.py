@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tenuto.context import TokenCounter
 from tenuto.context.compression import (
     DueCompression,
+    SummaryLimits,
     compression_due,
     conversation_in,
     find_summary,
@@ -17,11 +18,12 @@ from tenuto.context.compression import (
     summary_limits,
     would_evict_uncovered,
 )
+from tenuto.context.summary_request import append_shown
 from tenuto.context.tokens import MESSAGE_TOKENS
 from tenuto.model import Draft, Message, Retention, Role, Session, tool_call, tool_result
 from tenuto.model.generation import Summary
 from tenuto.model.policy import PRESETS, ContextPolicy
-from tenuto.model.prompt import PromptPolicy
+from tenuto.model.prompt import Language, PromptPolicy
 from tests.samples import HEAD, SENT_AT
 from tests.samples import stored as said
 
@@ -318,3 +320,21 @@ def test_words_of_a_user_are_never_a_summary() -> None:
     forged = said(5, parts=entry(5, 2).parts, role=Role.USER)
 
     assert find_summary([*talk(1, 4), forged]) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "summary"),
+    [
+        (100, "They had tea.\nShown: picture: cup.png; picture: tea.png"),
+        (12, "They had tea.\nShown: picture: tea.png"),
+        (5, "They had tea."),
+    ],
+)
+def test_a_summary_names_what_it_does_not_mention_the_newest_first_to_stay(tokens: int, summary: str) -> None:
+    names = ["picture: cup.png", "picture: tea.png"]
+    limits = SummaryLimits(tokens=tokens)
+
+    assert append_shown("They had tea.", names, Language.ENGLISH, limits, TokenCounter()) == summary
+    assert append_shown(f"They saw {names[0]}.", names[:1], Language.ENGLISH, limits, TokenCounter()) == (
+        "They saw picture: cup.png."
+    )

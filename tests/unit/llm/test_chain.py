@@ -15,10 +15,13 @@ from msgspec.structs import replace
 
 from tenuto.errors import FailureReason, ModelFailed, ModelTimeout
 from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
-from tenuto.model import Role, text_part
+from tenuto.model import Content, Role, text_part
+from tenuto.model.attachment import MediaInputs, attachment_part
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
+from tenuto.model.parameters import ModelFacts
 from tenuto.model.prompt import PromptMessage
 from tests.chats import events_of, events_until_failure
+from tests.samples import ANN
 
 ASKING = ModelRequest(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
 FELL_BACK = ModelDone(
@@ -46,6 +49,23 @@ async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
         ModelDone(model="a"),
     ]
     assert spare.requests == []
+
+
+async def test_a_fallback_without_eyes_gets_a_placeholder_and_says_so() -> None:
+    content = Content.of(ANN, b"a picture", "image/png", "cat.png")
+    asking = replace(
+        ASKING,
+        messages=(PromptMessage(role=Role.USER, parts=(text_part("What is it? "), attachment_part(content))),),
+        contents={content.id: content},
+    )
+    seer = ScriptedModel(Fail(), name="a", facts=ModelFacts(media=MediaInputs(content=frozenset({"image/*"}))))
+    blind = ScriptedModel("A cat?", name="c")
+
+    events = await events_of(FallbackChain([seer, blind]), asking)
+
+    assert seer.requests == [asking]
+    assert blind.requests[0].messages[0].text == "What is it? [picture: cat.png, image/png, 9 B; not shown]"
+    assert events[-1] == replace(FELL_BACK, media_left_out=1)
 
 
 @pytest.mark.parametrize("begun", [Say("Once "), Call("look")], ids=["a word", "a call"])

@@ -1,0 +1,63 @@
+"""OpenAI's models, with the names of files: Pydantic AI sends each document as `filename.pdf`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from openai.types.chat import ChatCompletionUserMessageParam
+from openai.types.responses import EasyInputMessageParam
+from pydantic_ai.messages import BinaryContent, UserPromptPart
+from pydantic_ai.models import Model
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+
+FILE_NAME: Final = "filename"
+"""The key of a content's metadata for its name."""
+
+
+class NamedFilesChatModel(OpenAIChatModel):
+    """The chat completions API."""
+
+    async def _map_user_prompt(self, part: UserPromptPart) -> ChatCompletionUserMessageParam:
+        message = await super()._map_user_prompt(part)
+        # Texts are written into the message.
+        files = [one.get("file", one) for one in _items(message.get("content"))]
+        _name_files([one for one in _documents(part) if not one.media_type.startswith("text/")], files)
+        return message
+
+
+class NamedFilesResponsesModel(OpenAIResponsesModel):
+    """The responses API."""
+
+    async def _map_user_prompt(self, part: UserPromptPart) -> EasyInputMessageParam:
+        message = await super()._map_user_prompt(part)
+        _name_files(_documents(part), _items(message.get("content")))
+        return message
+
+
+def with_file_names(model: Model) -> Model:
+    """The model of OpenAI that sends files by their names; any other one as it is."""
+    if type(model) is OpenAIChatModel and model.provider is not None:
+        return NamedFilesChatModel(model.model_name, provider=model.provider)
+    if type(model) is OpenAIResponsesModel and model.provider is not None:
+        return NamedFilesResponsesModel(model.model_name, provider=model.provider)
+    return model
+
+
+def _items(content: object) -> list[dict[str, Any]]:
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+
+
+def _documents(part: UserPromptPart) -> list[BinaryContent]:
+    contents = [] if isinstance(part.content, str) else part.content
+    return [one for one in contents if isinstance(one, BinaryContent) and one.is_document]
+
+
+def _name_files(documents: Sequence[BinaryContent], items: Iterable[dict[str, Any]]) -> None:
+    """Write the names into the items that hold files, which are in the order of the documents."""
+    files = [one for one in items if "file_data" in one]
+    if len(files) != len(documents):
+        return  # Some were sent in another form, so that which is which is not known.
+    for file, document in zip(files, documents, strict=True):
+        if name := (document.vendor_metadata or {}).get(FILE_NAME):
+            file[FILE_NAME] = name
