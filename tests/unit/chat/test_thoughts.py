@@ -65,7 +65,8 @@ def test_what_readers_see_is_stored_and_what_was_made_goes_back() -> None:
 
 def test_a_withheld_thought_is_told_of_once() -> None:
     thoughts = Thoughts(withheld=True)
-    events = [ReasoningDelta(text="a"), ReasoningDelta(text="b"), ReasoningDone(part=made("ab"))]
+    pieces = ReasoningDelta(text="a"), ReasoningDelta(text="b")
+    events: list[ReasoningDelta | ReasoningDone] = [*pieces, ReasoningDone(part=made("ab"))]
 
     told = [delta for event in events for delta in thoughts.hear(event, (), 0)]
 
