@@ -101,7 +101,7 @@ class Tenuto:
         self._turns = CallerTurns(
             sessions=sessions,
             policies=self.policies,
-            prompt=settings.prompt(),
+            prompt=settings.own_prompt(),
             model=settings.model,
             upkeep=upkeep,
             spending=spending,

@@ -140,6 +140,20 @@ class UnsupportedParameter(Invalid):
         self.parameter = parameter
 
 
+class InstructionsTooLong(Invalid):
+    """A request's instructions or system messages do not fit into the prompt, which never holds a part of them."""
+
+    code: ClassVar[str] = "instructions_too_long"
+
+    def __init__(self, field: str, tokens: int, limit: int, setting: str) -> None:
+        super().__init__(
+            f"{field}: {tokens:,} tokens of instructions, which are never cut, and the prompt has room for {limit:,}; "
+            f"{setting} raises it"
+        )
+        self.tokens = tokens
+        self.limit = limit
+
+
 class InvalidSetting(Invalid):
     """A setting is unknown, out of range or contradicts another one."""
 

@@ -24,8 +24,8 @@ from tenuto.model.channel import ChannelPolicy
 from tenuto.model.memory import MemoryPolicy
 from tenuto.model.model_names import AllowedModel, ModelNames, read_model_names
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
-from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
-from tenuto.model.prompt import PromptPolicy
+from tenuto.model.privacy import ATTACHMENT_SINKS, AttachmentMode, Mode, PrivacyPolicy, Sink
+from tenuto.model.prompt import MAX_PROMPT_TOKENS, PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Budgets, Touch
 from tenuto.model.signature import read_signing_key
 from tenuto.model.urls import check_url
@@ -152,6 +152,10 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_export: Mode = Mode.REDACT
     privacy_model: Mode = Mode.KEEP
     privacy_answer: Mode = Mode.KEEP
+    privacy_attachments_message: AttachmentMode = AttachmentMode.KEEP
+    privacy_attachments_model: AttachmentMode = AttachmentMode.KEEP
+    privacy_attachments_memory: AttachmentMode = AttachmentMode.KEEP
+    privacy_attachments_export: AttachmentMode = AttachmentMode.KEEP
     privacy_file: str | None = None
     # None: only when it is asked for.
     privacy_scan_every: timedelta | None = None
@@ -185,8 +189,14 @@ class Settings(Value, frozen=True, kw_only=True):
     # Whether readers see what a model thought; it is stored and goes back to its provider either way.
     show_reasoning: bool = True
     tool_timeout: timedelta = timedelta(seconds=30)
-    prompt_tokens: int = 8192
+    # None: as much as the model's context window, up to `max_prompt_tokens`; 8,192 where it is not known.
+    prompt_tokens: int | None = None
+    max_prompt_tokens: int = MAX_PROMPT_TOKENS
+    # `openai:gpt-x=128000, ollama:qwen3=16384`: where they are not known, or to be kept smaller.
+    model_context_windows: str | None = None
     reply_tokens: int = 1024
+    # None: the model's own limit.
+    max_reply_tokens: int | None = None
     session_budget_tokens: int | None = None
     session_budget_usd: float | None = None
     tenant_daily_tokens: int | None = None
@@ -250,6 +260,7 @@ class Settings(Value, frozen=True, kw_only=True):
         self.allowed_origins()
         self.privacy()
         self.prompt()
+        self.context_windows()
         self.budgets()
         self.policies()
         self.npc_policies()
@@ -326,13 +337,40 @@ class Settings(Value, frozen=True, kw_only=True):
         Raises:
             InvalidSetting: nothing is left beside the reply.
         """
-        if self.prompt_tokens <= self.reply_tokens:
-            raise InvalidSetting(
-                "prompt_tokens",
-                f"{self.prompt_tokens} leave no room for the prompt beside reply_tokens ({self.reply_tokens})",
-            )
+        setting = "prompt_tokens" if self.prompt_tokens else "max_prompt_tokens"
+        most = self.prompt_tokens or self.max_prompt_tokens
+        if most <= self.reply_tokens:
+            why = f"{most} leave no room for the prompt beside reply_tokens ({self.reply_tokens})"
+            raise InvalidSetting(setting, why)
         _check_range("reply_tokens", self.reply_tokens, 1, 2**31)
-        return PromptPolicy(budget=self.prompt_tokens, reply_tokens=self.reply_tokens)
+        _check_range("max_reply_tokens", self.max_reply_tokens or 1, 1, 2**31)
+        return PromptPolicy(
+            budget=self.prompt_tokens or None,
+            reply_tokens=self.reply_tokens,
+            max_reply_tokens=self.max_reply_tokens or None,
+            raised_by=setting,
+        )
+
+    def own_prompt(self) -> PromptPolicy:
+        """The same for a program that calls its own model, which the setting `model` may name.
+
+        Raises:
+            InvalidSetting: nothing is left beside the reply.
+        """
+        return self.prompt().fit_model(self.context_windows().get(self.model), self.max_prompt_tokens)
+
+    def context_windows(self) -> Mapping[str, int]:
+        """The context windows of models that `model_context_windows` names.
+
+        Raises:
+            InvalidSetting: it is not a list of models and tokens.
+        """
+        pairs = [pair.rpartition("=") for pair in (self.model_context_windows or "").split(",") if pair.strip()]
+        windows = {name.strip(): int(tokens) for name, _, tokens in pairs if tokens.strip().isdecimal()}
+        if len(windows) < len(pairs) or not all(name and tokens for name, tokens in windows.items()):
+            why = "is not a list of models and tokens; write for example ollama:qwen3=16384, openai:gpt-x=128000"
+            raise InvalidSetting("model_context_windows", why)
+        return windows
 
     def privacy(self) -> PrivacyPolicy:
         """What becomes of private data, where no file says otherwise.
@@ -340,7 +378,11 @@ class Settings(Value, frozen=True, kw_only=True):
         Raises:
             InvalidSetting: a sink cannot have that mode.
         """
-        return PrivacyPolicy(**{sink.value: getattr(self, f"privacy_{sink.value}") for sink in Sink})
+        modes = {sink.value: getattr(self, f"privacy_{sink.value}") for sink in Sink}
+        attachments = {
+            name: getattr(self, f"privacy_{name}") for name in map("attachments_{}".format, ATTACHMENT_SINKS)
+        }
+        return PrivacyPolicy(**modes, **attachments)
 
     def model_names(self) -> ModelNames:
         """The names of models that callers may give; the main model's own is among them.

@@ -370,7 +370,7 @@ async def test_messages_of_the_same_id_keep_their_texts() -> None:
 
 async def test_only_texts_are_cut_each_in_its_own_message() -> None:
     picture = {"type": "image", "url": "https://example.org/a.png"}
-    async with tenuto.open("memory://", on_missing="adopt", prompt_tokens=2000, reply_tokens=500) as t:
+    async with tenuto.open("memory://", on_missing="adopt", prompt_tokens=5000, reply_tokens=500) as t:
         ann = t.scope(user="ann")
         system = draft(text_part("You are kind."), role=Role.SYSTEM)
         long = draft(text_part("word " * 9000), picture)
@@ -380,7 +380,7 @@ async def test_only_texts_are_cut_each_in_its_own_message() -> None:
 
         for first, second in (turn.window, later.window[:2]):
             assert (first.text, second.parts[1:]) == ("You are kind.", (picture,))
-            assert 1000 < len(second.text) < 5 * 1500
+            assert 1000 < len(second.text) < 5 * 4500
 
 
 async def test_what_only_the_callers_model_can_read_stays_in_the_window() -> None:

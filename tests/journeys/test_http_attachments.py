@@ -174,7 +174,7 @@ async def test_content_that_cannot_be_taken_is_refused_by_the_name_of_its_field(
 
 
 async def test_a_question_shows_pictures_with_or_without_words() -> None:
-    model = ScriptedModel([Say("A cup.")] * 3)
+    model = ScriptedModel([Say("A cup.")])
     async with http_service(**playing(model)) as service:
         link = {"url": "https://example.com/a.pdf", "media_type": "application/pdf"}
         body = {"message": "What is it?", "session_id": "s", "attachments": [{"data": base64(PNG)}, link]}
@@ -210,6 +210,58 @@ async def test_the_client_sends_reads_and_removes_attachments() -> None:
             assert page.messages[0].parts[1] == {**attachment_part(picture), "width": 2, "height": 2}
         await remote.sessions.remove_attachment(ann, "s", picture.id)
         assert await service.tenuto.sessions.attachments(ann, "s") == ()
+
+
+@pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
+async def test_an_export_has_each_attachment_once_and_is_imported_by_another_tenant(written: str) -> None:
+    async with http_service(locked=True) as service:
+        ann, eve = await service.key("acme", user="ann"), await service.key("evil", user="eve")
+        await service.http.post("/v1/sessions", headers=ann, json={"id": "s"})
+        output = {"type": "tool_result", "call_id": "c", "output": [PICTURE]}
+        parts = [[PICTURE], [PICTURE, LINK], [output], [{"type": "file", "data": base64(PDF), "name": "gone.pdf"}]]
+        body = {"messages": [{"role": "user", "parts": each} for each in parts]}
+        stored = (await service.http.post(at("s", "messages"), headers=ann, json=body)).json()["messages"]
+        gone = stored[3]["parts"][0]["attachment"]
+        await service.http.delete(at("s", "attachments", gone), headers=ann)
+
+        paper = await service.http.get(at("s", "export"), params={"format": written}, headers=ann)
+        copy = await service.http.post("/v1/sessions/import", headers=eve, content=paper.content)
+        place = f"/v1/sessions/{copy.json()['id']}"
+        (found,) = (await service.http.get(f"{place}/attachments", headers=eve)).json()["attachments"]
+        read = await service.http.get(f"{place}/attachments/{found['id']}", headers=eve)
+        messages = (await service.http.get(f"{place}/messages", headers=eve)).json()["messages"]
+
+        assert copy.status_code == 201, copy.text
+        assert paper.text.count(base64(PNG)[:100]) == 1
+        assert read.content == PNG
+        assert (found["name"], found["seqs"]) == ("tea.png", [1, 2, 3])
+        assert found["id"] != stored[0]["parts"][0]["attachment"]
+        assert messages[1]["parts"] == [{**stored[1]["parts"][0], "attachment": found["id"]}, LINK]
+        assert messages[3]["parts"][0]["removed"] is True
+
+
+def _files_with(secret: bytes, folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir() if secret in file.read_bytes()]
+
+
+@pytest.mark.parametrize("how", ["attachment", "session", "user"])
+async def test_what_is_erased_leaves_no_byte_in_the_file(tmp_path: Path, how: str) -> None:
+    store, secret = tmp_path / "s.db", PNG[200:240]
+    async with http_service(store=f"sqlite:///{store}") as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+        await send(service, PICTURE)
+        (attachment,) = await listed(service)
+        assert _files_with(secret, tmp_path)
+
+        if how == "user":
+            erased = await service.http.delete("/v1/users/ann", headers=ANN)
+            assert erased.status_code == 200, erased.text
+        else:
+            place = at("s", "attachments", attachment["id"]) if how == "attachment" else at("s")
+            await service.http.delete(place, headers=ANN)
+        await service.tenuto.store.upkeep.compact()
+
+    assert _files_with(secret, tmp_path) == []
 
 
 @pytest.fixture

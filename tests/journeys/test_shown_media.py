@@ -54,10 +54,10 @@ def provider(running: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> Scri
     return running
 
 
-def app(folder: Path, model: str) -> AbstractAsyncContextManager[Tenuto]:
+def app(folder: Path, model: str, **more: Any) -> AbstractAsyncContextManager[Tenuto]:
     """An installation on one file."""
     # Titles and summaries are the offline model's, so that every request is a turn.
-    settings = Settings(store=f"sqlite:///{folder}/talk.db", model=model, summarizer_model="offline")
+    settings = Settings(store=f"sqlite:///{folder}/talk.db", model=model, summarizer_model="offline", **more)
     return open_app(settings, run_upkeep=False)
 
 
@@ -207,7 +207,7 @@ async def test_older_pictures_leave_first_and_say_so_and_the_summary_names_them(
     pictures = [picture(f"{shade}.png", png(2000, 1000, shade)) for shade in range(6)]
     replies: list[Reply] = []
 
-    async with app(tmp_path, CHAT) as here:
+    async with app(tmp_path, CHAT, prompt_tokens=8192) as here:
         session_id = None
         for content in pictures:
             draft = one_picture("And this?", content)
@@ -230,7 +230,7 @@ async def test_older_pictures_leave_first_and_say_so_and_the_summary_names_them(
 
 
 async def test_a_removed_picture_leaves_a_placeholder(tmp_path: Path, provider: ScriptedProvider) -> None:
-    async with app(tmp_path, CHAT) as here:
+    async with app(tmp_path, CHAT, prompt_tokens=8192) as here:
         reply = await here.ask(ANN, ChatRequest(messages=(one_picture(),)))
         await here.sessions.remove_attachment(ANN, reply.session_id, picture().id)
         later = await here.ask(ANN, ChatRequest(session_id=reply.session_id, text="And now?"))

@@ -153,7 +153,7 @@ def test_a_prompt_never_exceeds_its_budget(case: Case) -> None:
     _, policy, _, prompt = case
     joined = sum(COUNTER.count(message.text) + MESSAGE_TOKENS for message in prompt.messages) + REPLY_TOKENS
 
-    assert prompt.manifest.total + policy.reply_tokens <= policy.budget
+    assert prompt.manifest.total + policy.reply_tokens <= policy.budget_tokens
     assert joined <= prompt.manifest.prompt_limit
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid
-from tenuto.model import AppendBatch, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
+from tenuto.errors import AttachmentNotFound, Invalid
+from tenuto.model import AppendBatch, Content, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
 from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import ExportedSession, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import MessageView
@@ -61,8 +61,12 @@ async def _pages(messages: tuple[Message, ...]) -> AsyncIterator[tuple[Message, 
         yield messages[start : start + 2]
 
 
+async def _unread(attachment_id: str) -> Content:
+    raise AttachmentNotFound
+
+
 async def _written(session: Session, messages: tuple[Message, ...], how: ExportFormat) -> bytes:
-    return b"".join([piece async for piece in iter_export(session, _pages(messages), how)])
+    return b"".join([piece async for piece in iter_export(session, _pages(messages), how, _unread)])
 
 
 def _read(raw: bytes) -> ExportedSession:

@@ -16,19 +16,19 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 5050,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
-    "cli": 6500,  # attachments
+    "chat": 5150,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 3950,  # what pictures, sounds and files take, and which of them stay; thoughts
+    "context": 4050,  # what pictures, sounds and files take, and which of them stay; thoughts
     "gateway": 1100,
-    "integrations": 4050,
-    "llm": 3350,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5650,  # attachments and their types; parameters and their ranges; thoughts
+    "integrations": 4150,
+    "llm": 3400,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
+    "model": 5750,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10250,  # thoughts
+    "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 12800,  # attachments
-    "sessions": 4750,  # attachments as clients send them, without what cameras write
+    "server": 12950,  # attachments
+    "sessions": 5000,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
@@ -36,7 +36,7 @@ LIMITS = {
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 14000,  # a choice of the model
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2900,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
+    TOP: 2950,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
 
 

@@ -328,7 +328,7 @@ export interface EntryView {
 }
 
 /** What went wrong. Codes are stable; later versions may add some. */
-export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_limit" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "model_unknown" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_attachment" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
+export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_limit" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "instructions_too_long" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "model_unknown" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_attachment" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
 
 /** What happened. */
 export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";
@@ -919,7 +919,7 @@ export interface ToolEventView {
   error?: string | null;
 }
 
-/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what a tool raised that failed. */
+/** One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what a tool raised that failed. Of an output that was cut the model saw `tokens` of `uncut_tokens`; else both are 0. */
 export interface ToolRunView {
   name: string;
   arguments: Record<string, unknown>;
@@ -928,6 +928,8 @@ export interface ToolRunView {
   error: string | null;
   start: number | null;
   exception: string;
+  tokens: number;
+  uncut_tokens: number;
 }
 
 /** Traces, newest first; `truncated` says that there may be older ones: more than the `limit`, or beyond the 200 sessions and about 1,000 turns that are looked through without a `session_id`. */

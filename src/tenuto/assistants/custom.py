@@ -52,6 +52,7 @@ class _PersonaFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class _PromptFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     budget: int | None = None
     reply_tokens: int | None = None
+    max_reply_tokens: int | None = None
     layout: str | None = None
     recall_position: str | None = None
 

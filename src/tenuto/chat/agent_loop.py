@@ -146,6 +146,11 @@ class Toolbox:
         await self.emit(ToolFinished(name=call.name, milliseconds=taken, error=failed))
         return result
 
+    def note_cut(self, result: ToolResult, tokens: int, uncut_tokens: int) -> None:
+        """Record that the prompt has a part of an output."""
+        place = next(place for place, each in enumerate(self.results) if each is result)
+        self.runs[place] = replace(self.runs[place], tokens=tokens, uncut_tokens=uncut_tokens)
+
     def _span(self, call: ToolCall) -> AbstractContextManager[SpanAttributes | None]:
         if self.telemetry is None:
             return nullcontext()
@@ -539,6 +544,7 @@ class AgentLoop:
             text, counts = await self.before_cut(text)
             redacted.update(counts)
             shown = truncate_text(text, allowed, self.counter.count)
+            self.toolbox.note_cut(result, self.counter.count(shown), tokens)
         used = max(0, (tokens if shown is output else self.counter.count(to_text(shown))) - _LEAST_OUTPUT)
         self.room -= used
         self.prompt_tokens += used

@@ -21,13 +21,14 @@ from tenuto.background import run_in_background
 from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer, Toolbox, plan_arguments
 from tenuto.chat.answer_form import answer_tool
 from tenuto.chat.deps import ChatDeps
+from tenuto.chat.loading import number_messages
 from tenuto.chat.request import ChatRequest, EventSink
 from tenuto.chat.shown_media import ATTACHMENTS, load_contents
 from tenuto.chat.turn_values import Choice, TurnContext
 from tenuto.context import TokenCounter, assemble, counter_for, language_of
 from tenuto.context.layout import join_unanswered
 from tenuto.errors import Invalid, InvalidSetting, TenutoError, TurnLost, TurnStopped, Unavailable
-from tenuto.model import Content, FinishTurn, OpenTurn
+from tenuto.model import Content, FinishTurn, OpenTurn, Role
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
 from tenuto.model.media import shows_media
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
@@ -166,7 +167,7 @@ async def _run_first(work: Answering, call: ToolCall) -> None:
 async def _ask_model(deps: ChatDeps, work: Answering) -> None:
     context, request = work.context, work.context.request
     offers = OfferedTools.of(request, context.assistant.tools, work.model)
-    policy = prompt_policy(request, context.assistant, offers, context.prompt_inputs.question)
+    policy = prompt_policy(request, context.prompt, offers, context.prompt_inputs.question, work.model)
     with work.steps.step("assemble"):
         prompt, is_redacted = await _make_prompt(deps, work, offers, policy)
     work.prompt = prompt
@@ -205,7 +206,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
             parameters=work.parameters,
             schema=request.schema if offers.answer is None else None,
             contents=contents,
-            reply_tokens=policy.reply_tokens,
+            reply_tokens=reply_limit(request, policy),
             cacheable_messages=cacheable,
             redacted_messages=len(messages) if is_redacted else 0,
             tool_results=tuple(work.toolbox.results),
@@ -224,7 +225,8 @@ async def _make_prompt(
     context, inputs = work.context, work.context.prompt_inputs
     if work.toolbox.pieces is not None:
         inputs = replace(inputs, evidence=work.toolbox.pieces)
-    if inputs.question_parts or shows_media(inputs.history):
+    shows = bool(inputs.question_parts) or shows_media(inputs.history)
+    if shows and deps.redaction.shows_media_to_model(context.scope):
         inputs = replace(inputs, media=facts_of(work.model).media)
     redacted = await deps.redaction.redact_prompt_inputs(context.scope, context.tool_context.session, inputs)
     key = b""
@@ -271,10 +273,25 @@ class OfferedTools:
         return cls((), (*callers, answer), choice, answer.name)
 
 
-def prompt_policy(request: ChatRequest, assistant: Assistant, offers: OfferedTools, question: str) -> PromptPolicy:
-    """The assistant's, as far as the request leaves it: only one of the layouts shows tools."""
-    policy, reply_tokens = assistant.prompt, request.reply_tokens
-    if reply_tokens is not None and reply_tokens < policy.reply_tokens:
+def reply_limit(request: ChatRequest, policy: PromptPolicy) -> int | None:
+    """The most tokens of the answer, where the request or the assistant says it; the request only lowers it."""
+    limits = [each for each in (request.reply_tokens, policy.max_reply_tokens) if each is not None]
+    return min(limits, default=None)
+
+
+def prompt_policy(
+    request: ChatRequest, policy: PromptPolicy, offers: OfferedTools, question: str, model: ChatModel
+) -> PromptPolicy:
+    """The assistant's, as far as the request leaves it: only one of the layouts shows tools.
+
+    Room is kept for no more than the answer may have; and for all of that, where a provider would refuse a prompt that
+    leaves its model less.
+    """
+    limit = reply_limit(request, policy)
+    if limit is not None:
+        window = facts_of(model).context_window or math.inf
+        lacking = min(policy.budget_tokens + limit - window, policy.budget_tokens // 2)
+        reply_tokens = int(max(min(limit, policy.reply_tokens), lacking))
         policy = replace(policy, reply_tokens=reply_tokens)
     if policy.layout is not LayoutName.CHAT and (offers.callers or not question):
         policy = replace(policy, layout=LayoutName.CHAT)
@@ -285,12 +302,16 @@ def check_prompt_room(deps: ChatDeps, choice: Choice) -> None:
     """Refuse tools and instructions that fill the prompt: with them, one without a question must fit.
 
     Raises:
-        Invalid: beside the request's tools and instructions there is no room for a question.
+        Invalid: beside the request's tools there is no room for a question.
+        InstructionsTooLong: its instructions or system messages do not fit into the prompt.
     """
     request, assistant = choice.request, choice.assistant
     language = request.language or language_of(request.question)
+    system_messages = [message for message in request.messages if message.role is Role.SYSTEM]
     empty = PromptInputs(
         question="",
+        history=number_messages(system_messages),
+        input_start=1 if system_messages else 0,
         system=assistant.system_prompt(choice.persona, language),
         instructions=request.instructions or "",
         speaker=choice.scope.user,
@@ -299,7 +320,8 @@ def check_prompt_room(deps: ChatDeps, choice: Choice) -> None:
     model = deps.models(assistant.model)
     offers = OfferedTools.of(request, assistant.tools, model)
     counter = counter_for(model.name)
-    assemble_with_tools(empty, prompt_policy(request, assistant, offers, ""), assistant, offers, counter)
+    policy = prompt_policy(request, choice.prompt, offers, "", model)
+    assemble_with_tools(empty, policy, assistant, offers, counter)
 
 
 def assemble_with_tools(
@@ -313,7 +335,8 @@ def assemble_with_tools(
     """The prompt; the specifications of the tools are part of the budget and of the manifest.
 
     Raises:
-        Invalid: the request's tools or instructions leave no room for a question.
+        Invalid: the request's tools leave no room for a question.
+        InstructionsTooLong: its instructions or system messages do not fit into the prompt.
     """
     context = assistant.policies.context
     own = [msgspec.json.encode(tool.spec).decode() for tool in offers.own]
@@ -327,7 +350,8 @@ def assemble_with_tools(
     except InvalidSetting:
         if not offers.callers:
             raise
-        why = f"{tools} tokens leave no room for a question in a prompt of {policy.budget - policy.reply_tokens}"
+        limit = policy.budget_tokens - policy.reply_tokens
+        why = f"{tools:,} tokens leave no room for a question in a prompt of {limit:,}; {policy.raised_by} raises it"
         raise Invalid(f"tools: {why}") from None
     manifest = prompt.manifest
     entry = ManifestEntry(

@@ -8,12 +8,13 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from tenuto.assistants import AssistantRegistry
-from tenuto.context import TokenCounter
+from tenuto.context import TokenCounter, fit_prompt
 from tenuto.llm.calls import ModelCallLog
 from tenuto.llm.choice import ModelChoice
+from tenuto.model.prompt import MAX_PROMPT_TOKENS, PromptPolicy
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Clock, Telemetry, TraceStore, TurnFollowUp
+from tenuto.ports import ChatModel, Clock, Telemetry, TraceStore, TurnFollowUp, facts_of
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
@@ -27,11 +28,15 @@ Observer: TypeAlias = Callable[[Trace], None]
 
 
 class ChatLimits(Value, frozen=True, kw_only=True):
-    """How long a turn's parts may take, and how often a model may call for tools before it must answer."""
+    """How long a turn's parts may take, and how often a model may call for tools before it must answer.
+
+    A prompt that follows its model's context window has at most `prompt_tokens`, the reply's share included.
+    """
 
     model_timeout: timedelta = timedelta(seconds=120)
     tool_timeout: timedelta = timedelta(seconds=30)
     tool_rounds: int = 6
+    prompt_tokens: int = MAX_PROMPT_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +64,11 @@ class ChatDeps:
     observers: list[Observer] = field(default_factory=list)
     counter: TokenCounter = field(default_factory=TokenCounter)
     reach: PromptReach = field(default_factory=PromptReach)
+
+    def prompt_for(self, policy: PromptPolicy, model: ChatModel) -> PromptPolicy:
+        """The policy with a budget that the model has room for.
+
+        Raises:
+            InvalidSetting: the reply's share leaves no room for a prompt.
+        """
+        return fit_prompt(policy, facts_of(model).context_window, self.limits.prompt_tokens)

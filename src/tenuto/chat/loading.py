@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, in_language
+from tenuto.assistants import in_language
 from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import last_question
@@ -89,7 +89,7 @@ async def _load_stored(
 ) -> TurnContext:
     if turn.state is TurnState.RESUMED:
         beginning, turn = _with_addressed_persona(beginning, turn)
-    turn, log, summary = await _load_log(deps, beginning.choice.assistant, turn)
+    turn, log, summary = await _load_log(deps, beginning.choice, turn)
     context = _stored_context(deps, beginning, turn, log, summary)
     if deps.embedder is not None and context.assistant.relevance > 0:
         context = await _compare_by_meaning(deps, context)
@@ -109,15 +109,16 @@ def _with_addressed_persona(beginning: Beginning, turn: OpenTurn) -> tuple[Begin
     return replace(beginning, choice=choice), replace(turn, scope=scope)
 
 
-async def _load_log(deps: ChatDeps, assistant: Assistant, turn: OpenTurn) -> tuple[OpenTurn, LogTail, Summary | None]:
+async def _load_log(deps: ChatDeps, choice: Choice, turn: OpenTurn) -> tuple[OpenTurn, LogTail, Summary | None]:
     """The messages the prompt may use: those of the turn's window, and older ones that no summary covers."""
+    assistant = choice.assistant
     start, window = turn.context_start, turn.window
     persona = turn.scope.persona if assistant.isolated else None
     log = LogTail(window, persona)
     summary = log.summary(start)
     first = max(summary.through + 1 if summary is not None else 1, start)
     has_older = bool(window) and turn.session.messages > len(window) and not turn.journaled
-    if has_older and window[0].seq > first and _has_room(of_persona(window, persona), assistant):
+    if has_older and window[0].seq > first and _has_room(of_persona(window, persona), choice):
         turn = await with_older_messages(deps, turn)
         log = LogTail(turn.window, persona)
         summary = log.summary(start)
@@ -137,15 +138,15 @@ async def with_older_messages(deps: ChatDeps, turn: OpenTurn) -> OpenTurn:
     return replace(turn, window=(*(one for one in page.messages if one.seq < window[0].seq), *window))
 
 
-def _has_room(window: tuple[Message, ...], assistant: Assistant) -> bool:
+def _has_room(window: tuple[Message, ...], choice: Choice) -> bool:
     """Whether the prompt has room for messages before this window."""
-    context = assistant.policies.context
+    context = choice.assistant.policies.context
     spoken_messages = sum(bool(message.text) for message in window)
     if context.window_messages is not None and context.window_messages <= spoken_messages:
         return False
     if context.window_turns is not None and context.window_turns < len({message.turn for message in window}):
         return False
-    return sum(message.tokens for message in window) < assistant.prompt.budget
+    return sum(message.tokens for message in window) < choice.prompt.budget_tokens
 
 
 def _stored_context(
@@ -178,6 +179,7 @@ def _stored_context(
         request=request,
         scope=scope,
         assistant=assistant,
+        prompt=choice.prompt,
         turn=turn,
         session_id=session.id,
         number=turn.number,
@@ -186,7 +188,7 @@ def _stored_context(
         tool_context=tool_context,
         active_assistant=ActiveAssistant.of(session).switch_to(assistant.name, scope.persona),
         replaced_answer=beginning.replaced_answer,
-        contents=(*request.contents, *_contents_of(request.messages)),
+        contents=_contents_of(beginning.messages),
     )
 
 
@@ -287,7 +289,7 @@ def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
     question = request.question
     language = request.language or language_of(question)
     history = LogTail(beginning.history or ()).talk
-    messages = _number_messages(beginning.messages, history)
+    messages = number_messages(beginning.messages, history)
     words = last_words(messages)
     before = messages[: len(messages) - len(words)]
     history = readable_messages((*history, *before))
@@ -319,6 +321,7 @@ def _unstored_context(deps: ChatDeps, beginning: Beginning) -> TurnContext:
         request=request,
         scope=scope,
         assistant=assistant,
+        prompt=choice.prompt,
         turn=None,
         session_id=request.session_id or fresh_id(),
         number=1,
@@ -334,7 +337,7 @@ def _contents_of(messages: Sequence[Draft]) -> tuple[Content, ...]:
     return tuple([content for message in messages for content in message.contents])
 
 
-def _number_messages(drafts: Sequence[Draft], history: Sequence[Message]) -> tuple[Message, ...]:
+def number_messages(drafts: Sequence[Draft], history: Sequence[Message] = ()) -> tuple[Message, ...]:
     """Messages that are not stored, as the turn after this history."""
     seq, turn = (history[-1].seq, history[-1].turn) if history else (0, 0)
     fields = [msgspec.structs.asdict(draft) for draft in drafts]

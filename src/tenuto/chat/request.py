@@ -173,8 +173,10 @@ class Reply(Value, frozen=True, kw_only=True):
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
     supports the answer of an assistant that looks everything up), `attachment` (a placeholder stood in the place of a
     picture, a sound or a file), `detector` (of private data), `embedder` (relevance was decided lexically), `recall`
-    (memories were not searched, or by words alone). A reply that a user `stopped` is what had been said until then.
-    `calls` are for the caller to run; their outputs are the next turn's messages.
+    (memories were not searched, or by words alone), `cut` (of a message or a tool's output the model saw a part). A
+    reply that a user `stopped` is what had been said until then. `calls` are for the caller to run; their outputs are
+    the next turn's messages.
+
     `finish` says why the answer ended. Of its input, `cached_tokens` were in the provider's cache and
     `cache_write_tokens` are now; of its output, `reasoning_tokens` were thought. `logprobs` are there if they were
     asked for, and are not stored. `reasoning` is what the model thought before it answered, as far as its provider and

@@ -17,7 +17,7 @@ from tenuto.chat.typed_answer import TypedRequest, ask_typed
 from tenuto.errors import ModelUnknown
 from tenuto.llm import ModelCallLog
 from tenuto.model import Message, Scope
-from tenuto.model.prompt import PartText
+from tenuto.model.prompt import PartText, PromptPolicy
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel
@@ -65,6 +65,15 @@ class Chat:
     def model_of(self, assistant: Assistant) -> ChatModel:
         """The model that answers for an assistant."""
         return self._deps.models(assistant.model)
+
+    async def prompt_of(self, assistant: Assistant, tenant: str = "", model: str | None = None) -> PromptPolicy:
+        """The assistant's policy of the prompt, with the budget that its model has room for, or one that is named.
+
+        Raises:
+            ModelUnknown: callers of the tenant have no such model.
+        """
+        name = assistant.model if model is None else await self._deps.model_choice.admit(tenant, model)
+        return self._deps.prompt_for(assistant.prompt, self._deps.models(name))
 
     def model_named(self, name: str) -> ChatModel:
         """The model that a setting or an assistant names."""

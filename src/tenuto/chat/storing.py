@@ -206,6 +206,8 @@ def _complete_answer(work: Answering) -> None:
         work.degraded["fallback_model"] = None
     if completion.media_left_out:
         work.degraded[ATTACHMENTS] = None
+    if (work.prompt is not None and work.prompt.cut) or any(run.uncut_tokens for run in work.toolbox.runs):
+        work.degraded["cut"] = None
     if completion.dropped_parameters:
         work.degraded["parameters"] = None
     if any(result.error for result in results):

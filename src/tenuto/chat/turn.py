@@ -53,6 +53,7 @@ from tenuto.model.generation import Persona
 from tenuto.model.message import INPUT, NAME, is_input, readable_part
 from tenuto.model.parameters import NO_PARAMETERS
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
+from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import MAX_WINDOW, ONCE
 from tenuto.model.values import JsonObject, check_type
@@ -181,13 +182,15 @@ async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Choice:
 async def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Choice:
     assistant, persona = resolve_assistant(deps.assistants, request.assistant, request.persona, last)
     assistant.check_installed()
-    if request.policy is not None or request.compress_above is not None:
-        assistant = dataclasses.replace(assistant, policies=_policies_for(request, assistant))
     if request.model is not None:
         model = await deps.model_choice.admit(scope.tenant, request.model)
         assistant = dataclasses.replace(assistant, model=model)
+    prompt = deps.prompt_for(assistant.prompt, deps.models(assistant.model))
+    if request.policy is not None or request.compress_above is not None:
+        policies = _policies_for(request, assistant.policies, prompt)
+        assistant = dataclasses.replace(assistant, policies=policies)
     scope = scope if persona is None else replace(scope, persona=persona.id)
-    return Choice(request=request, scope=scope, assistant=assistant, persona=persona)
+    return Choice(request=request, scope=scope, assistant=assistant, prompt=prompt, persona=persona)
 
 
 def resolve_assistant(
@@ -209,13 +212,12 @@ def resolve_assistant(
     return assistant, assistant.persona(persona)
 
 
-def _policies_for(request: ChatRequest, assistant: Assistant) -> Preset:
+def _policies_for(request: ChatRequest, policies: Preset, prompt: PromptPolicy) -> Preset:
     """The assistant's policies with what the request has in place of them."""
-    policies = assistant.policies
     if request.policy is not None:
         policies = replace(policies, sessions=request.policy)
     if request.compress_above is not None:
-        share = min(request.compress_above / assistant.prompt.budget, _MOST_FULL)
+        share = min(request.compress_above / prompt.budget_tokens, _MOST_FULL)
         policies = replace(policies, context=replace(policies.context, compress_at=share))
     return policies
 
@@ -232,7 +234,8 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
         UnsupportedAttachment: the model does not take a picture, a sound or a file that the request requires.
         TooLarge: the message, or the metadata of its reply, is above the size limit.
         PrivateData: the privacy policy blocks the content.
-        Invalid: beside the request's tools and instructions there is no room for a question.
+        Invalid: beside the request's tools there is no room for a question.
+        InstructionsTooLong: its instructions or system messages do not fit into the prompt.
     """
     if choice.request.parameters != NO_PARAMETERS:
         _check_parameters(deps, choice)
@@ -240,9 +243,15 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
         check_schema(choice.request.schema)
     check_taken(choice.request, deps.models(choice.assistant.model))
     await _check_input(deps, choice)
-    if choice.assistant.remembers and (choice.request.tools or choice.request.instructions or choice.request.schema):
-        # In a thread, since both can be long.
+    if choice.assistant.remembers and _brings_more_than_a_question(choice.request):
+        # In a thread, since it can be long.
         await asyncio.to_thread(check_prompt_room, deps, choice)
+
+
+def _brings_more_than_a_question(request: ChatRequest) -> bool:
+    if request.tools or request.instructions or request.schema or request.model is not None:
+        return True
+    return any(message.role is Role.SYSTEM for message in request.messages)
 
 
 def _check_parameters(deps: ChatDeps, choice: Choice) -> None:
@@ -263,7 +272,7 @@ async def _check_input(deps: ChatDeps, choice: Choice) -> None:
         check_message_sizes(request.messages, policy)
     if request.reply_metadata:
         check_metadata_size(request.reply_metadata, policy)
-    await deps.redaction.admit(choice.scope, request.text, request.messages)
+    await deps.redaction.admit(choice.scope, request.text, request.messages, request.parts)
 
 
 # Begin: store the messages and take the lease
@@ -299,6 +308,8 @@ async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message
 async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
     messages = _input_messages(deps, choice)
+    if any(message.contents for message in messages):
+        messages = await prepare(scope, messages, policy)
     may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     if may_be_new or request.regenerate or request.edit is not None:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
@@ -326,7 +337,8 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     if turn.state is TurnState.FINISHED:
         return Beginning(choice=choice, turn=turn)
     checking = _check_open_turn(deps, choice, turn, turn_request.window)
-    return await release_on_error(deps.sessions.finish, turn, checking)
+    beginning = await release_on_error(deps.sessions.finish, turn, checking)
+    return beginning if not messages else replace(beginning, messages=messages)
 
 
 async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, window: int) -> Beginning:

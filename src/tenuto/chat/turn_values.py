@@ -8,7 +8,7 @@ from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatRequest, TurnStarted
 from tenuto.model import Content, Draft, Message, OpenTurn, Scope, Session
 from tenuto.model.generation import Persona, ToolContext, TurnEnded
-from tenuto.model.prompt import PromptInputs
+from tenuto.model.prompt import PromptInputs, PromptPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.values import JsonObject, Value
 
@@ -48,20 +48,24 @@ class ActiveAssistant(NamedTuple):
 
 
 class Choice(Value, frozen=True, kw_only=True):
-    """Who answers what: the assistant has the request's policies, and the scope names the persona."""
+    """Who answers what: the assistant has the request's policies, and the scope names the persona.
+
+    `prompt` is the assistant's policy with a budget that its model has room for.
+    """
 
     request: ChatRequest
     scope: Scope
     assistant: Assistant
+    prompt: PromptPolicy
     persona: Persona | None
 
 
 class Beginning(Value, frozen=True, kw_only=True):
     """A turn that has begun.
 
-    `turn` is `None` if nothing is stored: the turn then answers `messages`, after the `history` that a caller brings in
-    place of a session. `replaced_answer` is the answer that a regeneration replaces; it stays in the log until the new
-    one is stored, and `turn` hides it.
+    `messages` are the request's. `turn` is `None` if nothing is stored: the turn then answers them, after the `history`
+    that a caller brings in place of a session. `replaced_answer` is the answer that a regeneration replaces; it stays
+    in the log until the new one is stored, and `turn` hides it.
     """
 
     choice: Choice
@@ -82,6 +86,7 @@ class TurnContext(Value, frozen=True, kw_only=True):
     request: ChatRequest
     scope: Scope
     assistant: Assistant
+    prompt: PromptPolicy
     turn: OpenTurn | None
     session_id: str
     number: int
@@ -129,7 +134,7 @@ class TurnContext(Value, frozen=True, kw_only=True):
             assistant=self.assistant.name,
             language=self.tool_context.language,
             policies=self.assistant.policies,
-            prompt=self.assistant.prompt,
+            prompt=self.prompt,
             question=self.tool_context.question,
             answer=answer,
             claims_title=claims_title,

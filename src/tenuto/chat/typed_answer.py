@@ -106,7 +106,7 @@ async def _model_request(
             PromptMessage(role=role, parts=(text_part(text),)) for role, text in [(Role.SYSTEM, typed.system), *talk]
         ),
         tools=(_specification(kind),),
-        reply_tokens=assistant.prompt.reply_tokens,
+        reply_tokens=assistant.prompt.max_reply_tokens,
         tool_context=ToolContext(scope=scope, session=session, question="", language=typed.language, now=deps.clock()),
     )
 

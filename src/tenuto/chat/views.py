@@ -168,7 +168,7 @@ class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "mani
 
 class ToolRunView(View, frozen=True, kw_only=True):
     """One call of a tool; `start` is in milliseconds since the turn began, null in older traces. `exception` is what
-    a tool raised that failed."""
+    a tool raised that failed. Of an output that was cut the model saw `tokens` of `uncut_tokens`; else both are 0."""
 
     name: str
     arguments: JsonObject
@@ -177,6 +177,8 @@ class ToolRunView(View, frozen=True, kw_only=True):
     error: str | None
     start: float | None
     exception: str
+    tokens: int
+    uncut_tokens: int
 
 
 class SpanView(View, frozen=True, kw_only=True):

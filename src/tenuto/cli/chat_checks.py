@@ -72,7 +72,8 @@ async def talking(app: Tenuto) -> list[Finding]:
         return [
             fail("chat", str(error), "correct the setting it names, or unset it: the offline model needs no settings")
         ]
-    limit = settings.prompt_tokens - settings.reply_tokens
+    prompt = await chat.prompt_of(chat.assistants.find(None))
+    limit = prompt.budget_tokens - prompt.reply_tokens
     return [
         *await _check_models(settings, models, addresses, chat.model_calls),
         _check_embedder(settings, chat),
@@ -81,8 +82,7 @@ async def talking(app: Tenuto) -> list[Finding]:
         *_check_tools(chat),
         *_check_channels(settings, chat),
         ok(
-            "prompt",
-            f"{settings.prompt_tokens:,} tokens: {limit:,} for the input, {settings.reply_tokens:,} for the reply",
+            "prompt", f"{prompt.budget_tokens:,} tokens: {limit:,} for the input, {prompt.reply_tokens:,} for the reply"
         ),
     ]
 

@@ -100,6 +100,7 @@ def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, ho
             ("looked for", ", ".join(holds.types)),
             ("own patterns", ", ".join(holds.patterns) or "none"),
             ("never in a vault", ", ".join(holds.unvaulted) or "none"),
+            ("attachments", ", ".join([f"{sink}: {mode}" for sink, mode in holds.attachments.items()])),
             ("allowed values", f"{len(policies.of(scope).allow):,}"),
             ("key", "there" if key else "none"),
             ("encryption", "on" if settings.encryption else "off"),

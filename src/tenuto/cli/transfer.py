@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -35,7 +36,7 @@ from tenuto.privacy.compliance.iteration import iter_sessions
 from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
 from tenuto.sessions import fresh_id
 from tenuto.sessions.limits import check_messages
-from tenuto.sessions.transfer import ENDINGS, ExportFormat, iter_export, parse_export
+from tenuto.sessions.transfer import ENDINGS, ExportFormat, iter_export, parse_export, with_exported_contents
 from tenuto.sessions.views import SessionView
 
 # Most file systems take 255 bytes; some room is left for an ending, and for the name it has while it is written.
@@ -133,8 +134,9 @@ def _file_name(session_id: str, written_as: ExportFormat) -> str:
 async def _export_to_stdout(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
     """To standard output: byte for byte into a pipe or file, without steering characters onto a terminal."""
     session, pages = await _open_export(app, scope, session_id)
+    read = partial(app.sessions.attachment, scope, session.id)
     is_terminal = sys.stdout.isatty()
-    async for piece in iter_export(session, pages, written_as):
+    async for piece in iter_export(session, pages, written_as, read):
         typer.echo(_terminal_text(piece, written_as) if is_terminal else piece, nl=False)
 
 
@@ -156,9 +158,10 @@ async def _export_to_file(
     app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat, path: Path
 ) -> tuple[Session, int]:
     session, pages = await _open_export(app, scope, session_id)
+    read = partial(app.sessions.attachment, scope, session.id)
     size = 0
     with write_atomically(path) as file:
-        async for piece in iter_export(session, pages, written_as):
+        async for piece in iter_export(session, pages, written_as, read):
             size += file.write(piece)
     return session, size
 
@@ -212,6 +215,7 @@ async def _import_each(
             try:
                 raw = contents[file] if file in contents else _read_bytes(file)
                 export = parse_export(raw, now=utc_now(), new_id=fresh_id)
+                export = with_exported_contents(scope, export, app.sessions.policy)
                 check_messages(export.messages, app.sessions.policy)
                 export = replace(export, messages=TokenCounter().correct_counts(export.messages))
                 imports.append((file, await app.sessions.restore(scope, export)))

@@ -18,6 +18,7 @@ from tenuto.context.tokens import (
     TokenCounter,
     counter_for,
     encoding_for,
+    fit_prompt,
     prompt_token_limit,
     truncate_text,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "counter_for",
     "display_name",
     "encoding_for",
+    "fit_prompt",
     "has_relevant_history",
     "inputs_from_turn",
     "language_of",

@@ -21,7 +21,7 @@ from tenuto.context.layout import Layout, PromptPage, PromptParts, layout_for
 from tenuto.context.media import fit_media
 from tenuto.context.tokens import TokenCounter, output_text, prompt_token_limit, truncate_text
 from tenuto.context.window import Turn, TurnReader, Window, WindowEntry, WindowFiller, spans
-from tenuto.errors import Invalid, InvalidSetting
+from tenuto.errors import InstructionsTooLong, InvalidSetting
 from tenuto.model.attachment import MEDIA_PARTS, iter_media_parts
 from tenuto.model.generation import Summary
 from tenuto.model.media import LEFT_OUT, count_left_out, shows_media
@@ -48,7 +48,10 @@ from tenuto.model.values import JsonObject, to_text
 _MESSAGE: Final = Kind.MESSAGE
 _seq: Final = attrgetter("seq")
 _AS_IT_FITS: Final = Disposition.KEPT
+_SHORTENED: Final = Disposition.CUT
 _FITS: Final = Reason.FITS
+# Of messages that are cut: their text is shortened. Where they have other reasons, parts of other kinds are left out.
+_SHORTENING: Final = (Reason.MESSAGE_CAP, Reason.OVER_BUDGET, Reason.WINDOW_CHARACTERS)
 _RECALL_KINDS: Final = (Kind.MEMORY, Kind.EVIDENCE, Kind.CHAT_CONTEXT)
 
 
@@ -61,6 +64,8 @@ class ManifestBuilder:
         self._policy = policy
         self._prompt_limit = prompt_limit
         self._entries: dict[Kind, list[ManifestEntry]] = {kind: [] for kind in _kind_order(policy.recall_position)}
+        self.cut = False
+        """Whether something has less text in the prompt than was said."""
 
     def add(
         self,
@@ -85,6 +90,7 @@ class ManifestBuilder:
             digest=digest_text(text, self._digest_key) if text and kind is not Kind.CHAT_CONTEXT else "",
         )
         self._entries[kind].append(entry)
+        self.cut = self.cut or (disposition is _SHORTENED and reason is not Reason.NO_MEDIA)
 
     def covering(self, first: int, last: int, count: int) -> None:
         """Record which messages the summary covers, loaded or not."""
@@ -133,6 +139,7 @@ class ManifestBuilder:
                 self.stretch(history[start : what[0]], Disposition.DROPPED, what[1])
 
     def _add_turn(self, history: Sequence[Message], turn: Turn) -> None:
+        self.cut = self.cut or any(one.reason in _SHORTENING for one in turn.entries)
         if not turn.hidden:
             self._entries[_MESSAGE] += self._message_entries(turn.entries)
             return
@@ -168,7 +175,7 @@ class ManifestBuilder:
             entries=entries,
             total=sum([entry.tokens for entry in entries]),
             prompt_limit=self._prompt_limit,
-            budget=self._policy.budget,
+            budget=self._policy.budget_tokens,
             reply_tokens=self._policy.reply_tokens,
             encoding=self._counter.encoding,
             exact=self._counter.exact,
@@ -221,8 +228,8 @@ def check_budget(
     if overhead > prompt_token_limit(policy, counter):
         raise InvalidSetting(
             "budget",
-            f"{policy.budget} tokens with {policy.reply_tokens} for the reply are too few: "
-            f"system prompt, layout and a question of {LEAST_QUESTION} tokens take {overhead}",
+            f"{policy.budget_tokens} tokens with {policy.reply_tokens} for the reply are too few: system prompt, "
+            f"layout and a question of {LEAST_QUESTION} tokens take {overhead}; {policy.raised_by} raises it",
         )
 
 
@@ -276,6 +283,7 @@ def assemble(
 
     Raises:
         InvalidSetting: the system prompt alone does not leave room for a question.
+        InstructionsTooLong: the instructions or the system messages of the turn do not fit beside it.
     """
     names, speakers = inputs.display_names, inputs.speaker_names
     layout = layout_for(policy.layout, inputs.language, counter, names, policy.recall_position, speakers)
@@ -291,15 +299,17 @@ class _PromptAssembly:
     layout: Layout
     digest_key: bytes = b""
     left: int = 0
+    input_system_tokens: int = 0
 
     def prompt(self) -> Prompt:
         prompt_limit = prompt_token_limit(self.policy, self.counter)
         self.left = prompt_limit - self.layout.reserve(self.inputs.speaker)
         manifest = ManifestBuilder(self.counter, self.policy, prompt_limit, self.digest_key)
         system = self._add_system(manifest)
+        self._reserve_input_system()
         media = bool(self.inputs.question_parts) or shows_media(self.inputs.history)
         if media:
-            room = max(0, self.left - LEAST_QUESTION)
+            room = max(0, self.left - self.input_system_tokens - LEAST_QUESTION)
             self.inputs = fit_media(self.inputs, self.layout.name, self.counter.media_tokens, room)
         question, question_parts = self._add_question(manifest)
         summarised, irrelevant, filler = self._split_history(prompt_limit)
@@ -331,6 +341,7 @@ class _PromptAssembly:
             messages=messages,
             manifest=manifest.manifest(),
             cacheable_messages=stable,
+            cut=manifest.cut,
             media=sum([1 for one in messages for _ in iter_media_parts(one.parts)]) if media else 0,
             media_left_out=sum([count_left_out(one.parts) for one in messages]) if media else 0,
         )
@@ -357,18 +368,33 @@ class _PromptAssembly:
     def _add_system(self, manifest: ManifestBuilder) -> str:
         text, instructions = self.inputs.system, self.inputs.instructions
         tokens = self.counter.count_fixed(text)
-        if tokens + LEAST_QUESTION > self.left:
-            raise InvalidSetting("budget", f"the system prompt's {tokens} tokens leave no room for a question")
+        room = self.left - tokens - LEAST_QUESTION
+        if room < 0:
+            why = f"the system prompt's {tokens:,} tokens leave no room for a question in a prompt of {self.left:,}"
+            raise InvalidSetting("budget", f"{why}; {self.policy.raised_by} raises it")
         if instructions:
             text = f"{text}\n\n{instructions}" if text else instructions
-            tokens = self.counter.count_recurring(text)
-            if tokens + LEAST_QUESTION > self.left:
-                raise Invalid(f"instructions: {tokens} tokens with the system prompt leave no room for a question")
+            both = self.counter.count_recurring(text)
+            if both - tokens > room:
+                raise InstructionsTooLong("instructions", both - tokens, room, self.policy.raised_by)
+            tokens = both
         self.left -= tokens
         if text:
             # Instructions are not stored: there is nothing to compare them with.
             manifest.add(Kind.SYSTEM, *_ALWAYS, tokens, text="" if instructions else text)
         return text
+
+    def _reserve_input_system(self) -> None:
+        """Keep room for the system messages that the turn itself brings."""
+        if not self.inputs.input_start:
+            return
+        messages = self.inputs.history[self._input_place() :]
+        own = [one for one in messages if one.role is Role.SYSTEM and one.seq >= self.inputs.input_start]
+        tokens = sum([self.counter.count_message(one) + self.layout.around(one) for one in own])
+        room = self.left - LEAST_QUESTION
+        if tokens > room:
+            raise InstructionsTooLong("messages", tokens, room, self.policy.raised_by)
+        self.input_system_tokens = tokens
 
     def _add_question(self, manifest: ManifestBuilder) -> tuple[str, tuple[JsonObject, ...]]:
         """The question, and its parts where it shows anything."""
@@ -378,7 +404,7 @@ class _PromptAssembly:
         escaped = self.layout.escape_user_lines(question)
         stored_tokens = self.inputs.question_tokens if escaped == question else 0
         uncut_tokens = self.counter.count_text(escaped, stored_tokens)
-        text = truncate_text(escaped, self.left - around, self.counter.count, uncut_tokens)
+        text = truncate_text(escaped, self.left - self.input_system_tokens - around, self.counter.count, uncut_tokens)
         tokens = around + (uncut_tokens if text is escaped else self.counter.count(text))
         uncut_tokens += around
         what = _ALWAYS if tokens == uncut_tokens else _CUT
@@ -399,7 +425,8 @@ class _PromptAssembly:
         first = start = bisect_left(history, begins, key=_seq)
         if not relevant:
             start = max(first, self._input_place())
-        reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, prompt_limit // 4))
+        cap = self.policy.message_tokens or max(16, prompt_limit // 4)
+        reader = TurnReader(self.layout, self.counter, cap, input_start=inputs.input_start)
         slides = relevant and start < len(history) and history[start].seq > begins
         return history[:first], history[first:start], WindowFiller(history[start:], self.context, reader, slides)
 

@@ -365,7 +365,9 @@ def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit
         tokens, media = counter.count_message(message), counter.count_media(message.parts)
         shown = min(media, media_limit)
         media_limit -= shown
-        costs.append(min(tokens - media, cap) + shown + MESSAGE_TOKENS)
+        words = tokens - media
+        words = words if message.role is Role.SYSTEM else min(words, cap)
+        costs.append(words + shown + MESSAGE_TOKENS)
     return costs[::-1]
 
 

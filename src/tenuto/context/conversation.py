@@ -32,14 +32,16 @@ from tenuto.context.window import (
     roundness,
     spans,
 )
-from tenuto.model.message import Message, Role
+from tenuto.errors import InstructionsTooLong
+from tenuto.model.message import Draft, Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Language, LayoutName, PromptPolicy
 from tenuto.model.turn import OpenTurn
 
 # Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.
 _ITEM: Final = Role.ITEM
-_OPENERS: Final = (Role.USER, Role.SYSTEM)
+_SYSTEM: Final = Role.SYSTEM
+_OPENERS: Final = (Role.USER, _SYSTEM)
 # More than the heading of a summary and the opening of the reply take.
 MARGIN: Final = 64
 
@@ -79,6 +81,19 @@ def fit_window(
     )
     cut = tuple([message.id for message in window if message.parts != stored_parts.get(message.seq)])
     return replace(turn, window=window, summary=text, cut=cut)
+
+
+def check_system_messages(messages: Sequence[Draft], policy: PromptPolicy, counter: TokenCounter) -> None:
+    """Refuse system messages that no window has room for: they are never cut.
+
+    Raises:
+        InstructionsTooLong: they do not fit.
+    """
+    system = [message for message in messages if message.role is _SYSTEM]
+    limit = max(LEAST_QUESTION, prompt_token_limit(policy, counter) - MARGIN) - LEAST_QUESTION
+    tokens = sum([counter.count_message(message) + MESSAGE_TOKENS for message in system])
+    if tokens > limit:
+        raise InstructionsTooLong("messages", tokens, limit, policy.raised_by)
 
 
 def _join(history: Sequence[Message], turn_messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -133,7 +148,7 @@ def _plain_start(
         length = len(part["text"])
         if length > tokens * MOST_CHARACTERS_A_TOKEN or tokens > length * MOST_TOKENS_A_CHARACTER:
             tokens = counter.count_recurring(part["text"])
-        if not length or tokens > cap:
+        if not length or (tokens > cap and message.role is not _SYSTEM):
             return None
         used += tokens + MESSAGE_TOKENS
         if used > left:
@@ -150,17 +165,22 @@ def _plain_start(
 
 
 def _fit_input(turn_messages: Sequence[Message], limit: int, counter: TokenCounter) -> tuple[tuple[Message, ...], int]:
-    """The turn's own messages, the longest cut first, and the tokens they leave. Of very many the newest stay."""
+    """The turn's own messages, the longest cut first, and the tokens they leave. Of very many the newest stay.
+
+    System messages are not cut: `begin` refuses those that do not fit.
+    """
     sizes = [counter.count_message(message) for message in turn_messages]
     left = limit - sum(sizes) - MESSAGE_TOKENS * len(turn_messages)
     if left >= 0:
         return tuple(turn_messages), left
     count = limit // (LEAST_WORDS + MESSAGE_TOKENS)
     turn_messages, sizes = turn_messages[-count:], sizes[-count:]
-    height = level(sizes, limit - MESSAGE_TOKENS * len(turn_messages))
+    fixed = sum([size for message, size in zip(turn_messages, sizes, strict=True) if message.role is _SYSTEM])
+    cuttable = [size for message, size in zip(turn_messages, sizes, strict=True) if message.role is not _SYSTEM]
+    height = level(cuttable, limit - fixed - MESSAGE_TOKENS * len(turn_messages))
     cut = [
         message
-        if size <= height
+        if size <= height or message.role is _SYSTEM
         else counter.with_count(replace(message, parts=truncate_parts(message.parts, height, counter), tokens=0))
         for message, size in zip(turn_messages, sizes, strict=True)
     ]

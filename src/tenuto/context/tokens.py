@@ -240,7 +240,13 @@ class TokenCounter:
 @lru_cache(maxsize=256)
 def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
     """The tokens a prompt may have, as the counter counts them."""
-    return int((policy.budget - policy.reply_tokens) / counter.margin)
+    return int((policy.budget_tokens - policy.reply_tokens) / counter.margin)
+
+
+@lru_cache(maxsize=256)
+def fit_prompt(policy: PromptPolicy, context_window: int | None, most: int) -> PromptPolicy:
+    """The policy as it fits a model (`PromptPolicy.fit_model`), made once for each context window."""
+    return policy.fit_model(context_window, most)
 
 
 def counter_for(model: str) -> TokenCounter:

@@ -36,6 +36,7 @@ _OF_ROLES: Final = frozenset({"tool_call", "tool_result", *MEDIA_PARTS})
 _ITEM: Final = Role.ITEM
 _TOOL: Final = Role.TOOL
 _ASSISTANT: Final = Role.ASSISTANT
+_SYSTEM: Final = Role.SYSTEM
 
 
 class WindowEntry(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +59,11 @@ class WindowEntry(msgspec.Struct, frozen=True, gc=False):
     def cost(self) -> int:
         """Its tokens in the prompt."""
         return self.tokens + self.around
+
+    @property
+    def uncuttable(self) -> bool:
+        """Whether it is in the prompt as it is, or not at all: half an instruction is another one."""
+        return self.message.role is _SYSTEM
 
     @property
     def characters(self) -> int:
@@ -139,13 +145,16 @@ def begins_turn(history: Sequence[Message], place: int) -> bool:
 class TurnReader:
     """Reads turns for one layout, with a cap on each message's tokens.
 
-    For a caller that has its own model they are read `raw`: with everything that only this model can read.
+    The cap is for what was said before: a turn's own input, which begins with the number `input_start`, is cut only
+    where the prompt is full. For a caller that has its own model they are read `raw`: with everything that only this
+    model can read.
     """
 
     _layout: Layout
     _counter: TokenCounter
     _cap: int
     raw: bool = False
+    input_start: int = 0
 
     def turn(self, history: Sequence[Message], start: int, end: int) -> Turn:
         """The turn at that place."""
@@ -191,7 +200,9 @@ class TurnReader:
         longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
         for message in messages:
             parts, tokens = message.parts, message.tokens
-            if len(parts) != 1 or parts[0]["type"] != "text" or message.role is _ITEM or tokens > cap:
+            if len(parts) != 1 or parts[0]["type"] != "text" or message.role is _ITEM:
+                return False
+            if tokens > cap and not self._is_uncapped(message):
                 return False
             text = parts[0]["text"]
             length = len(text)
@@ -219,11 +230,14 @@ class TurnReader:
             disposition = Disposition.KEPT if reason is Reason.FITS else Disposition.CUT
             entry = WindowEntry(message, escaped, escaped, tokens, around, tokens + around, disposition, reason)
             entry = _with_left_out(entry)
-        if tokens <= self._cap:
+        if tokens <= self._cap or self._is_uncapped(message):
             return entry
         # The cap is for words: of pictures, sounds and files there are as many as fit.
         cap = self._cap + self._counter.count_media(entry.parts)
         return self.truncate(entry, cap, Reason.MESSAGE_CAP) if tokens > cap else entry
+
+    def _is_uncapped(self, message: Message) -> bool:
+        return message.role is _SYSTEM or 0 < self.input_start <= message.seq
 
     def truncate(self, entry: WindowEntry, limit: int, reason: Reason) -> WindowEntry:
         """The message with its text truncated to so many tokens, as far as its tools' frames allow."""
@@ -461,6 +475,9 @@ class WindowFiller:
             cut = self._limit_tokens(
                 _without_tools(fitting, len(fitting.entries), Reason.OVER_BUDGET, self._reader), limit
             )
+        if cut is None:
+            cut = _keep_messages(fitting, [one for one in fitting.entries if one.uncuttable], Reason.OVER_BUDGET)
+            return cut if cut.entries and cut.cost <= limit else None
         return cut
 
     def _limit_messages(self, turn: Turn) -> Turn:
@@ -473,9 +490,11 @@ class WindowFiller:
         most = self._policy.window_characters
         if most is None or turn.characters <= most:
             return turn
-        height = level([entry.characters for entry in turn.entries], most)
+        height = _height(turn.entries, [entry.characters for entry in turn.entries], most)
         entries = [
-            one if one.characters <= height else self._reader.truncate_characters(one, height, Reason.WINDOW_CHARACTERS)
+            one
+            if one.uncuttable or one.characters <= height
+            else self._reader.truncate_characters(one, height, Reason.WINDOW_CHARACTERS)
             for one in turn.entries
         ]
         return _keep_messages(turn, [one for one in entries if one.parts], Reason.WINDOW_CHARACTERS)
@@ -483,15 +502,22 @@ class WindowFiller:
     def _limit_tokens(self, turn: Turn, limit: int) -> Turn | None:
         if turn.cost <= limit:
             return turn
-        height = level([entry.tokens for entry in turn.entries], limit - sum(entry.around for entry in turn.entries))
+        limit_of_text = limit - sum(entry.around for entry in turn.entries)
+        height = _height(turn.entries, [entry.tokens for entry in turn.entries], limit_of_text)
         if height < LEAST_WORDS:
             return None
         entries = tuple(
-            one if one.tokens <= height else self._reader.truncate(one, height, Reason.OVER_BUDGET)
+            one if one.uncuttable or one.tokens <= height else self._reader.truncate(one, height, Reason.OVER_BUDGET)
             for one in turn.entries
         )
         fitting = turn.with_entries(entries)
         return fitting if fitting.cost <= limit else None
+
+
+def _height(entries: Sequence[WindowEntry], sizes: Sequence[int], limit: int) -> int:
+    """The height down to which messages are cut, so that they fit beside those that are not cut."""
+    fixed = sum([size for entry, size in zip(entries, sizes, strict=True) if entry.uncuttable])
+    return level([size for entry, size in zip(entries, sizes, strict=True) if not entry.uncuttable], limit - fixed)
 
 
 class _WindowUsage:
@@ -530,11 +556,13 @@ def _belongs_to_others(messages: Sequence[Message], persona: str) -> bool:
 def _without_tools(turn: Turn, most: int, reason: Reason, reader: TurnReader) -> Turn:
     """The turn without its tools, and of that the newest messages: what people said outweighs how it was found.
 
-    Outputs that the turn ends with stay, with their calls: they are what is to be answered.
+    System messages stay. Outputs that the turn ends with stay, with their calls: they are what is to be answered.
     """
     begins = _last_exchange(turn.entries)
     talk = [_text_only(entry, reason, reader) for entry in turn.entries[:begins]]
-    spoken = [one for one in talk if one is not None][-most:]
+    spoken = [one for one in talk if one is not None]
+    newest = {one.message.seq for one in [one for one in spoken if not one.uncuttable][-most:]}
+    spoken = [one for one in spoken if one.uncuttable or one.message.seq in newest]
     return _keep_messages(turn, [*spoken, *turn.entries[begins:]], reason)
 
 

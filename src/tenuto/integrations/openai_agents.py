@@ -29,6 +29,7 @@ from tenuto.model.values import JsonObject, deep_copy
 from tenuto.ports import utc_now
 from tenuto.sessions import fresh_id
 from tenuto.sessions.items import draft_from_item, item_from_message
+from tenuto.sessions.openai_parts import show_media, shown_item
 
 try:
     from agents.items import TResponseInputItem
@@ -92,7 +93,7 @@ class TenutoSession(SessionABC):
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
         messages = await self._bridge.write(lambda app: self._log(app).remove(lambda head, log: log[-1:], newest=1))
-        return cast("TResponseInputItem", deep_copy(item_from_message(messages[0]))) if messages else None
+        return cast("TResponseInputItem", deep_copy(_item_of(messages[0]))) if messages else None
 
     async def clear_session(self) -> None:
         """Remove the session with all of its items."""
@@ -144,7 +145,7 @@ class TenutoSession(SessionABC):
             assistant="",
             language=Language.ENGLISH,
             policies=_compressing(app.policies, over, keep),
-            prompt=app.settings.prompt(),
+            prompt=app.settings.own_prompt(),
             question="",
         )
         await app.upkeep.after_turn.compress(turn)
@@ -154,17 +155,23 @@ def _compressing(policies: Preset, over: int, keep: int) -> Preset:
     return replace(policies, context=replace(policies.context, compress_over=over, keep_verbatim=keep))
 
 
+def _item_of(message: Message) -> JsonObject:
+    """The item of a message; what other programs stored is in the form of the Responses API."""
+    show = show_media(contents={content.id: content for content in message.contents})
+    return shown_item(item_from_message(message), show)
+
+
 def _items_of(session: Session, log: Sequence[Message]) -> tuple[list[JsonObject], bool]:
     """The items of this end of a log, and whether a summary stands for all that precedes it."""
     if not any(map(is_summary, log)):
-        return [item_from_message(message) for message in log], False
+        return [_item_of(message) for message in log], False
     # Only a compacted log needs the room that makes prompts, which takes long to import.
     from tenuto.context.compression import LogTail
 
     tail = LogTail(log)
     summary = tail.summary(session.window_start)
     if summary is None:
-        return [item_from_message(message) for message in tail.talk], False
+        return [_item_of(message) for message in tail.talk], False
     summary_item: JsonObject = {"role": "system", "content": _SUMMARY.format(summary.text)}
-    rest = [item_from_message(message) for message in tail.talk if message.seq > summary.through]
+    rest = [_item_of(message) for message in tail.talk if message.seq > summary.through]
     return [summary_item, *rest], log[0].seq <= summary.through + 1

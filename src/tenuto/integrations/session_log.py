@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import retry_on_conflict
-from tenuto.errors import SessionNotFound
+from tenuto.errors import AttachmentNotFound, SessionNotFound
+from tenuto.integrations.media import as_sent, with_media_beside
 from tenuto.lru_cache import LruCache
 from tenuto.model import (
     AppendResult,
     Changes,
+    Content,
     Draft,
     Message,
     MessagePage,
@@ -26,6 +28,7 @@ from tenuto.model import (
     Session,
     Truncation,
 )
+from tenuto.model.attachment import shown_in
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.prompt import Language
@@ -34,6 +37,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import AppendRequest, Sessions, TurnRequest
 from tenuto.sessions.ids import session_id_for_key
+from tenuto.sessions.media_parts import brings_media
 from tenuto.sessions.titles import with_fallback_title
 
 _Parameters = ParamSpec("_Parameters")
@@ -65,7 +69,7 @@ class SessionLog:
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         """Store messages in one step."""
-        request = AppendRequest(messages=tuple(drafts))
+        request = AppendRequest(messages=tuple([with_media_beside(self._scope, draft) for draft in drafts]))
         try:
             return await self.on_session(self.sessions.append, request)
         except SessionNotFound:
@@ -138,9 +142,20 @@ class SessionLog:
             return None
         query = Page(limit=min(limit, MAX_WINDOW), before=before.messages[0].seq if before is not None else None)
         try:
-            return await self.on_session(self.sessions.messages, query)
+            page = await self.on_session(self.sessions.messages, query)
         except SessionNotFound:
             return None
+        if not any(brings_media(message.parts) for message in page.messages):
+            return page
+        return replace(page, messages=tuple([await self._with_media(message) for message in page.messages]))
+
+    async def _with_media(self, message: Message) -> Message:
+        """The message as it was sent, with the contents that it shows unless they were removed."""
+        contents: dict[str, Content] = {}
+        for attachment_id in shown_in(message.parts):
+            with suppress(AttachmentNotFound):
+                contents[attachment_id] = await self.on_session(self.sessions.attachment, attachment_id)
+        return as_sent(message, contents)
 
     async def messages(
         self, newest: int | None = None, *, in_window: bool = False

@@ -10,6 +10,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from tenuto.errors import FailureReason, ModelBusy, ModelFailed
+from tenuto.llm.offline import OfflineModel
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, marks_place
 from tenuto.model.media import keep_media, shows_media
 from tenuto.model.parameters import FinishReason, ModelFacts, ModelParameters
@@ -47,10 +48,14 @@ class FallbackChain:
 
     @property
     def facts(self) -> ModelFacts:
-        """What is known of the first, and the smallest context window of all."""
-        first, *others = map(facts_of, self._models)
-        windows = [each.context_window for each in (first, *others) if each.context_window is not None]
-        return replace(first, context_window=min(windows, default=None))
+        """What is known of the first, and the smallest context window; not known, if that of one model is not.
+
+        The offline model reads no prompts.
+        """
+        windows = [facts_of(model).context_window for model in self._models if model.name != OfflineModel.name]
+        known = [window for window in windows if window is not None]
+        smallest = min(known) if known and len(known) == len(windows) else None
+        return replace(facts_of(self._models[0]), context_window=smallest)
 
     def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
         """The names of those that its first model does not take; another one is asked without those it does not."""

@@ -28,7 +28,7 @@ from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
-from tenuto.model.parameters import ModelFacts
+from tenuto.model.parameters import NOTHING_KNOWN, ModelFacts
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel, Telemetry, Tool, facts_of
 
@@ -51,7 +51,8 @@ class ModelConnection(Value, frozen=True, kw_only=True):
 
     `first_token_timeout` bounds the wait until the answer begins; 0 is no limit. Where they are `None`, a model on
     loopback may take as long as it needs, but not fall silent, and others have two minutes and one. A request that
-    fails before is sent again `retries` times. An `observed` model gets no spans of Pydantic AI beside ours.
+    fails before is sent again `retries` times. `context_window` is the model's, in place of what is known of it. An
+    `observed` model gets no spans of Pydantic AI beside ours.
     """
 
     base_url: str | None = None
@@ -60,6 +61,7 @@ class ModelConnection(Value, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     first_token_timeout: timedelta | None = None
     retries: int = 2
+    context_window: int | None = None
     observed: bool = False
 
     def __post_init__(self) -> None:
@@ -108,6 +110,7 @@ async def open_model(
     given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
     home: str | None = None,
     calls: ModelCallLog | None = None,
+    context_windows: Mapping[str, int] = MappingProxyType({}),
     telemetry: Telemetry | None = None,
 ) -> AsyncIterator[ChatModel]:
     """Open a model, or with commas a chain of them, and close its connections at the end.
@@ -115,7 +118,8 @@ async def open_model(
     Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
     for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
     What becomes of the calls is counted in `calls`, except for the offline model, which does not fail. With `telemetry`
-    each call is a span. Models that are opened with the same `slots` share those of their provider.
+    each call is a span. Models that are opened with the same `slots` share those of their provider. `context_windows`
+    are those of models by name, where they are not known or to be kept smaller.
 
     Raises:
         InvalidSetting: a name that cannot be opened, and what to install or to set. No model is called here, so a
@@ -139,7 +143,7 @@ async def open_model(
             own = access if _provider_name(name) == home else elsewhere
             # With another model behind it, trying the same one again only keeps the user waiting.
             last = place == len(wanted) - 1
-            own = own if last else replace(own, retries=0)
+            own = replace(own, retries=own.retries if last else 0, context_window=context_windows.get(name))
             if name in given:
                 models.append(_guard(slots, name, _wrap_given(name, given[name], own, log), telemetry))
             elif name == OFFLINE:
@@ -190,7 +194,10 @@ def _wrap_given(name: str, model: GivenModel, access: ModelConnection, log: Mode
     """Adapt a model that a program handed over to the `ChatModel` port."""
     if callable(getattr(model, "stream_answer", None)) and isinstance(getattr(model, "name", None), str):
         given = cast(ChatModel, model)
-        return UserModel(given, access.timeout or TIMEOUT, log.of(given.name))
+        facts = facts_of(given)
+        if access.context_window is not None:
+            facts = replace(facts, context_window=access.context_window)
+        return UserModel(given, access.timeout or TIMEOUT, log.of(given.name), facts)
     try:
         ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access, log)
     except ImportError:
@@ -226,8 +233,11 @@ class MissingModel:
 class UserModel:
     """A `ChatModel` of a program, with a time limit for its first event and its errors as `ModelFailed`."""
 
-    def __init__(self, model: ChatModel, timeout: timedelta, calls: ModelCalls | None = None) -> None:
+    def __init__(
+        self, model: ChatModel, timeout: timedelta, calls: ModelCalls | None = None, facts: ModelFacts = NOTHING_KNOWN
+    ) -> None:
         self._model = model
+        self.facts = facts
         self._timeout = timeout
         self._calls = ModelCalls(model.name) if calls is None else calls
 
@@ -235,11 +245,6 @@ class UserModel:
     def name(self) -> str:
         """The model's own name."""
         return self._model.name
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What it says of itself."""
-        return facts_of(self._model)
 
     @property
     def chain_length(self) -> int:

@@ -25,7 +25,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ToolCallPart,
 )
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model, infer_model_profile
 from pydantic_ai.models.instrumented import InstrumentedModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
@@ -65,7 +65,7 @@ from tenuto.ports import Tool
 
 _log = logging.getLogger(__name__)
 
-# Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
+# Models that think before they speak spend output tokens on it, which must not eat up a title or a summary.
 _THINKING_TOKENS: Final = 8_192
 # Seconds between two attempts.
 _FIRST_PAUSE: Final = 0.5
@@ -132,7 +132,7 @@ class PydanticAIModel:
         is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
         self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
         self._thinker = Thinker.of(model, self._dialect)
-        self.facts = _facts_of(name, model, self._dialect)
+        self.facts = _facts_of(name, model, self._dialect, access.context_window)
         """What is known of it."""
 
     @property
@@ -241,7 +241,9 @@ class PydanticAIModel:
             # Another provider made these calls: this one only thinks behind calls that it thought about itself.
             del given["thinking"]
             dropped = ("reasoning_effort",)
-        settings = ModelSettings(max_tokens=request.reply_tokens + self._thinking_tokens(given))
+        settings = ModelSettings()
+        if request.reply_tokens is not None:
+            settings["max_tokens"] = request.reply_tokens + self._thinking_tokens(given, background=request.background)
         if self._limit is not None:
             settings["request_timeout"] = self._limit.total_seconds()
         if (first := self._access.first_token_limit(local=self.local)) is not None:
@@ -277,14 +279,17 @@ class PydanticAIModel:
             "anthropic_supports_adaptive_thinking"
         )
 
-    def _thinking_tokens(self, given: Mapping[str, Any]) -> int:
-        """What thinking may take of the output, besides the answer."""
+    def _thinking_tokens(self, given: Mapping[str, Any], *, background: bool) -> int:
+        """What is added to a limit for thinking: nothing to a caller's, which covers it, where a provider takes that.
+
+        Limits of our own titles and summaries are those of their text.
+        """
         profile = self._model.profile
         wanted = given.get("thinking") or given.get("openai_reasoning_effort", NONE) != NONE
         if wanted and self._needs_thoughts:
             return max(_THINKING_TOKENS, thinking_budget(given["thinking"]))
         always = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
-        return _THINKING_TOKENS if wanted or always else 0
+        return _THINKING_TOKENS if background and (wanted or always) else 0
 
     def _check_response(self, stream: StreamedResponse) -> ModelResponse:
         """The whole answer, if it is whole and says anything."""
@@ -374,7 +379,15 @@ def _dialect_of(model: Model) -> Dialect:
     return Dialect.ANTHROPIC if type(model).__name__ == "AnthropicModel" else Dialect.OTHER
 
 
-def _facts_of(name: str, model: Model, dialect: Dialect) -> ModelFacts:
+def _context_window(model: Model) -> int | None:
+    """The model's context window; OpenAI's own models have theirs behind a proxy as well."""
+    window: int | None = model.profile.get("context_window")
+    if window is None and (own := _OPENAIS_OWN.match(model.model_name)):
+        window = infer_model_profile(f"openai:{model.model_name[own.start('model') :]}").get("context_window")
+    return window
+
+
+def _facts_of(name: str, model: Model, dialect: Dialect, context_window: int | None) -> ModelFacts:
     # Other people's servers that speak the chat completions protocol know pictures, and no documents.
     documents = dialect is not Dialect.OPENAI_CHAT or bool(_OPENAIS_OWN.match(model.model_name))
     ignored = set(model.unsupported_settings) if dialect is not Dialect.OPENAI_CHAT else set()
@@ -383,7 +396,7 @@ def _facts_of(name: str, model: Model, dialect: Dialect) -> ModelFacts:
     return ModelFacts(
         provider=model.system,
         model=model.model_name,
-        context_window=model.profile.get("context_window"),
+        context_window=context_window or _context_window(model),
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
         media=media_of(name, model, dialect, reads_documents=documents),
@@ -558,7 +571,7 @@ def provider_class(kind: str) -> type[Provider[Any]]:
 
 
 _WELL_KNOWN: Final = "openai, anthropic, google, mistral, deepseek, openrouter, ollama and vllm"
-_OPENAIS_OWN: Final = re.compile(r"(?:openai/)?(?:gpt-(?!oss)|o\d)")
+_OPENAIS_OWN: Final = re.compile(r"(?:openai/)?(?P<model>gpt-(?!oss)|o\d)")
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _GROUP: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 

@@ -22,6 +22,8 @@ SHOWING_PARTS: Final = MEDIA_PARTS | _OUTPUTS
 """Types of the parts that can show an attachment."""
 ATTACHMENT: Final = "attachment"
 """The key of a part for the id of its attachment."""
+AS_SENT: Final = "as_sent"
+"""The key of a part for the form in which a framework sent it, without its content."""
 REMOVED: Final = "removed"
 """The key of a part, with the value true, whose attachment was removed."""
 URL: Final = "url"
@@ -162,7 +164,8 @@ def without_attachments(parts: Iterable[JsonObject], ids: Iterable[str]) -> tupl
     def mark(part: JsonObject) -> JsonObject:
         if part.get(ATTACHMENT) not in gone:
             return part
-        return {name: value for name, value in part.items() if name not in (ATTACHMENT, "name")} | {REMOVED: True}
+        kept = {name: value for name, value in part.items() if name not in (ATTACHMENT, "name", AS_SENT)}
+        return {**kept, REMOVED: True}
 
     return map_media(parts, mark)
 

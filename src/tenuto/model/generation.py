@@ -123,8 +123,8 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
     see. `tool_choice` is `auto`, `none`, `required` or the name of the tool that must be called; with a `schema` the
-    answer must have that form. For a `background` request no user waits. `contents` are the bytes of the attachments
-    that the messages show, by id.
+    answer must have that form. It has at most `reply_tokens`, or what the model gives. For a `background` request no
+    user waits. `contents` are the bytes of the attachments that the messages show, by id.
     `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models that do
     not read prompts (the offline one): the question, its language, the talk and the state.
     """
@@ -136,7 +136,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     parameters: ModelParameters = NO_PARAMETERS
     schema: AnswerSchema | None = None
     contents: Mapping[str, Content] = MappingProxyType({})
-    reply_tokens: int = 1024
+    reply_tokens: int | None = None
     cacheable_messages: int = 0
     redacted_messages: int = 0
     tool_results: tuple[ToolResult, ...] = ()

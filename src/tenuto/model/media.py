@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.model.attachment import AUDIO, FILE, IMAGE, URL, iter_media_parts, map_media, media_type_of
-from tenuto.model.message import Message, text_part
+from tenuto.model.attachment import AUDIO, FILE, IMAGE, REMOVED, URL, iter_media_parts, map_media, media_type_of
+from tenuto.model.message import Draft, Message, text_part
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import JsonObject
 
+_Draft = TypeVar("_Draft", bound=Draft)
 LEFT_OUT: Final = "left_out"
 """The key of a text part that stands in the place of a picture, a sound or a file: the type of that part."""
 _HARMLESS: Final = str.maketrans({"[": "(", "]": ")", "\n": " ", "\r": " "})
@@ -72,13 +73,28 @@ def with_media_named(messages: Sequence[Message], language: Language) -> tuple[M
     return tuple([replace(message, parts=map_media(message.parts, name), tokens=0) for message in messages])
 
 
+def without_media(messages: tuple[_Draft, ...]) -> tuple[_Draft, ...]:
+    """The messages with marks in the places of pictures, sounds and files, and without their bytes."""
+    if not shows_media(messages):
+        return messages
+    return tuple([_without_media(message) for message in messages])
+
+
+def _without_media(message: _Draft) -> _Draft:
+    def mark(part: JsonObject) -> JsonObject:
+        return {name: part[name] for name in ("type", "media_type", "size") if name in part} | {REMOVED: True}
+
+    parts = map_media(message.parts, mark)
+    return message if parts == message.parts else replace(message, parts=parts, contents=())
+
+
 def shown_media(messages: Iterable[Message], language: Language) -> list[str]:
     """What these messages show, in words, each once, the newest last."""
     shown = [describe_media(part, language) for message in messages for part in iter_media_parts(message.parts)]
     return list(dict.fromkeys(reversed(shown)))[:_MOST_NAMED][::-1]
 
 
-def shows_media(messages: Iterable[Message] | Iterable[PromptMessage]) -> bool:
+def shows_media(messages: Iterable[Draft] | Iterable[PromptMessage]) -> bool:
     """Whether a message shows a picture, a sound or a file."""
     return any(True for message in messages for _ in iter_media_parts(message.parts))
 

@@ -175,3 +175,6 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     parameters: frozenset[str] = frozenset(PARAMETERS)
     schemas: bool = False
     media: MediaInputs = NO_MEDIA
+
+
+NOTHING_KNOWN: Final = ModelFacts()

@@ -48,6 +48,23 @@ class Mode(StrEnum):
     BLOCK = "block"
 
 
+class AttachmentMode(StrEnum):
+    """How a picture, a sound or a file is treated on its way into a sink.
+
+    `drop` leaves a mark or a placeholder in its place; `block` refuses the message or the turn that shows it.
+    """
+
+    KEEP = "keep"
+    DROP = "drop"
+    BLOCK = "block"
+
+
+# Sinks whose policy tells attachments apart: in a summary or a memory they are named, elsewhere they are shown.
+ATTACHMENT_SINKS: Final = (Sink.MESSAGE, Sink.MODEL, Sink.MEMORY, Sink.EXPORT)
+_MAY_BLOCK: Final = frozenset({Sink.MESSAGE, Sink.MODEL})
+# The type that a refusal names.
+ATTACHMENT_TYPE: Final = "ATTACHMENT"
+
 # The key of a message's metadata that counts its placeholders by name.
 REDACTED: Final = "redacted"
 # The key of a message's metadata that tells when its stored text was redacted; absent if that was before storing.
@@ -82,6 +99,10 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     `also` adds types that are detected only on request (ADDRESS, ORDER_ID, PERSON), `never` removes types. `allow` has
     values that are not private: an address, a number, or `@example.com` and `*.example.com` for a whole domain. Values
     of the types in `unvaulted` are redacted where others get a pseudonym: they are never restored.
+
+    Pictures, sounds and files are not searched. `attachments_message` says whether they are stored, `attachments_model`
+    whether a model gets them, `attachments_memory` whether summaries and memories name them, and `attachments_export`
+    whether exports hold them.
     """
 
     message: Mode = Mode.KEEP
@@ -100,8 +121,18 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     patterns: tuple[CustomPattern, ...] = ()
     unvaulted: tuple[str, ...] = ("SECRET", "API_KEY")
+    attachments_message: AttachmentMode = AttachmentMode.KEEP
+    attachments_model: AttachmentMode = AttachmentMode.KEEP
+    attachments_memory: AttachmentMode = AttachmentMode.KEEP
+    attachments_export: AttachmentMode = AttachmentMode.KEEP
 
     def __post_init__(self) -> None:
+        for sink in ATTACHMENT_SINKS:
+            mode = self.attachment_mode(sink)
+            if not isinstance(mode, AttachmentMode):
+                raise InvalidSetting(f"privacy_attachments_{sink}", f"wants one of {', '.join(AttachmentMode)}")
+            if mode is AttachmentMode.BLOCK and sink not in _MAY_BLOCK:
+                raise InvalidSetting(f"privacy_attachments_{sink}", "cannot be block: no message comes that way")
         for sink in Sink:
             if not isinstance(self.mode(sink), Mode):
                 raise InvalidSetting(f"privacy_{sink}", f"wants a mode: {', '.join(Mode)}")
@@ -118,6 +149,11 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     def mode(self, sink: Sink) -> Mode:
         """The mode of a sink."""
         mode: Mode = getattr(self, sink.value)
+        return mode
+
+    def attachment_mode(self, sink: Sink) -> AttachmentMode:
+        """How attachments are treated in a sink, one of `ATTACHMENT_SINKS`."""
+        mode: AttachmentMode = getattr(self, f"attachments_{sink.value}")
         return mode
 
     @property

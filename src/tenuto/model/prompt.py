@@ -9,12 +9,18 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenuto.errors import InvalidSetting
 from tenuto.model.attachment import NO_MEDIA, MediaInputs
 from tenuto.model.message import Message, Role
 from tenuto.model.values import JsonObject, Value
 
 _DIGEST_BYTES: Final = 12
+UNKNOWN_WINDOW: Final = 8192
+"""The budget of a prompt for a model whose context window is not known."""
+MAX_PROMPT_TOKENS: Final = 32_768
+"""The most of a context window that a prompt takes, where no setting says another number."""
 
 
 class Language(StrEnum):
@@ -52,32 +58,54 @@ class RecallPosition(StrEnum):
 class PromptPolicy(Value, frozen=True, kw_only=True):
     """How a prompt is put together within its budget.
 
-    `budget` bounds the whole prompt and `reply_tokens` tokens kept free for the answer. A single message of the window
-    takes at most `message_tokens` (default: a quarter of the prompt). `recall_share` of the prompt is kept free of
-    older turns for memories and evidence. `trim_share` is how much of the window is let go at once when it is full, so
-    that its beginning then stays where it is for several turns.
+    `budget` bounds the whole prompt and `reply_tokens` tokens kept free for the answer; without one it follows the
+    model's context window (`fit_model`). An answer has at most `max_reply_tokens`; `None` leaves that to the model. A
+    single message of the window takes at most `message_tokens` (default: a quarter of the prompt), except for system
+    messages, which are never cut. `recall_share` of the prompt is kept free of older turns for memories and evidence.
+    `trim_share` is how much of the window is let go at once when it is full, so that its beginning then stays where it
+    is for several turns. `raised_by` is the setting that makes a larger budget.
     """
 
-    budget: int = 8192
+    budget: int | None = None
     reply_tokens: int = 1024
+    max_reply_tokens: int | None = None
     message_tokens: int | None = None
     recall_share: float = 0.25
     trim_share: float = 0.25
     layout: LayoutName = LayoutName.CHAT
     recall_position: RecallPosition = RecallPosition.BEFORE_QUESTION
+    raised_by: str = "the assistant's prompt.budget"
 
     def __post_init__(self) -> None:
         if self.reply_tokens < 0:
             raise InvalidSetting("reply_tokens", "must not be negative")
-        if self.budget <= self.reply_tokens:
-            raise InvalidSetting(
-                "budget", f"{self.budget} tokens leave no room for the prompt beside the reply's {self.reply_tokens}"
-            )
+        if self.budget is not None and self.budget <= self.reply_tokens:
+            why = f"{self.budget} tokens leave no room for the prompt beside the reply's {self.reply_tokens}"
+            raise InvalidSetting("budget", why)
+        if self.max_reply_tokens is not None and self.max_reply_tokens < 1:
+            raise InvalidSetting("max_reply_tokens", "must be at least 1")
         if self.message_tokens is not None and self.message_tokens < 16:
             raise InvalidSetting("message_tokens", "must be at least 16")
         for what in ("recall_share", "trim_share"):
             if not 0 <= getattr(self, what) < 1:
                 raise InvalidSetting(what, "must lie between 0 and 1")
+
+    @property
+    def budget_tokens(self) -> int:
+        """The budget; where neither the policy nor a model says one, that of an unknown model."""
+        return UNKNOWN_WINDOW if self.budget is None else self.budget
+
+    def fit_model(self, context_window: int | None, most: int) -> PromptPolicy:
+        """The policy with a budget: its own, or the model's context window up to `most` tokens.
+
+        Raises:
+            InvalidSetting: the reply's share leaves no room for a prompt.
+        """
+        if self.budget is not None:
+            return self
+        window = UNKNOWN_WINDOW if context_window is None else context_window
+        setting = "max_prompt_tokens" if window >= most else "model_context_windows"
+        return replace(self, budget=min(window, most), raised_by=setting)
 
 
 class Piece(Value, frozen=True, kw_only=True):
@@ -276,7 +304,8 @@ class PromptMessage(Value, frozen=True, kw_only=True):
 
 class Prompt(Value, frozen=True, kw_only=True):
     """What the model is shown. The first `cacheable_messages` messages open the next turn's prompt as well, unless it
-    is trimmed, compressed or given another persona: a provider's cache may keep them.
+    is trimmed, compressed or given another persona: a provider's cache may keep them. Of a text that is `cut` it sees a
+    part; the manifest says of which.
 
     `media` are the pictures, sounds and files in it, `media_left_out` how many placeholders stand for others.
     """
@@ -286,6 +315,7 @@ class Prompt(Value, frozen=True, kw_only=True):
     cacheable_messages: int = 0
     media: int = 0
     media_left_out: int = 0
+    cut: bool = False
 
     @property
     def text(self) -> str:

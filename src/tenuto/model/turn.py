@@ -28,7 +28,8 @@ class ToolRun(Value, frozen=True, kw_only=True):
     """One call of a tool. `error` says what kind of failure it was, `None` when it answered; `exception` what it
     raised, for those who read traces: the model is told only that it failed.
 
-    `start` is in milliseconds since the turn began; older traces have none.
+    `start` is in milliseconds since the turn began; older traces have none. Of an output that the prompt had no room
+    for, the model saw `tokens` of `uncut_tokens`; both are 0 where nothing was cut.
     """
 
     name: str
@@ -38,6 +39,8 @@ class ToolRun(Value, frozen=True, kw_only=True):
     error: str | None = None
     start: float | None = None
     exception: str = ""
+    tokens: int = 0
+    uncut_tokens: int = 0
 
 
 class TraceSpan(Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from tenuto.model.generation import ModelEvent, ModelRequest
-from tenuto.model.parameters import ModelFacts, ModelParameters
+from tenuto.model.parameters import NOTHING_KNOWN, ModelFacts, ModelParameters
 from tenuto.ports.tools import Tool
 
 
@@ -54,7 +54,7 @@ class ParameterChecker(Protocol):
 def facts_of(model: ChatModel) -> ModelFacts:
     """What is known of a model; nothing of most that a program makes itself."""
     facts = getattr(model, "facts", None)
-    return facts if isinstance(facts, ModelFacts) else ModelFacts()
+    return facts if isinstance(facts, ModelFacts) else NOTHING_KNOWN
 
 
 def refused_parameters(model: ChatModel, parameters: ModelParameters) -> tuple[str, ...]:

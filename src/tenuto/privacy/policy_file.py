@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
+from tenuto.model.privacy import AttachmentMode, CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.detection.finder import PiiFinder
@@ -22,6 +22,7 @@ from tenuto.privacy.detection.finder import PiiFinder
 _SETTING: Final = "privacy_file"
 _ADDED: Final = frozenset({"also", "never", "allow", "patterns"})
 _LISTS: Final = _ADDED | {"unvaulted"}
+_ATTACHMENTS: Final = "attachments_"
 _PATTERN: Final = tuple(CustomPattern.__struct_fields__)
 
 
@@ -81,10 +82,11 @@ def _parse_value(name: str, value: Json, where: str) -> Any:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise InvalidSetting(_SETTING, f'{where}{name}: is a list of texts: {name} = ["...", "..."]')
         return tuple(value)
-    if not isinstance(value, str) or value not in tuple(Mode):
+    modes: type[Mode | AttachmentMode] = AttachmentMode if name.startswith(_ATTACHMENTS) else Mode
+    if not isinstance(value, str) or value not in tuple(modes):
         shown = ascii(value[:32]) if isinstance(value, str) else "the value"
-        raise InvalidSetting(_SETTING, f"{where}{name}: {shown} is not a mode; expected one of {', '.join(Mode)}")
-    return Mode(value)
+        raise InvalidSetting(_SETTING, f"{where}{name}: {shown} is not a mode; expected one of {', '.join(modes)}")
+    return modes(value)
 
 
 def _parse_patterns(value: Json, where: str) -> tuple[CustomPattern, ...]:

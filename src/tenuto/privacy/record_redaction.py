@@ -10,9 +10,11 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from tenuto.errors import PrivateData
 from tenuto.model import Changes, Draft, Message, NewSession, Scope, Session
+from tenuto.model.media import shows_media, without_media
 from tenuto.model.message import STATE, is_summary
-from tenuto.model.privacy import REDACTED, REDACTED_AT, Mode, Sink
+from tenuto.model.privacy import ATTACHMENT_TYPE, REDACTED, REDACTED_AT, AttachmentMode, Mode, Sink
 from tenuto.model.session import ASSISTANT, INTENT, MAX_TITLE_CHARACTERS, PERSONA, PERSONAS, PRIVACY_ALSO, record_types
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject, replace_valid
@@ -176,7 +178,10 @@ async def redact_export_pages(
     """The pages of a session's log, redacted for an export one at a time."""
     scope, redactor = session.scope, redactor.for_records(session.metadata)
     kept = redactor.mode(Sink.EXPORT, scope) is Mode.KEEP
+    drops = redactor.policy(scope).attachments[Sink.EXPORT] is not AttachmentMode.KEEP
     async for page in pages:
+        if drops:
+            page = without_media(page)
         if kept:
             yield page
         else:
@@ -211,6 +216,7 @@ class MessageRedaction:
         self._scope = scope
         policy = redactor.policy(scope)
         self._mode = policy.modes[Sink.MESSAGE]
+        self._attachments = policy.attachments[Sink.MESSAGE]
         self.uses_vault = policy.uses_vault
         """Whether values go into a vault."""
 
@@ -220,6 +226,8 @@ class MessageRedaction:
         Raises:
             PrivateData: the policy blocks their content.
         """
+        if self._attachments is AttachmentMode.BLOCK and shows_media(drafts):
+            raise PrivateData([ATTACHMENT_TYPE])
         if self._mode is Mode.BLOCK:
             for draft in drafts:
                 if not is_summary(draft):
@@ -240,6 +248,8 @@ class MessageRedaction:
         Raises:
             TooManyPrivateValues: one was not searched to its end, and has to be kept `whole`.
         """
+        if self._attachments is not AttachmentMode.KEEP:
+            drafts = without_media(drafts)
         if self._mode is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
         stored: list[Draft] = []

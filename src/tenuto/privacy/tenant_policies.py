@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tenuto.model import Scope
 from tenuto.model.policy import PRESETS
-from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy, Sink
+from tenuto.model.privacy import ATTACHMENT_SINKS, AttachmentMode, CustomPattern, Mode, PrivacyPolicy, Sink
 from tenuto.privacy.rules.span import PiiType
 
 if TYPE_CHECKING:
@@ -77,15 +77,17 @@ class ScopePolicy(NamedTuple):
     """What a tenant's policy comes to: the mode of each sink, and whether values go into a vault.
 
     `has_typed_placeholders` says that placeholders in stored messages were typed by users, since messages are stored
-    unchanged.
+    unchanged. `attachments` are the modes of pictures, sounds and files.
     """
 
     modes: Mapping[Sink, Mode]
     uses_vault: bool
     has_typed_placeholders: bool
+    attachments: Mapping[Sink, AttachmentMode]
 
     @classmethod
     def of(cls, policy: PrivacyPolicy, *, has_vault: bool) -> ScopePolicy:
         uses_vault = has_vault and policy.vaulted
         modes = {sink: policy.mode(sink) for sink in Sink}
-        return cls(modes, uses_vault, uses_vault and policy.message is not Mode.PSEUDONYM)
+        attachments = {sink: policy.attachment_mode(sink) for sink in ATTACHMENT_SINKS}
+        return cls(modes, uses_vault, uses_vault and policy.message is not Mode.PSEUDONYM, attachments)

@@ -11,15 +11,17 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from tenuto.errors import PrivateData
 from tenuto.model import Draft, Message, Scope, Session
+from tenuto.model.media import shows_media
 from tenuto.model.message import is_summary
-from tenuto.model.privacy import Mode, Sink
+from tenuto.model.privacy import ATTACHMENT_TYPE, AttachmentMode, Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
 from tenuto.model.scope import speaker_tag
 from tenuto.model.session import record_types
 from tenuto.model.turn import Trace
-from tenuto.model.values import Json
-from tenuto.privacy.json_texts import Replace, Slot, neutralizing, replace_part_texts, replace_texts
+from tenuto.model.values import Json, JsonObject
+from tenuto.privacy.json_texts import Replace, Slot, collect_slots, neutralizing, replace_part_texts, replace_texts
 from tenuto.privacy.placeholders import neutralize_text, restore_text
 from tenuto.privacy.record_redaction import draft_slots, redact_stored, redact_trace
 from tenuto.privacy.redactor import WITHHELD, Redactor
@@ -36,15 +38,24 @@ class TurnRedaction:
         """Whether the external detector does not answer at present."""
         return self._redactor.degraded
 
-    async def admit(self, scope: Scope, text: str, messages: Sequence[Draft] = ()) -> None:
-        """Refuse a text, or messages, that may not be stored or shown to a model.
+    async def admit(
+        self, scope: Scope, text: str, messages: Sequence[Draft] = (), parts: Sequence[JsonObject] = ()
+    ) -> None:
+        """Refuse a text and the `parts` beside it, or messages, that may not be stored or shown to a model.
 
         Raises:
             PrivateData: the policy blocks its content; the error names types, not values.
         """
-        modes = self._redactor.policy(scope).modes
+        policy = self._redactor.policy(scope)
+        modes, attachments = policy.modes, policy.attachments
+        if AttachmentMode.BLOCK in (attachments[Sink.MESSAGE], attachments[Sink.MODEL]) and (
+            parts or shows_media(messages)
+        ):
+            raise PrivateData([ATTACHMENT_TYPE])
         if Mode.BLOCK in (modes[Sink.MESSAGE], modes[Sink.MODEL]):
-            await self._redactor.refuse(scope, [Slot(text), *(slot for one in messages for slot in draft_slots(one))])
+            _, beside = collect_slots(lambda new_text: replace_part_texts(parts, new_text))
+            of_messages = [slot for one in messages for slot in draft_slots(one)]
+            await self._redactor.refuse(scope, [Slot(text), *beside, *of_messages])
 
     def for_records(self, types: Iterable[str]) -> TurnRedaction:
         """The same for titles and traces of an assistant to which these types are private as well."""
@@ -71,6 +82,10 @@ class TurnRedaction:
         if vault is None:
             return machine_key.name, machine_key.derive(trace_id)
         return "", await vault.digest_key(scope, trace_id, create=create)
+
+    def shows_media_to_model(self, scope: Scope) -> bool:
+        """Whether a model gets the pictures, sounds and files of a conversation."""
+        return self._redactor.policy(scope).attachments[Sink.MODEL] is AttachmentMode.KEEP
 
     async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session with its placeholders restored, for the session's own turn."""
@@ -159,6 +174,10 @@ class UpkeepRedaction:
     def for_summary(self, scope: Scope, text: str) -> str:
         """A text that a summary may be made of."""
         return self._redactor.redact(Sink.SUMMARY, scope, text)
+
+    def names_media(self, scope: Scope) -> bool:
+        """Whether summaries and memories name the pictures, sounds and files of a conversation."""
+        return self._redactor.policy(scope).attachments[Sink.MEMORY] is AttachmentMode.KEEP
 
     def for_model(self, scope: Scope, text: str) -> str:
         """A part of a model request, redacted before it is cut; without pseudonyms."""

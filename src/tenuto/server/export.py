@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,6 +29,7 @@ from tenuto.sessions.transfer import (
     ExportFormat,
     iter_export,
     parse_export,
+    with_exported_contents,
 )
 from tenuto.sessions.views import SessionView
 
@@ -84,7 +87,7 @@ async def export_session(
     pages = redact_export_pages(redactor, session, sessions.iter_pages(scope, session))
     session = await redact_export_session(redactor, session)
     return StreamingResponse(
-        iter_export(session, pages, query.format),
+        iter_export(session, pages, query.format, partial(sessions.attachment, scope, session_id)),
         media_type=MEDIA_TYPES[query.format],
         headers={"Content-Disposition": f'attachment; filename="session.{ENDINGS[query.format]}"'},
     )
@@ -95,5 +98,6 @@ async def import_session(request: Request, scope: Scope, context: ServerContext)
     """Create a session from an export. Everything is imported in one step, or nothing."""
     raw = await read_body(request, context.settings.max_body_bytes)
     saved = parse_export(raw, now=context.clock(), new_id=fresh_id)
+    saved = await asyncio.to_thread(with_exported_contents, scope, saved, context.sessions.policy)
     saved = replace(saved, messages=await correct_token_counts(context, saved.messages))
     return created_session(await context.sessions.restore(scope, saved))

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from tenuto.context import TokenCounter
 from tenuto.errors import Invalid, InvalidJson, InvalidText, TooLarge
-from tenuto.model import Draft, Role, Scope
+from tenuto.model import Content, Draft, Role, Scope
 from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, check_id
 from tenuto.server.auth import SCOPE_PARAMETERS, ServerContext, bound_agent, service
@@ -302,9 +302,14 @@ async def drafts_of(
 
 
 async def read_contents(
-    context: ServerContext, scope: Scope, drafts: tuple[Draft, ...], place_of: Callable[[int, int, int | None], str]
+    context: ServerContext,
+    scope: Scope,
+    drafts: tuple[Draft, ...],
+    place_of: Callable[[int, int, int | None], str],
+    stored: Mapping[str, Content] | None = None,
 ) -> tuple[Draft, ...]:
-    """Messages with their contents beside them; `place_of` tells where in the body one of their parts stands.
+    """Messages with their contents beside them; `place_of` tells where in the body one of their parts stands, and
+    `stored` has the contents of references.
 
     Raises:
         Invalid: a part's content or link cannot be taken.
@@ -316,7 +321,10 @@ async def read_contents(
 
     def read() -> tuple[Draft, ...]:
         return tuple(
-            [with_contents(scope, draft, policy, partial(place_of, number)) for number, draft in enumerate(drafts)]
+            [
+                with_contents(scope, draft, policy, partial(place_of, number), stored)
+                for number, draft in enumerate(drafts)
+            ]
         )
 
     if sum([content_size(draft.parts) for draft in drafts]) < _READ_AT_ONCE:

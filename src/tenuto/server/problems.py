@@ -58,6 +58,7 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "invalid",
         "invalid_json",
         "invalid_text",
+        "instructions_too_long",
         "invalid_cursor",
         "unknown_tool_call",
         "unsupported_attachment",

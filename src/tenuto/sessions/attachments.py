@@ -20,7 +20,7 @@ from tenuto.sessions.pictures import pdf_pages, picture_size, without_metadata
 _log = logging.getLogger(__name__)
 _Draft = TypeVar("_Draft", bound=Draft)
 # What is noted of an attachment in the part that shows it: by these its tokens are counted.
-_NOTED: Final = frozenset({"width", "height", "pages"})
+NOTED: Final = frozenset({"width", "height", "pages"})
 # Above this a turn of another session would notice the time it takes.
 _IN_THREAD_BYTES: Final = 256 * 1024
 
@@ -60,7 +60,7 @@ def _with_prepared(draft: _Draft, prepared: dict[str, tuple[Content, JsonObject]
         if part.get(ATTACHMENT) not in prepared:
             return part
         content, notes = prepared[part[ATTACHMENT]]
-        own = {name: value for name, value in part.items() if name not in _NOTED}
+        own = {name: value for name, value in part.items() if name not in NOTED}
         return {**own, ATTACHMENT: content.id, "size": len(content.data), **notes}
 
     parts = map_media(draft.parts, change)

@@ -102,9 +102,9 @@ def _message_form(item: JsonObject, role: str) -> _Form:
     parts: tuple[JsonObject, ...] = ()
     if "content" in item:
         parts = _content_parts(item["content"], role, extra)
-    if role == "assistant" and not parts and isinstance(item.get("refusal"), str):
-        # It stays in `extra`, too, so that the entry comes back as it was.
-        parts, extra["content"] = ({"type": "refusal", "refusal": item["refusal"]},), item.get("content")
+    if role == "assistant" and isinstance(item.get("refusal"), str) and item["refusal"]:
+        # What it stands beside stays in `extra`, so that the entry comes back as it was.
+        parts, extra["content"] = (*parts, {"type": "refusal", "refusal": item["refusal"]}), item.get("content")
     calls = extra.get("tool_calls")
     if isinstance(calls, list) and calls and all(_is_part(call) and call["type"] == CHAT_CALL for call in calls):
         del extra["tool_calls"]

@@ -42,15 +42,19 @@ FILE_ID: Final = "file_id"
 OPENAI: Final = "openai"
 """The provider of files that clients of OpenAI's API name."""
 REFERENCE: Final = "att_"
-"""What the id of an attachment begins with where OpenAI's API has the id of a file."""
+"""What a reference to an attachment begins with where OpenAI's API has the id of a file."""
 _SOURCES: Final = (DATA, URL, FILE_ID, ATTACHMENT)
+CONTENT_FIELDS: Final = frozenset({DATA, "base64", "file_data"})
+"""Fields of parts that are base64."""
+# What LangChain calls our fields.
+_ALIASES: Final = {"base64": DATA, "mime_type": "media_type"}
 _TEXTS: Final = (*_SOURCES, "media_type", "name", "detail", "provider", "format")
 # Fields of ours that a part of another API cannot bring under their names.
-_OURS: Final = frozenset({*_TEXTS, "type", "size", REMOVED})
+OWN_FIELDS: Final = frozenset({*_TEXTS, "type", "size", REMOVED})
 _MOST_URL: Final = 8 * 1024
-_AUDIO_FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+AUDIO_FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _DATA_URL: Final = re.compile(r"data:([^,;]{0,127}(?:;[\w-]+=[^,;]{0,127})*)(;base64)?,", re.IGNORECASE)
-_REFERENCE: Final = re.compile(rf"{REFERENCE}([0-9a-f]{{32}})")
+_REFERENCE: Final = re.compile(rf"{REFERENCE}([0-9a-f]{{32}})(?:_(.+))?", re.DOTALL)
 
 
 Place: TypeAlias = Callable[[int, int | None], str]
@@ -73,8 +77,6 @@ _FORMS: Final = {
     "input_file": _Form(FILE, None, _FILE_NAMES),
 }
 _CHAT_FILE: Final = _Form(FILE, "file", {name: ours for name, ours in _FILE_NAMES.items() if name != "file_url"})
-FOREIGN_PARTS: Final = frozenset(_FORMS)
-"""Types of OpenAI's parts with content."""
 
 
 class _Source(NamedTuple):
@@ -91,13 +93,27 @@ def brings_media(parts: Sequence[JsonObject]) -> bool:
     return any(part["type"] in SHOWING_PARTS or part["type"] in _FORMS for part in parts)
 
 
+def reference_of(attachment_id: str, session_id: str) -> str:
+    """What stands for an attachment where OpenAI's API has the id of a file; `referenced` reads it."""
+    return f"{REFERENCE}{attachment_id}_{session_id}"
+
+
+def referenced(parts: Sequence[JsonObject]) -> dict[str, tuple[str, str]]:
+    """The references to attachments of a session among the parts, each with the ids of attachment and session."""
+    named = [part.get(FILE_ID) for part in _iter_media(parts)]
+    matches = [_REFERENCE.fullmatch(name) for name in named if isinstance(name, str)]
+    return {match[0]: (match[1], match[2]) for match in matches if match is not None and match[2]}
+
+
 def content_size(parts: Sequence[JsonObject]) -> int:
     """About how many characters of content the parts bring: much of it is better read in a thread."""
     return sum([len(value) for part in _iter_media(parts) for value in _iter_texts(part)])
 
 
-def with_contents(scope: Scope, draft: Draft, policy: SessionPolicy, place: Place) -> Draft:
-    """The message with its contents beside it, and parts that name them.
+def with_contents(
+    scope: Scope, draft: Draft, policy: SessionPolicy, place: Place, stored: Mapping[str, Content] | None = None
+) -> Draft:
+    """The message with its contents beside it, and parts that name them; `stored` has the contents of references.
 
     Raises:
         Invalid: content is empty, no base64, or not of the type it is said to be; or a link is none.
@@ -108,7 +124,7 @@ def with_contents(scope: Scope, draft: Draft, policy: SessionPolicy, place: Plac
     def read(part: Json, at: str) -> Json:
         if not isinstance(part, dict) or not (part.get("type") in MEDIA_PARTS or _form_of(part)):
             return part
-        shown, content = read_media(scope, part, policy, at)
+        shown, content = read_media(scope, part, policy, at, stored)
         if content is not None:
             contents.setdefault(content.id, content)
         return shown
@@ -122,20 +138,27 @@ def with_contents(scope: Scope, draft: Draft, policy: SessionPolicy, place: Plac
     return replace(draft, parts=tuple(parts), contents=tuple(contents.values()))
 
 
-def read_media(scope: Scope, part: JsonObject, policy: SessionPolicy, place: str) -> tuple[JsonObject, Content | None]:
+def read_media(
+    scope: Scope, part: JsonObject, policy: SessionPolicy, place: str, stored: Mapping[str, Content] | None = None
+) -> tuple[JsonObject, Content | None]:
     """A part as it is stored, and the content that it brings; one without a type gets that of its content.
 
     Raises:
         Invalid, TooLarge: as in `with_contents`.
     """
-    if part.get(REMOVED) is True:
-        return part, None
     form = _form_of(part)
+    if part.get(REMOVED) is True:
+        return part if form is None else {"type": form.type, REMOVED: True}, None
     source = _own_source(part, place) if form is None else _foreign_source(part, form, place)
     kind = _only_source(source, place)
     value, at = source.values[kind], source.places[kind]
     if kind == DATA or (kind == URL and value[:5].lower() == "data:"):
         content = _content(scope, source, value, policy.max_attachment_bytes, at)
+    elif kind == FILE_ID and _REFERENCE.fullmatch(value) is not None:
+        content = _stored_content(scope, stored or {}, value, at)
+    else:
+        content = None
+    if content is not None:
         part_type = source.type or _part_type(content.media_type)
         _check_part_type(part_type, content.media_type, place)
         return {**source.others, **_named(source, "detail"), **attachment_part(content, part_type)}, content
@@ -150,14 +173,17 @@ def read_media(scope: Scope, part: JsonObject, policy: SessionPolicy, place: str
     return {**source.others, "type": part_type, **said, kind: value, **provider}, None
 
 
-def with_data(parts: Sequence[JsonObject], contents: Mapping[str, Content]) -> tuple[JsonObject, ...]:
-    """The parts with these contents within, as `with_contents` reads them."""
+def with_data(
+    parts: Sequence[JsonObject], contents: Mapping[str, Content], *, named: bool = False
+) -> tuple[JsonObject, ...]:
+    """The parts with these contents within, as `with_contents` reads them, or beside their ids if they are `named`."""
+    gone = () if named else (ATTACHMENT, "size")
 
     def bring(part: JsonObject) -> JsonObject:
         content = contents.get(part.get(ATTACHMENT, ""))
         if content is None:
             return part
-        kept = {name: value for name, value in part.items() if name not in (ATTACHMENT, "size")}
+        kept = {name: value for name, value in part.items() if name not in gone}
         return {**kept, "media_type": content.media_type, DATA: b64encode(content.data).decode()}
 
     return map_media(parts, bring)
@@ -170,9 +196,11 @@ def _form_of(part: JsonObject) -> _Form | None:
 
 
 def _own_source(part: JsonObject, place: str) -> _Source:
-    values = {name: part[name] for name in _TEXTS if part.get(name) is not None}
-    places = {name: f"{place}.{name}" for name in values}
-    others = {name: value for name, value in part.items() if name not in _OURS}
+    aliases = {ours: name for name, ours in _ALIASES.items() if name in part and ours not in part}
+    names = {name: name for name in _TEXTS} | aliases
+    values = {ours: part[name] for ours, name in names.items() if part.get(name) is not None}
+    places = {ours: f"{place}.{names[ours]}" for ours in values}
+    others = {name: value for name, value in part.items() if name not in OWN_FIELDS and name not in _ALIASES}
     if ATTACHMENT in values and type(part.get("size")) is int:
         others["size"] = part["size"]
     return _checked(_Source(part.get("type"), values, places, others))
@@ -181,23 +209,22 @@ def _own_source(part: JsonObject, place: str) -> _Source:
 def _foreign_source(part: JsonObject, form: _Form, place: str) -> _Source:
     inner = part if form.inner is None else part.get(form.inner)
     beside = {} if form.inner is None else {name: part[name] for name in part if name not in ("type", form.inner)}
+    # References stand beside the fields of a sound, which are empty then.
+    reference = beside.pop(FILE_ID, None)
     at = place if form.inner is None else f"{place}.{form.inner}"
     if not isinstance(inner, dict):
         raise Invalid(f"{at}: expected an object")
     names = {**form.names, "detail": "detail"}
     given = {name: value for name, value in inner.items() if name in names and value is not None}
     others = {name: inner[name] for name in inner if name not in names and name != "type"} | beside
-    if taken := sorted(_OURS & others.keys()):
+    if taken := sorted(OWN_FIELDS & others.keys()):
         raise Invalid(f"{place}.{taken[0]}: the field is unknown")
     values = {names[name]: value for name, value in given.items()}
     places = {names[name]: f"{at}.{name}" for name in given}
-    source = _checked(_Source(form.type, values, places, others))
-    named = _REFERENCE.fullmatch(source.values.get(FILE_ID, ""))
-    if named is not None:
-        # Our own reference, as a listing of items has it, beside fields that it leaves empty.
-        values = {name: value for name, value in values.items() if name not in (FILE_ID, DATA, URL)}
-        return source._replace(values={**values, ATTACHMENT: named[1]}, places={**places, ATTACHMENT: places[FILE_ID]})
-    return source
+    if reference is not None:
+        values.pop(DATA, None)
+        values[FILE_ID], places[FILE_ID] = reference, f"{place}.{FILE_ID}"
+    return _checked(_Source(form.type, values, places, others))
 
 
 def _checked(source: _Source) -> _Source:
@@ -241,14 +268,22 @@ def _content(scope: Scope, source: _Source, text: str, limit: int, place: str) -
         return Content.of(scope, data, media_type, name)
 
 
+def _stored_content(scope: Scope, stored: Mapping[str, Content], reference: str, place: str) -> Content:
+    """The content of a reference, as this scope would store it."""
+    content = stored.get(reference)
+    if content is None:
+        raise Invalid(f"{place}: the session has no such attachment")
+    return Content.of(scope, content.data, content.media_type, content.name)
+
+
 def _media_type_of_format(source: _Source) -> str | None:
     """The media type that a sound's `format` means."""
     said = source.values.get("format")
     if said is None:
         return None
-    if said not in _AUDIO_FORMATS:
-        raise Invalid(f"{source.places['format']}: expected {' or '.join(_AUDIO_FORMATS)}")
-    return _AUDIO_FORMATS[said]
+    if said not in AUDIO_FORMATS:
+        raise Invalid(f"{source.places['format']}: expected {' or '.join(AUDIO_FORMATS)}")
+    return AUDIO_FORMATS[said]
 
 
 def _decode(text: str, limit: int, place: str) -> tuple[bytes, str]:

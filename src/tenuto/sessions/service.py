@@ -53,8 +53,9 @@ from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
 from tenuto.sessions.lease import begin_when_free, release_on_error
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
+from tenuto.sessions.media_parts import brings_media
 from tenuto.sessions.requests import AppendRequest, TurnRequest
-from tenuto.sessions.transfer import ExportedSession, import_as
+from tenuto.sessions.transfer import ExportedSession, import_as, with_exported_contents
 
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
@@ -419,6 +420,8 @@ class Sessions:
         """
         check_type(scope, Scope, "scope")
         check_type(saved, ExportedSession, "what was saved")
+        if any(brings_media(draft.parts) for draft in saved.messages):
+            saved = await asyncio.to_thread(with_exported_contents, scope, saved, self.policy)
         check_messages(saved.messages, self.policy)
         saved = replace(saved, messages=await prepare(scope, saved.messages, self.policy))
         if not scope.owner:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -17,12 +17,15 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, InvalidJson, SessionExists, SessionForeign, SessionNotFound
-from tenuto.model import AppendBatch, Draft, IdempotencyKey, Message, NewSession, Scope, Session, Status, Usage
+from tenuto.errors import AttachmentNotFound, Invalid, InvalidJson, SessionExists, SessionForeign, SessionNotFound
+from tenuto.model import AppendBatch, Content, Draft, IdempotencyKey, Message, NewSession, Scope, Session, Status, Usage
+from tenuto.model.attachment import ATTACHMENT, map_media, shown_in, with_attachment_ids, without_attachments
+from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import Json, JsonObject, Value
 from tenuto.ports import SessionStore
 from tenuto.sessions.ids import fingerprint, session_id_for_key
+from tenuto.sessions.media_parts import DATA, brings_media, with_contents, with_data
 from tenuto.sessions.views import MessageView, SessionView, draft_from_json
 
 FORMAT: Final = "tenuto.session"
@@ -61,19 +64,54 @@ MEDIA_TYPES: Final = {
 ENDINGS: Final = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
 
 
+ReadAttachment: TypeAlias = Callable[[str], Awaitable[Content]]
+"""Reads an attachment of the session that is exported."""
+
+
 async def iter_export(
-    session: Session, pages: AsyncIterator[tuple[Message, ...]], export_format: ExportFormat
+    session: Session,
+    pages: AsyncIterator[tuple[Message, ...]],
+    export_format: ExportFormat,
+    read_attachment: ReadAttachment,
 ) -> AsyncIterator[bytes]:
-    """The session page by page, so that a long one is never in memory as a whole."""
+    """The session page by page, so that a long one is never in memory as a whole.
+
+    An attachment is in the first message that shows it; one that is gone by then leaves its mark.
+    """
+    attachments = _ExportedAttachments(read_attachment)
     opening, message, closing = _WRITERS[export_format]
     head = msgspec.json.encode({"format": FORMAT, "version": FORMAT_VERSION, "session": SessionView.of(session)})
     yield opening(head, session)
     first = True
     async for page in pages:
         for item in page:
-            yield message(msgspec.json.encode(MessageView.complete(item)), item, first)
+            whole = await attachments.bring(item)
+            yield message(msgspec.json.encode(MessageView.complete(whole)), item, first)
             first = False
     yield closing
+
+
+class _ExportedAttachments:
+    """Brings the contents of a session into its messages, each once."""
+
+    def __init__(self, read: ReadAttachment) -> None:
+        self._read = read
+        self._brought: set[str] = set()
+        self._gone: set[str] = set()
+
+    async def bring(self, message: Message) -> Message:
+        """The message with the contents that no message before it showed."""
+        shown = shown_in(message.parts)
+        if not shown:
+            return message
+        contents: dict[str, Content] = {}
+        for attachment_id in shown.keys() - self._brought - self._gone:
+            try:
+                contents[attachment_id] = await self._read(attachment_id)
+            except AttachmentNotFound:
+                self._gone.add(attachment_id)
+        self._brought |= contents.keys()
+        return replace(message, parts=with_data(without_attachments(message.parts, self._gone), contents, named=True))
 
 
 def _markdown_opening(head: bytes, session: Session) -> bytes:
@@ -157,6 +195,44 @@ def parse_export(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> Exp
             name: value for name in ("user", "channel", "chat", "thread") if isinstance(value := session.get(name), str)
         },
     )
+
+
+def with_exported_contents(scope: Scope, saved: ExportedSession, policy: SessionPolicy) -> ExportedSession:
+    """What was saved with the contents of its attachments beside the messages, named as in this scope.
+
+    Raises:
+        Invalid: content is not what it is said to be.
+        TooLarge: an attachment is above the size limit.
+    """
+    ids: dict[str, str] = {}
+    messages = [
+        _with_exported_contents(scope, draft, policy, number, ids) if brings_media(draft.parts) else draft
+        for number, draft in enumerate(saved.messages)
+    ]
+    return replace(saved, messages=tuple(messages))
+
+
+def _with_exported_contents(
+    scope: Scope, draft: Draft, policy: SessionPolicy, number: int, ids: dict[str, str]
+) -> Draft:
+    def place(part: int, inner: int | None) -> str:
+        return f"messages[{number}].parts[{part}]" + (f".output[{inner}]" if inner is not None else "")
+
+    def without_id(part: JsonObject) -> JsonObject:
+        return {name: value for name, value in part.items() if name != ATTACHMENT} if DATA in part else part
+
+    read = with_contents(scope, replace(draft, parts=map_media(draft.parts, without_id)), policy, place)
+    for old, new in zip(_flat(draft.parts), _flat(read.parts), strict=True):
+        if isinstance(old, dict) and DATA in old and isinstance(old.get(ATTACHMENT), str):
+            ids[old[ATTACHMENT]] = new[ATTACHMENT]
+    return replace(read, parts=with_attachment_ids(read.parts, ids))
+
+
+def _flat(parts: Iterable[JsonObject]) -> Iterator[Json]:
+    """The parts, and in the place of a tool's output its own parts."""
+    for part in parts:
+        output = part.get("output")
+        yield from output if isinstance(output, list) else [part]
 
 
 def _parse_records(raw: bytes) -> list[Json]:

@@ -197,7 +197,10 @@ class Compressor:
         self, turn: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
     ) -> tuple[str, str]:
         """The summary and its source: a model if there is one and its answer is usable, else extraction."""
-        cover, shown = readable_messages(with_media_named(cover, turn.language)), shown_media(cover, turn.language)
+        shown: list[str] = []
+        if self._redaction.names_media(turn.scope):
+            cover, shown = with_media_named(cover, turn.language), shown_media(cover, turn.language)
+        cover = readable_messages(cover)
         text, made_by = await self._summarize_words(turn, cover, previous, limits, at_once=at_once)
         names = [self._redaction.for_summary(turn.scope, name) for name in shown]
         return append_shown(text, names, turn.language, limits, self.counter), made_by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.lazy_imports import lazy_module
-from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Page, Scope, Session, TurnState
+from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.message import is_summary
@@ -89,7 +89,9 @@ class CallerTurns:
 
         Raises:
             BudgetExhausted: the session or the tenant has spent its budget; without a key nothing was stored.
+            InstructionsTooLong: the prompt has no room for the system messages of the request.
         """
+        await self._check_system_messages(request.user_messages)
         load_limit = self._policies.context.loaded_messages
         most = load_limit if window is None else window
         check_int(most, 0, MAX_WINDOW, "the window")
@@ -103,6 +105,13 @@ class CallerTurns:
             return turn
         preparing = self._prepare(turn, most, limited=window is not None)
         return await release_on_error(self._sessions.finish, turn, preparing)
+
+    async def _check_system_messages(self, messages: Sequence[Draft]) -> None:
+        system = [message for message in messages if message.role is Role.SYSTEM]
+        if sum(map(_size, system)) * _MOST_TOKENS < self._prompt.budget_tokens - self._prompt.reply_tokens:
+            return  # They fit without being counted, which would load the tokenizer.
+        counter = token_counts.counter_for(self._model)
+        await asyncio.to_thread(conversation.check_system_messages, system, self._prompt, counter)
 
     async def finish(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         """Store the reply, count its usage, and have the conversation summarised when that is due.
@@ -154,7 +163,7 @@ class CallerTurns:
         if len(turn.window) > len(turn.user_messages):
             return False
         size = sum(map(_size, turn.window))
-        return size * _MOST_TOKENS < self._prompt.budget - self._prompt.reply_tokens
+        return size * _MOST_TOKENS < self._prompt.budget_tokens - self._prompt.reply_tokens
 
     @property
     def _fills_by_tokens(self) -> bool:
@@ -170,7 +179,7 @@ class CallerTurns:
             return turn
         summary = compression.find_summary(window, start)
         begins = max(summary.through + 1 if summary is not None else 1, start)
-        if window[0].seq <= begins or sum([message.tokens for message in window]) >= self._prompt.budget:
+        if window[0].seq <= begins or sum([message.tokens for message in window]) >= self._prompt.budget_tokens:
             return turn
         # The newest ones, since these are cached: the next turn may be begun in an outage, and asks for as many.
         page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=MOST_LOADED))

@@ -23,7 +23,7 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.legal import TASK_TYPE, legal_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits
-from tenuto.context import TokenCounter, check_budget, encoding_for
+from tenuto.context import TokenCounter, check_budget, encoding_for, fit_prompt
 from tenuto.errors import InvalidSetting, PackageMissing
 from tenuto.extras import install_line
 from tenuto.llm import OFFLINE, GivenModel, MissingModel, ModelCallLog, ModelSlots, complete, open_model
@@ -33,7 +33,7 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
-from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine, Telemetry
+from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine, Telemetry, facts_of
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -52,6 +52,8 @@ from tenuto.wiring.tasks import can_run_plans
 
 # Of one answer for a title, a summary or a note. A model on this machine has no limit for these either.
 _BACKGROUND_TIMEOUT: Final = timedelta(minutes=1)
+# What to do where a model reads too little for an assistant.
+_NO_ROOM: Final = "choose a model that reads more"
 
 
 @asynccontextmanager
@@ -86,7 +88,13 @@ async def open_chat(
         opening = _ModelOpening(stack, settings, models, home, calls, telemetry)
         shelf, known = await _open_models(opening, settings, known)
         timeout = settings.model_timeout or ChatLimits().model_timeout
-        checked = [_check_assistant(each, shelf[each.model or settings.model]) for each in known]
+        limits = ChatLimits(
+            model_timeout=timeout, tool_timeout=settings.tool_timeout, prompt_tokens=settings.max_prompt_tokens
+        )
+        checked = [
+            _check_assistant(each, shelf[each.model or settings.model], limits, is_default=each.name == known.default)
+            for each in known
+        ]
         known = AssistantRegistry(checked, known.default)
         _check_default(known)
         # The offline model makes titles and summaries no better than extraction does.
@@ -120,7 +128,7 @@ async def open_chat(
                 unknown_models_get_default=settings.unknown_models == "default",
                 titles_by_model=summarizer_model is not None,
                 shows_reasoning=settings.show_reasoning,
-                limits=ChatLimits(model_timeout=timeout, tool_timeout=settings.tool_timeout),
+                limits=limits,
                 telemetry=telemetry,
                 calls=calls,
             )
@@ -164,6 +172,7 @@ class _ModelOpening:
             given=self._given,
             home=self._home,
             calls=self._calls,
+            context_windows=self._settings.context_windows(),
             telemetry=self._telemetry,
         )
         return await self._stack.enter_async_context(model)
@@ -285,18 +294,20 @@ def _custom_assistants(settings: Settings, given: Sequence[Assistant]) -> Iterat
         yield dataclasses.replace(assistant, policies=settings.apply_limits(assistant.policies))
 
 
-def _check_assistant(assistant: Assistant, model: ChatModel) -> Assistant:
-    """The assistant; one of a file that does not fit is missing.
+def _check_assistant(assistant: Assistant, model: ChatModel, limits: ChatLimits, *, is_default: bool) -> Assistant:
+    """The assistant; one of a file that does not fit is missing, and one that its model has no room for.
 
     Raises:
         InvalidSetting: the settings, or what a program gave, do not fit.
     """
     try:
-        _check_budget(assistant, model)
+        _check_budget(assistant, model, limits.prompt_tokens)
         _check_types(assistant)
     except InvalidSetting as error:
         if assistant.file is None:
-            raise
+            if assistant.prompt.budget is not None or is_default:
+                raise
+            return dataclasses.replace(assistant, missing=Missing(cause=str(error), advice=_NO_ROOM))
         return dataclasses.replace(assistant, missing=missing_of(assistant.file, error))
     return assistant
 
@@ -316,11 +327,12 @@ def _check_types(assistant: Assistant) -> None:
         raise InvalidSetting("privacy_also", f"{why} (assistant {assistant.name})")
 
 
-def _check_budget(assistant: Assistant, model: ChatModel) -> None:
-    """Refuse a budget that the system prompt fills."""
+def _check_budget(assistant: Assistant, model: ChatModel, most: int) -> None:
+    """Refuse a budget that the system prompt fills; one that follows the model has at most so many tokens."""
     counter = TokenCounter(*encoding_for(model.name))
     tools = sum(counter.count_fixed(to_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
-    prompt = replace(assistant.prompt, reply_tokens=assistant.prompt.reply_tokens + math.ceil(tools * counter.margin))
+    policy = fit_prompt(assistant.prompt, facts_of(model).context_window, most)
+    prompt = replace(policy, reply_tokens=policy.reply_tokens + math.ceil(tools * counter.margin))
     for language in Language:
         for persona in (None, *assistant.personas.values()):
             try:

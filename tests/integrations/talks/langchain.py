@@ -17,10 +17,17 @@ from langchain_core.messages import (
 from tenuto.integrations.event_loops import Installation
 from tenuto.integrations.langchain import TenutoChatMessageHistory
 from tenuto.model import Scope
+from tests.attachments import PDF, PNG, base64, data_url
 
 _CALL: Any = {"name": "find", "args": {"what": "tea", "deep": {"a": [1]}}, "id": "c1", "type": "tool_call"}
 _USAGE: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 _PICTURE: Any = {"type": "image_url", "image_url": {"url": "http://x"}}
+_CONTENTS: list[Any] = [
+    {"type": "image_url", "image_url": {"url": data_url(PNG, "image/png"), "detail": "low"}},
+    {"type": "image", "source_type": "base64", "mime_type": "image/png", "data": base64(PNG)},
+    {"type": "image", "base64": base64(PNG), "mime_type": "image/png"},
+    {"type": "file", "file": {"filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")}},
+]
 
 
 class HistoryTalk:
@@ -33,6 +40,7 @@ class HistoryTalk:
         ToolMessage(content="green tea", tool_call_id="c1", artifact={"rows": [1, 2]}, status="success"),
         ToolMessage(content=[{"type": "text", "text": "black tea"}], tool_call_id="c2", status="error"),
         AIMessage(content=[{"type": "text", "text": "here"}, _PICTURE]),
+        HumanMessage(content=_CONTENTS),
         HumanMessage(content=["a plain text", {"type": "text", "text": "and a part"}, {"untyped": True}]),
         AIMessage(content=[{"type": "text", "text": "calling"}, _CALL, {"type": "text"}], tool_calls=[_CALL]),
         ChatMessage(content="as a judge", role="judge"),

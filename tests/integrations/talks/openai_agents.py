@@ -7,6 +7,10 @@ from typing import Any
 from tenuto.integrations.event_loops import Installation
 from tenuto.integrations.openai_agents import TenutoSession
 from tenuto.model import Scope
+from tests.attachments import PNG, data_url
+
+PICTURE = {"type": "input_image", "image_url": data_url(PNG, "image/png"), "detail": "low"}
+LINK = {"type": "input_file", "file_url": "https://example.com/a.pdf"}
 
 
 class AgentsTalk:
@@ -15,7 +19,9 @@ class AgentsTalk:
     kinds: list[Any] = [
         {"role": "user", "content": "How warm is it in 北京?"},
         {"role": "developer", "content": "Be short."},
-        {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "data:x"}]},
+        {"type": "message", "role": "user", "content": [PICTURE, LINK]},
+        {"type": "function_call", "call_id": "c0", "name": "draw", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c0", "output": [PICTURE, {"type": "input_text", "text": "a cup"}]},
         {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "sealed": "x"},
         {"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed"},
         {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "21"}]},

@@ -193,7 +193,7 @@ async def test_a_turn_has_instructions_and_input_of_its_own() -> None:
         ("system", "Answer in French."),
         ("user", "Which planets of the solar system have rings?"),
     ]
-    assert [request.reply_tokens for request in t.model.requests] == [7, 1024]
+    assert [request.reply_tokens for request in t.model.requests] == [7, None]
     assert [message.tokens for message in (await log(t))[2:4]] == [17, 17]
     await t.chat.take_turn(ANN, ask("Why?", "s"))
     assert "Be brief." not in "".join(text for _, text in shown(t))
@@ -209,17 +209,24 @@ async def test_metadata_that_cannot_be_stored_is_refused_before_the_model_is_ask
     assert ([message.text for message in await log(t)], len(t.model.requests)) == (["Hi again", "Hello."], 1)
 
 
-@pytest.mark.parametrize("what", ["tools", "instructions"])
+@pytest.mark.parametrize("what", ["tools", "instructions", "messages"])
 async def test_what_fills_the_prompt_is_refused_before_anything_is_stored(what: str) -> None:
     t = talk("Hello.", assistants=[helper(prompt=SMALL)])
     much = "the garden is green " * 200
     await t.chat.take_turn(ANN, ask("Hi", "s", tools=(WEATHER,), instructions="Be brief."))
-    filled = {"tools": (replace(WEATHER, description=much),), "instructions": much}
+    developer = given({"role": "developer", "content": much}, user("Hi again"))
+    filled = {
+        "tools": ask("Hi again", "s", tools=(replace(WEATHER, description=much),)),
+        "instructions": ask("Hi again", "s", instructions=much),
+        "messages": replace(developer, session_id="s"),
+    }
 
-    with pytest.raises(Invalid, match=f"^{what}: ") as excinfo:
-        await t.chat.take_turn(ANN, ask("Hi again", "s", **{what: filled[what]}))
+    with pytest.raises(Invalid, match=rf"^{what}: \d+ tokens .*; .*prompt\.budget raises it") as excinfo:
+        await t.chat.take_turn(ANN, filled[what])
 
-    assert (excinfo.value.code, [message.text for message in await log(t)]) == ("invalid", ["Hi", "Hello."])
+    codes = {"tools": "invalid"}
+    assert excinfo.value.code == codes.get(what, "instructions_too_long")
+    assert [message.text for message in await log(t)] == ["Hi", "Hello."]
 
 
 @pytest.mark.requirement("T12")

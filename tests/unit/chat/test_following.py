@@ -26,7 +26,7 @@ async def test_a_turn_that_came_too_late_stores_nothing() -> None:
 
 async def test_a_request_sets_the_tokens_from_which_on_its_conversation_is_compressed() -> None:
     t = talk("One.")
-    budget = t.chat.assistants.find(None).prompt.budget
+    budget = (await t.chat.prompt_of(t.chat.assistants.find(None))).budget_tokens
     for tokens in (budget // 4, budget * 4):
         await t.chat.take_turn(ANN, ask("1", "s", compress_above=tokens))
 

@@ -15,6 +15,7 @@ from tenuto.model import Draft, Scope
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.privacy import Sink
 from tenuto.model.turn import Trace
+from tenuto.model.values import JsonObject
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.chats import SMALL, Adder, ask, helper, patient, talk
@@ -46,7 +47,9 @@ class Watching(TurnRedaction):
 
         monkeypatch.setattr(StepTimer, "step", noted)
 
-    async def admit(self, scope: Scope, text: str, messages: Sequence[Draft] = ()) -> None:
+    async def admit(
+        self, scope: Scope, text: str, messages: Sequence[Draft] = (), parts: Sequence[JsonObject] = ()
+    ) -> None:
         self.looked.append(self.open[-1])
 
     async def before_cut(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -100,7 +101,8 @@ async def test_a_talk_that_was_exported_goes_on_where_it_is_imported(written: Ex
     t, adder = sums(1, 2)
     await t.chat.take_turn(ANN, ask("One?", "s"))
     session = await t.sessions.get(ANN, "s")
-    paper = b"".join([piece async for piece in iter_export(session, t.sessions.iter_pages(ANN, session), written)])
+    pages, read = t.sessions.iter_pages(ANN, session), partial(t.sessions.attachment, ANN, "s")
+    paper = b"".join([piece async for piece in iter_export(session, pages, written, read)])
 
     saved = parse_export(paper, now=START, new_id=lambda: fresh("m"))
     there = await t.sessions.restore(ANN, saved)

@@ -383,7 +383,7 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
                 "TENUTO_MODEL": "openai:gpt-5",
                 "TENUTO_MODEL_BASE_URL": f"http://ann:hunter2@127.0.0.1:{port}/v1",
                 "TENUTO_ASSISTANT": "goods",
-                "TENUTO_PROMPT_TOKENS": "4096",
+                "TENUTO_MODEL_CONTEXT_WINDOWS": "openai:gpt-5=4096",
             }
         )
 
@@ -393,7 +393,7 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
     asked = f"openai:gpt-5 at http://ann:***@127.0.0.1:{port}/v1, without a key answers in "
     assert (chosen["model"]["status"], chosen["model"]["message"].startswith(asked)) == ("ok", True)
     assert chosen["assistants"]["message"] == "general, goods (default), npc, legal, plain"
-    assert chosen["prompt"]["message"].startswith("4,096 tokens: 3,072 for the input")
+    assert chosen["prompt"]["message"] == "4,096 tokens: 3,072 for the input, 1,024 for the reply"
 
 
 def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:

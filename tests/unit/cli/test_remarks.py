@@ -18,6 +18,7 @@ from tenuto.cli.conversation import remarks
         (("tools", "lookup"), ["a tool failed", "nothing was looked up for this answer"]),
         (("detector",), ["the external detector of private data does not answer; the built-in one alone ran"]),
         (("embedder",), ["the embedder does not answer; words alone decided whether earlier messages matter"]),
+        (("cut",), ["the model saw a part of a message or of a tool's output; the trace says of which"]),
         (("recall",), ["memories were searched by words alone, or not at all"]),
         (("weather\x1b[2J",), ["answered without weather\\x1b[2J"]),
     ],

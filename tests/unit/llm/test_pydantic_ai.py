@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from tenuto.errors import FailureReason, InvalidSetting, ModelFailed, ModelTimeout
@@ -22,7 +23,7 @@ from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, facts_of
 from tests.chats import events_of, events_until_failure
 from tests.servers.openai_server import (
     A_PAGE,
@@ -369,13 +370,36 @@ async def test_any_server_takes_a_bare_model_name_and_ollama_needs_no_more_than_
         assert local.name == "ollama:qwen3"
 
 
-async def test_openais_own_models_get_room_to_think(server: ModelServer) -> None:
+async def test_the_limit_of_an_answer_is_the_callers_or_the_models_own(server: ModelServer) -> None:
+    """A model that thinks gets room for it where the limit is that of our titles and summaries."""
     server.answers(words("ok"))
-
     async with open_model("openai:gpt-5", base_url=server.url) as model:
-        await answer(model)
+        for limit in (None, 77):
+            await events_of(model, msgspec.structs.replace(ASKING, reply_tokens=limit))
+        await events_of(model, msgspec.structs.replace(ASKING, background=True))
 
-    assert server.asked[0]["max_completion_tokens"] > 77
+    limits = [(asked.get("max_completion_tokens"), asked.get("max_tokens")) for asked in server.asked]
+    assert limits[:2] == [(None, None), (77, None)]
+    assert (limits[2][0] or 0) > 1000
+
+
+WINDOWS: dict[str, tuple[str, dict[str, int], int | None]] = {
+    "OpenAI's own": ("openai:gpt-5", {}, 400_000),
+    "unknown": ("openai:local", {}, None),
+    "of the settings": ("openai:local", {"openai:local": 20_000}, 20_000),
+    "smaller in the settings": ("openai:gpt-5", {"openai:gpt-5": 20_000}, 20_000),
+    "the smallest of a chain": ("openai:gpt-5, openai:gpt-3.5-turbo, offline", {}, 16_385),
+    "a chain with an unknown one": ("openai:gpt-5, openai:local", {}, None),
+    "offline": ("offline", {}, None),
+}
+
+
+@pytest.mark.parametrize("which", WINDOWS)
+async def test_the_context_window_of_a_model_is_known_where_it_can_be(server: ModelServer, which: str) -> None:
+    names, known, window = WINDOWS[which]
+
+    async with open_model(names, base_url=server.url, context_windows=known) as model:
+        assert facts_of(model).context_window == window
 
 
 async def test_a_chain_goes_on_at_once_with_the_next_model(server: ModelServer) -> None:

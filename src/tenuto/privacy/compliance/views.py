@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tenuto.model import Scope
-from tenuto.model.privacy import Mode, Sink
+from tenuto.model.privacy import ATTACHMENT_SINKS, AttachmentMode, Mode, Sink
 from tenuto.model.values import JsonObject, View
 from tenuto.privacy.compliance.audit import Act
 from tenuto.privacy.compliance.compaction import CompactionStatus
@@ -18,6 +18,7 @@ class PolicyView(View, frozen=True, kw_only=True):
     """The policy of a tenant. Custom patterns by name only: an expression may reveal what it hides."""
 
     modes: dict[Sink, Mode]
+    attachments: dict[Sink, AttachmentMode]
     types: list[str]
     patterns: list[str]
     unvaulted: list[str]
@@ -28,6 +29,7 @@ def policy_view(policies: TenantPolicies, scope: Scope) -> PolicyView:
     policy = policies.of(scope)
     return PolicyView(
         modes={sink: policy.mode(sink) for sink in Sink},
+        attachments={sink: policy.attachment_mode(sink) for sink in ATTACHMENT_SINKS},
         types=sorted(map(str, policies.finder(scope).types)),
         patterns=sorted(pattern.name for pattern in policy.patterns),
         unvaulted=sorted(policy.unvaulted),

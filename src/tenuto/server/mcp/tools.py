@@ -178,7 +178,7 @@ class Tools:
         )
 
     def _fit(self, turn: OpenTurn, max_tokens: int | None) -> OpenTurn:
-        policy, counter = self._tenuto.settings.prompt(), counter_for(self._tenuto.settings.model)
+        policy, counter = self._tenuto.settings.own_prompt(), counter_for(self._tenuto.settings.model)
         if max_tokens is not None:
             policy = replace(policy, budget=max_tokens, reply_tokens=0)
         return fit_window(turn, policy, self._tenuto.policies.context, counter, MAX_WINDOW)

@@ -28,7 +28,7 @@ from tenuto.server.handlers import Answer
 from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
 from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
-from tenuto.server.openai.items import messages_of
+from tenuto.server.openai.items import degraded_view, messages_of
 from tenuto.server.openai.response_requests import policy_of, schema_of, tools_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
@@ -39,6 +39,7 @@ from tenuto.server.streams import (
     told_error,
     until_lapsed,
 )
+from tenuto.sessions.openai_parts import check_messages
 
 routes = OpenAIRouter()
 
@@ -134,7 +135,8 @@ class _Completion:
         if calls:
             message["tool_calls"] = [_call_view(call) for call in calls]
         choice = {"index": 0, "message": message, "logprobs": _logprobs(reply), "finish_reason": _reason(reply)}
-        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(reply)}
+        whole = {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(reply)}
+        return {**whole, **degraded_view(reply.degraded)}
 
     async def chunks(self, events: AsyncIterator[ChatEvent]) -> AsyncIterator[JsonObject]:
         """The chunks of a completion, each told as soon as it is known."""
@@ -162,7 +164,8 @@ class _Completion:
         deltas: list[JsonObject] = [{**head, field: rest or None}] if rest or head else []
         if calls:
             deltas.append({"tool_calls": [{"index": at, **_call_view(call)} for at, call in enumerate(calls)]})
-        chunks = [self._chunk(delta) for delta in deltas] + [self._chunk({}, _reason(reply), _logprobs(reply))]
+        last = {**self._chunk({}, _reason(reply), _logprobs(reply)), **degraded_view(reply.degraded)}
+        chunks = [*(self._chunk(delta) for delta in deltas), last]
         if self._usage:
             chunks.append({**self._head, "object": _CHUNK, "choices": [], "usage": _usage(reply)})
         return chunks
@@ -185,6 +188,7 @@ async def create_completion(
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
     _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
+    check_messages(body.messages)
     turn, history = await _turn_of(context, scope, body)
     turn = replace(turn, parameters=body.parameters(unknown_fields(request)))
     completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
@@ -247,7 +251,7 @@ async def _turn_of(
     context: ServerContext, scope: Scope, body: _CompletionBody
 ) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
-    drafts = await drafts_of_items(context, scope, body.messages)
+    drafts = await drafts_of_items(context, scope, body.messages, "messages")
     if not drafts:
         raise Invalid("messages: expected a message to answer")
     # System messages alone are what is to be answered.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Final, Literal
 from uuid import uuid4
@@ -10,15 +11,17 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, SessionNotFound
-from tenuto.model import Changes, Draft, IdempotencyKey, NewSession, Role, Scope, Session, SessionQuery, Usage
+from tenuto.errors import AttachmentNotFound, Invalid, SessionNotFound, TooLarge
+from tenuto.model import Changes, Content, Draft, IdempotencyKey, NewSession, Role, Scope, Session, SessionQuery, Usage
 from tenuto.model.scope import session_key
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import ServerContext
-from tenuto.server.json_io import QueryParameters, correct_token_counts, fingerprint
+from tenuto.server.json_io import QueryParameters, correct_token_counts, fingerprint, read_contents
 from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
-from tenuto.server.openai.items import ItemLog, ItemPage, drafts_from_items, items_of
+from tenuto.server.openai.items import CALL_OUTPUT, ItemLog, ItemPage, drafts_from_items, items_of
 from tenuto.sessions import AppendRequest, Sessions
+from tenuto.sessions.media_parts import referenced
+from tenuto.sessions.openai_parts import check_items
 from tenuto.stores.encoding import encode_cursor, to_micros
 
 routes = OpenAIRouter()
@@ -67,7 +70,7 @@ async def create_conversation(
     """Create a conversation, with its first items."""
     _check_count(body.items or [])
     # Before the conversation: items that are refused leave none behind.
-    drafts = await drafts_of_items(context, scope, body.items or [])
+    drafts = await drafts_of_items(context, scope, body.items or [], "items")
     session, _ = await context.sessions.create(
         scope,
         NewSession(attributes=check_metadata(body.metadata)),
@@ -123,7 +126,7 @@ async def create_items(
 ) -> JsonObject:
     """Append items to a conversation."""
     _check_count(body.items)
-    drafts = await drafts_of_items(context, scope, body.items, conversation_id)
+    drafts = await drafts_of_items(context, scope, body.items, "items", conversation_id)
     stored = await _append(context, scope, conversation_id, drafts, _request_key("items", idempotency_key, body.items))
     return list_view(ItemPage(stored, more=False))
 
@@ -163,23 +166,53 @@ async def _append(
         idempotency_key=key.key if key is not None else None,
         fingerprint=key.fingerprint if key is not None else None,
     )
-    return items_of((await context.sessions.append(scope, session_id, request)).messages)
+    return items_of((await context.sessions.append(scope, session_id, request)).messages, session_id)
 
 
 async def drafts_of_items(
-    context: ServerContext, scope: Scope, items: list[JsonObject], session_id: str | None = None
+    context: ServerContext, scope: Scope, items: list[JsonObject], field: str, session_id: str | None = None
 ) -> tuple[Draft, ...]:
-    """Items as messages: those of the user have the caller as speaker, and all have token counts.
+    """Items of a request's field as messages: those of the user have the caller as speaker, and all have token counts.
 
     Pages go on behind an id, so one that is taken in the session, or is none, is replaced by a new one.
+
+    Raises:
+        Invalid: a part is of a type that no model gets, or its content cannot be taken.
     """
+    if field != "messages":
+        check_items(items, field)
     taken: set[str] = set()
     if session_id is not None and any("id" in item for item in items):
         with suppress(SessionNotFound):
             taken = await ItemLog(context.sessions, scope, session_id).newest_ids()
     drafts = drafts_from_items(_with_own_ids(items, taken), context.clock())
     spoken = tuple(replace(each, speaker=scope.user) if each.role is Role.USER else each for each in drafts)
-    return await correct_token_counts(context, spoken)
+
+    def place_of(item: int, part: int, inner: int | None) -> str:
+        inside = "output" if items[item].get("type") == CALL_OUTPUT else "content"
+        return f"{field}[{item}].{inside}[{part if inner is None else inner}]"
+
+    stored = await _referenced_contents(context, scope, spoken)
+    return await correct_token_counts(context, await read_contents(context, scope, spoken, place_of, stored))
+
+
+async def _referenced_contents(context: ServerContext, scope: Scope, drafts: Sequence[Draft]) -> dict[str, Content]:
+    """The contents of attachments that items were listed with, from whichever of the caller's sessions.
+
+    Raises:
+        TooLarge: together they have more bytes than a request may bring.
+    """
+    contents: dict[str, Content] = {}
+    limit = left = context.settings.max_body_bytes
+    for reference, (attachment_id, session_id) in {
+        name: ids for draft in drafts for name, ids in referenced(draft.parts).items()
+    }.items():
+        with suppress(SessionNotFound, AttachmentNotFound):
+            contents[reference] = content = await context.sessions.attachment(scope, session_id, attachment_id)
+            left -= len(content.data)
+        if left < 0:
+            raise TooLarge("content of the attachments that are referred to", limit)
+    return contents
 
 
 def _check_count(items: list[JsonObject]) -> None:

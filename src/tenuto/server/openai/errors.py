@@ -39,7 +39,7 @@ _ADDRESSES: Final = (
     *("/v1/vector_stores", "/v1/videos"),
 )
 # What OpenAI calls by another code.
-_CODES: Final = {"model_unknown": "model_not_found"}
+_CODES: Final = {"model_unknown": "model_not_found", "instructions_too_long": "context_length_exceeded"}
 _log = logging.getLogger(__name__)
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
 # Our messages about a field begin with its name.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -15,9 +16,10 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from tenuto.compare_and_set import retry_on_conflict
-from tenuto.errors import Invalid
-from tenuto.model import Draft, Message, Page, Rewrite, Role, Scope, Session, Truncation, text_part
-from tenuto.model.message import FINISH, is_summary
+from tenuto.errors import AttachmentNotFound, Invalid
+from tenuto.model import Content, Draft, Message, Page, Rewrite, Role, Scope, Session, Truncation, text_part
+from tenuto.model.attachment import MEDIA_PARTS, shown_in
+from tenuto.model.message import FINISH, is_summary, readable_part
 from tenuto.model.parameters import FinishReason
 from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.turn import turn_offsets
@@ -27,6 +29,7 @@ from tenuto.server.openai.reasoning_items import part_of_item, reasoning_item
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.sessions.ids import derived_id
 from tenuto.sessions.items import draft_from_item, item_from_message
+from tenuto.sessions.openai_parts import ShowMedia, show_media
 
 ECHO: Final = "openai"
 """The key of a reply's metadata for what its request said."""
@@ -42,6 +45,8 @@ _AS_SENT: Final = frozenset({COMPACTION, REASONING})
 _APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OUTPUT})
 # Messages that a search for an item reads at once.
 _READ: Final = 200
+# Shows pictures where nothing but the ids of items is looked at.
+_REFER: Final = show_media()
 _STATUS: Final = frozenset({MESSAGE, CALL, CALL_OUTPUT})
 
 
@@ -89,21 +94,24 @@ def _open_compaction(item: JsonObject) -> str | None:
     return content.removeprefix(_COMPACTED)
 
 
-def items_of(messages: Sequence[Message]) -> list[JsonObject]:
-    """The messages as items, in their order, without our own summaries."""
-    return [item for message in messages if not is_summary(message) for item in items_of_message(message)]
+def items_of(messages: Sequence[Message], session_id: str = "") -> list[JsonObject]:
+    """The messages of a session as items, in their order, without our own summaries; references to their contents."""
+    show = show_media(session_id)
+    return [item for message in messages if not is_summary(message) for item in items_of_message(message, show)]
 
 
-def items_of_message(message: Draft) -> list[JsonObject]:
-    """One message as items, each with its id."""
+def items_of_message(message: Draft, show: ShowMedia = _REFER) -> list[JsonObject]:
+    """One message as items, each with its id; `show` makes their pictures, sounds and files."""
+    if message.contents:
+        show = show_media(contents={content.id: content for content in message.contents})
     if message.extra.get("type") in _AS_SENT:
-        return [_complete(message.extra, message)]
+        return [_complete(message.extra, message, show)]
     if message.role is Role.ITEM or not any(part["type"] in _APART or is_reasoning(part) for part in message.parts):
-        return [_complete(item_from_message(message), message)]
-    return [item for item, _ in _items_and_parts(message)]
+        return [_complete(item_from_message(message), message, show)]
+    return [item for item, _ in _items_and_parts(message, show)]
 
 
-def _items_and_parts(message: Draft) -> list[tuple[JsonObject, tuple[int, ...]]]:
+def _items_and_parts(message: Draft, show: ShowMedia) -> list[tuple[JsonObject, tuple[int, ...]]]:
     """The items of a message that is several, each with the places of its parts.
 
     The content is one item, where it begins among the thoughts, or at the beginning; calls and outputs come last.
@@ -119,16 +127,14 @@ def _items_and_parts(message: Draft) -> list[tuple[JsonObject, tuple[int, ...]]]
     if content:
         item = {"role": message.role.value, "content": [parts[place] for place in content], **message.extra}
         before = sum(place < content[0] for place in thoughts)
-        items.insert(before, (_complete(item, message), content))
+        items.insert(before, (_complete(item, message, show), content))
     called = [_item_of_part(parts[place]) for place in apart]
     # By its call, an item keeps its id when one before it is removed.
     calls = Counter(str(item.get("call_id")) for item in called)
     names = [str(item.get("call_id")) for item in called]
     names = [name if calls[name] == 1 else f"{name}.{place}" for place, name in enumerate(names)]
-    items += [
-        (_complete(item, message, name), (place,)) for item, name, place in zip(called, names, apart, strict=True)
-    ]
-    return items
+    named = zip(called, names, apart, strict=True)
+    return items + [(_complete(item, message, show, name), (place,)) for item, name, place in named]
 
 
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
@@ -158,6 +164,11 @@ def refusal_part(text: str) -> JsonObject:
     return {"type": "refusal", "refusal": text}
 
 
+def degraded_view(names: Sequence[str]) -> JsonObject:
+    """A field of our own in answers of the API: what they had to do without; nothing where that is nothing."""
+    return {"degraded": list(names)} if names else {}
+
+
 def as_text(value: Json) -> str:
     """A value as tools send it: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -169,7 +180,9 @@ def _item_of_part(part: JsonObject) -> JsonObject:
             said = as_text(part.get("arguments", ""))
             return {"type": CALL, "call_id": part.get("id"), "name": part.get("name"), "arguments": said}
         case "tool_result":
-            return {"type": CALL_OUTPUT, "call_id": part.get("call_id"), "output": as_text(part.get("output", ""))}
+            output = part.get("output", "")
+            output = output if _shows_media(output) else as_text(output)
+            return {"type": CALL_OUTPUT, "call_id": part.get("call_id"), "output": output}
         case "function":
             called = part.get("function") or {}
             said = as_text(called.get("arguments", ""))
@@ -177,7 +190,19 @@ def _item_of_part(part: JsonObject) -> JsonObject:
     return part
 
 
-def _complete(item: JsonObject, message: Draft, name: str = "") -> JsonObject:
+def _outputs_of(message: Draft) -> dict[str, str]:
+    """The outputs of functions in a message as texts, by the ids of their calls."""
+    parts = [part for part in map(readable_part, message.parts) if part["type"] == "tool_result"]
+    return {part["call_id"]: as_text(part.get("output", "")) for part in parts}
+
+
+def _shows_media(output: Json) -> bool:
+    return isinstance(output, list) and any(
+        isinstance(part, dict) and part.get("type") in MEDIA_PARTS for part in output
+    )
+
+
+def _complete(item: JsonObject, message: Draft, show: ShowMedia, name: str = "") -> JsonObject:
     """The item with everything that strict clients expect of it, and everything that its sender wrote."""
     given = item.get("type")
     # Entries of other doors may have anything there.
@@ -187,10 +212,17 @@ def _complete(item: JsonObject, message: Draft, name: str = "") -> JsonObject:
         complete["status"] = "completed"
     complete |= {name: value for name, value in item.items() if value is not None or name not in complete}
     if kind == MESSAGE:
-        complete["content"] = list(_content(item.get("content"), str(item.get("role"))))
+        complete["content"] = list(_content(item.get("content"), str(item.get("role")), show))
         if message.metadata.get(FINISH) == FinishReason.REFUSAL:
             complete["content"] = [refusal_part(message.text)]
+    elif kind == CALL_OUTPUT:
+        complete["output"] = _output(complete.get("output"), show)
     return complete
+
+
+def _output(output: Json, show: ShowMedia) -> Json:
+    """The output of a function as the API has it: a text, or parts."""
+    return list(_content(output, "tool", show)) if _shows_media(output) else output
 
 
 def _id_of(item: JsonObject, kind: str, message: Draft, name: str) -> str:
@@ -205,11 +237,15 @@ def _id_of(item: JsonObject, kind: str, message: Draft, name: str) -> str:
     return derived_id(prefix, message.id, name) if name else prefix + message.id
 
 
-def _content(content: Json, role: str) -> Iterator[Json]:
+def _content(content: Json, role: str, show: ShowMedia) -> Iterator[Json]:
     """A message's content as the parts of its role."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for part in parts if isinstance(parts, list) else ():
-        if not isinstance(part, dict) or part.get("type") not in ("text", "output_text"):
+        if isinstance(part, dict) and part.get("type") in MEDIA_PARTS:
+            shown = show(part)
+            # Clients' types have it, whether or not it was sent.
+            yield {"detail": "auto", **shown} if shown["type"] == "input_image" else shown
+        elif not isinstance(part, dict) or part.get("type") not in ("text", "output_text"):
             yield part
         elif role == "assistant":
             yield {**output_text(""), **part, "type": "output_text"}
@@ -222,7 +258,7 @@ def without_item(message: Message, item_id: str) -> tuple[JsonObject, ...] | Non
     items = items_of_message(message)
     if len(items) == 1:
         return None
-    removed = next(places for item, places in _items_and_parts(message) if item["id"] == item_id)
+    removed = next(places for item, places in _items_and_parts(message, _REFER) if item["id"] == item_id)
     return tuple([part for place, part in enumerate(message.parts) if place not in removed])
 
 
@@ -263,7 +299,8 @@ class ItemLog:
         while True:
             query = Page(limit=limit + 1, after=edge) if ascending else Page(limit=limit + 1, before=edge)
             page = await self.sessions.messages(self.scope, self.session_id, query)
-            items += items_of(page.messages) if ascending else reversed(items_of(page.messages))
+            found = items_of(page.messages, self.session_id)
+            items += found if ascending else reversed(found)
             if after is not None:
                 place = next((place for place, item in enumerate(items) if item["id"] == after), -1)
                 items, after = items[place + 1 :], None
@@ -276,26 +313,31 @@ class ItemLog:
         page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
         return {item["id"] for item in items_of(page.messages)}
 
-    async def known_outputs(self) -> dict[str, Json]:
-        """The outputs of functions among the newest items by call id, without those of calls that wait for one."""
+    async def without_known_outputs(self, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+        """The messages without outputs that stand among the newest ones already, and whose calls wait for no other."""
         page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
-        known: dict[str, Json] = {}
-        for item in items_of(page.messages):
-            call = str(item.get("call_id"))
-            if item["type"] == CALL_OUTPUT:
-                known[call] = item.get("output")
-            elif item["type"] == CALL:
-                known.pop(call, None)
-        return known
+        known: dict[str, str] = {}
+        for message in page.messages:
+            known |= _outputs_of(message)
+            for part in map(readable_part, message.parts):
+                if part["type"] == "tool_call":
+                    known.pop(part["id"], None)
+        return tuple([draft for draft in drafts if not (_outputs_of(draft).items() & known.items())])
 
     async def get(self, item_id: str) -> JsonObject:
-        """One item.
+        """One item, with the contents that it shows.
 
         Raises:
             ItemNotFound: there is none of that id.
         """
-        found = await self._find(item_id)
-        return next(item for item in items_of_message(found.message) if item["id"] == item_id)
+        message = (await self._find(item_id)).message
+        contents: dict[str, Content] = {}
+        for attachment_id in shown_in(message.parts):
+            # One that is removed meanwhile stays a reference.
+            with suppress(AttachmentNotFound):
+                contents[attachment_id] = await self.sessions.attachment(self.scope, self.session_id, attachment_id)
+        show = show_media(self.session_id, contents)
+        return next(item for item in items_of_message(message, show) if item["id"] == item_id)
 
     async def remove(self, item_id: str) -> Session:
         """Remove one item; a turn that runs meanwhile is lost.

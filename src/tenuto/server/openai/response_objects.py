@@ -18,6 +18,7 @@ from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import (
     BudgetExhausted,
     FailureReason,
+    InstructionsTooLong,
     Invalid,
     InvalidText,
     LimitReached,
@@ -46,6 +47,7 @@ from tenuto.server.openai.items import (
     ECHO,
     MESSAGE,
     call_item,
+    degraded_view,
     items_of_message,
     output_text,
     refusal_part,
@@ -69,7 +71,14 @@ _READ: Final = 50
 _FAILURES: Final = {
     **dict.fromkeys((RateLimited.code, BudgetExhausted.code, LimitReached.code), "rate_limit_exceeded"),
     **dict.fromkeys(
-        (Invalid.code, InvalidText.code, PrivateData.code, PromptTooLong.code, TooManyPrivateValues.code),
+        (
+            Invalid.code,
+            InstructionsTooLong.code,
+            InvalidText.code,
+            PrivateData.code,
+            PromptTooLong.code,
+            TooManyPrivateValues.code,
+        ),
         "invalid_prompt",
     ),
 }
@@ -143,6 +152,7 @@ class Echo:
         completed_at: int | None = None,
         error: JsonObject | None = None,
         finish: FinishReason = FinishReason.STOP,
+        degraded: Sequence[str] = (),
     ) -> JsonObject:
         """The response in this status."""
         if status == "completed" and finish in _INCOMPLETE:
@@ -160,6 +170,7 @@ class Echo:
             **self.said,
             "output": [*output],
             "usage": usage,
+            **degraded_view(degraded),
         }
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
@@ -187,7 +198,14 @@ class Echo:
         )
         status: Status = "cancelled" if reply.stopped else "completed"
         echo = self.with_manifest(reply.manifest)
-        return echo.response(status, self.output_of(reply), usage=usage, completed_at=completed_at, finish=reply.finish)
+        return echo.response(
+            status,
+            self.output_of(reply),
+            usage=usage,
+            completed_at=completed_at,
+            finish=reply.finish,
+            degraded=reply.degraded,
+        )
 
     def with_manifest(self, manifest: Manifest | None) -> Echo:
         """The same after a prompt: where the conversation was cut, no response says that it cannot be."""
@@ -308,7 +326,8 @@ async def stored_response(tenuto: Tenuto, scope: Scope, response_id: str) -> Jso
     output = items_of_message(reply)
     status: Status = "cancelled" if reply.metadata.get(STOPPED) else "completed"
     completed = int(reply.sent_at.timestamp())
-    return echo.response(status, output, usage=usage, completed_at=completed, finish=finish)
+    degraded = reply.metadata.get("degraded", ())
+    return echo.response(status, output, usage=usage, completed_at=completed, finish=finish, degraded=degraded)
 
 
 async def _unanswered(traces: TraceStore, scope: Scope, turn: StoredTurn) -> JsonObject:

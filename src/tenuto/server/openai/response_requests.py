@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tenuto.chat import Chat, ChatRequest
 from tenuto.errors import Invalid, SessionBusy, SessionExists, SessionNotFound, VersionConflict
-from tenuto.model import Draft, Message, Page, Scope
+from tenuto.model import Draft, Message, Page, Role, Scope
 from tenuto.model.generation import ToolSpec
 from tenuto.model.parameters import PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.policy import OnMissing, SessionPolicy
@@ -22,7 +22,7 @@ from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import CALL_OUTPUT, ECHO, ItemLog
+from tenuto.server.openai.items import ECHO, ItemLog
 from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
@@ -240,8 +240,8 @@ async def read_request(
     session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list):
-        items = await _without_known_outputs(context.sessions, scope, body)
-        drafts = await drafts_of_items(context, scope, items, session_id)
+        drafts = await drafts_of_items(context, scope, body.input, "input", session_id)
+        drafts = await _without_known_outputs(context.sessions, scope, body, drafts)
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
     assistant, model = context.chat.answerer_of(scope.tenant, body.model)
@@ -266,23 +266,18 @@ async def read_request(
     return Asked(scope, body, turn, created_at, said)
 
 
-async def _without_known_outputs(sessions: Sessions, scope: Scope, body: ResponseBody) -> list[JsonObject]:
+async def _without_known_outputs(
+    sessions: Sessions, scope: Scope, body: ResponseBody, drafts: tuple[Draft, ...]
+) -> tuple[Draft, ...]:
     """The input without outputs that the conversation has: the AI SDK repeats those of its earlier steps.
 
     Only beside other items: an output alone is a retry after a turn that failed, or unknown.
     """
-    items = body.input if isinstance(body.input, list) else []
-    if body.conversation_id is None or not any(item.get("type") == CALL_OUTPUT for item in items):
-        return items
-    known: dict[str, Json] = {}
+    if body.conversation_id is None or not any(draft.role is Role.TOOL for draft in drafts):
+        return drafts
     with suppress(SessionNotFound):
-        known = await ItemLog(sessions, scope, body.conversation_id).known_outputs()
-    return [item for item in items if not _is_known(item, known)] or items
-
-
-def _is_known(item: JsonObject, known: dict[str, Json]) -> bool:
-    call = str(item.get("call_id"))
-    return item.get("type") == CALL_OUTPUT and call in known and known[call] == item.get("output")
+        return await ItemLog(sessions, scope, body.conversation_id).without_known_outputs(drafts) or drafts
+    return drafts
 
 
 def policy_of(chat: Chat, assistant: str) -> SessionPolicy:

@@ -138,7 +138,8 @@ async def cancel_response(scope: Scope, context: ServerContext, response_id: str
 @routes.get("/responses/{response_id}/input_items")
 async def list_input_items(scope: Scope, sessions: Sessions, response_id: str, query: ItemsQuery) -> JsonObject:
     """List the input items of a response."""
-    items = items_of(inputs_of(await find_turn(sessions, scope, response_id)))
+    turn = await find_turn(sessions, scope, response_id)
+    items = items_of(inputs_of(turn), turn.session.id)
     if query.order == "desc":
         items.reverse()
     if query.after is not None:
@@ -273,14 +274,15 @@ async def check_untruncated(context: ServerContext, asked: Asked) -> None:
     if body.truncation != "disabled":
         return
     assistant = context.chat.assistants.find(turn.assistant)
-    policy, loaded = assistant.prompt, assistant.policies.context.loaded_messages
+    policy = await context.chat.prompt_of(assistant, asked.scope.tenant, turn.model)
+    loaded = assistant.policies.context.loaded_messages
     tail = LogTail(await history_of(context.sessions, asked.scope, body, max(loaded, 1)))
     summary = tail.summary()
     talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
     beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
     tokens = await asyncio.to_thread(_count, (*talk, *messages_of(turn.messages)), beside)
     tokens += summary.tokens if summary is not None else 0
-    limit = policy.budget - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
+    limit = policy.budget_tokens - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
     if tokens > limit:
         raise InputTooLong(tokens, limit)
 
@@ -293,5 +295,5 @@ def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
 async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[Message, ...]:
     """All messages that a request speaks of."""
     given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
-    new = messages_of(await drafts_of_items(context, scope, given))
+    new = messages_of(await drafts_of_items(context, scope, given, "input"))
     return (*await history_of(context.sessions, scope, body, _READ), *new)

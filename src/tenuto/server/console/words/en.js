@@ -151,6 +151,7 @@ export const en = {
   "badge.detector": "the privacy detector did not answer",
   "badge.embedder": "compared by words only: the embedder did not answer",
   "badge.recall": "memory search was limited",
+  "badge.cut": "a part of a message or of a tool's output did not fit",
   "badge.other": "degraded: {what}",
   "policy.normal": "supported by evidence",
   "policy.conservative": "little evidence, careful answer",

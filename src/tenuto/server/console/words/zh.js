@@ -151,6 +151,7 @@ export const zh = {
   "badge.detector": "隐私检测服务未响应",
   "badge.embedder": "仅按词语比较：嵌入模型未响应",
   "badge.recall": "记忆搜索受限",
+  "badge.cut": "有消息或工具输出未能全部放入",
   "badge.other": "降级：{what}",
   "policy.normal": "有据可依",
   "policy.conservative": "依据不多，谨慎作答",
