@@ -26,6 +26,7 @@ MANIFEST = Manifest(
     exact=True,
     margin=1.0,
     layout=LayoutName.CHAT,
+    cacheable_tokens=40,
 )
 
 

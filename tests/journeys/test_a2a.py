@@ -27,10 +27,12 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from google.protobuf.json_format import MessageToDict
 
 from tenuto.chat import LiveTurns
 from tenuto.errors import StoreUnavailable
 from tenuto.llm import Call, Hang, Say, ScriptedModel
+from tenuto.model.prompt import PromptPolicy
 from tenuto.tasks import Tasks
 from tests.chats import patient
 from tests.journeys.http_service import ANN, BASE, HttpService, code, http_service, playing
@@ -393,3 +395,21 @@ async def test_a_client_of_the_former_version_is_answered() -> None:
     assert (body["id"], body["result"]["status"]["state"]) == (7, "completed")
     assert card["preferredTransport"] == "JSONRPC"
     assert code(outside) == (403, "host_not_allowed")
+
+
+async def test_an_answer_says_what_it_had_to_do_without() -> None:
+    """As the client waits for it, as it comes in pieces, and when the task is read later."""
+    model = ScriptedModel(Say("Green."), Say("Green."))
+    async with (
+        http_service(**playing(model, prompt=PromptPolicy(budget=1200, reply_tokens=100))) as service,
+        client(service, ANN) as ann,
+        client(service, ANN, streams=True) as streaming,
+    ):
+        long = "The gate stands open and the garden behind it is green. " * 200
+        task = await send(ann, message(long))
+        events = [event async for event in streaming.send_message(message(long))]
+        later = await ann.get_task(proto.GetTaskRequest(id=task.id))
+
+    pieces = [event.artifact_update for event in events if event.HasField("artifact_update")]
+    told = [task.artifacts[0], later.artifacts[0], pieces[-1].artifact]
+    assert [MessageToDict(artifact.metadata) for artifact in told] == [{"degraded": ["cut"]}] * 3

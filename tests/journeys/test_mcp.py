@@ -66,6 +66,7 @@ async def _live_a_day(ann: Client) -> str:
     context = await call(ann, "assemble_context", session_id=session)
     assert [one["text"] for one in context["messages"]] == ["Where do I live?", "In Bologna."]
     assert [one["text"] for one in context["memories"]] == ["I live in Bologna with my two cats."]
+    assert context["cut"] == []
     hits = (await call(ann, "search_memory", query="cats", mmr_lambda=1))["hits"]
     assert hits[0]["score"] == pytest.approx(sum(hits[0]["scores"].values()))
     # What was appended is no memory, and the tools say so.

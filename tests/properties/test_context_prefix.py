@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.context import TokenCounter, assemble
+from tenuto.context.tokens import MESSAGE_TOKENS
 from tenuto.model import Message
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
@@ -68,6 +69,10 @@ def test_each_prompt_extends_the_one_before_until_the_window_moves(seed: int, re
         if begins(before) == begins(after):
             assert after.messages[: before.cacheable_messages] == before.messages[: before.cacheable_messages]
             assert after.cacheable_messages == before.cacheable_messages + 2
+            assert after.manifest.cacheable_tokens > before.manifest.cacheable_tokens
+    for prompt in prompts:
+        beginning = prompt.messages[: prompt.cacheable_messages]
+        assert prompt.manifest.cacheable_tokens == sum(COUNTER.count(one.text) + MESSAGE_TOKENS for one in beginning)
 
 
 @law

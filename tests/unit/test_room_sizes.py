@@ -19,7 +19,7 @@ LIMITS = {
     "chat": 5150,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 4050,  # what pictures, sounds and files take, and which of them stay; thoughts
+    "context": 4050,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "gateway": 1100,
     "integrations": 4150,
     "llm": 3400,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches

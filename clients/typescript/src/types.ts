@@ -283,9 +283,10 @@ export interface ConditionView {
   value: unknown;
 }
 
-/** What the model saw: `total` of `prompt_limit` tokens, part by part. */
+/** What the model saw: `total` of `prompt_limit` tokens, part by part. Its first `cacheable_tokens` begin the next turn's prompt as well, unless that is trimmed or compressed. */
 export interface ContextView {
   total: number;
+  cacheable_tokens: number;
   prompt_limit: number;
   budget: number;
   reply_tokens: number;

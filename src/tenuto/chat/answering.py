@@ -367,6 +367,7 @@ def assemble_with_tools(
         manifest,
         entries=(*manifest.entries, entry),
         total=manifest.total + tools,
+        cacheable_tokens=manifest.cacheable_tokens + tools,
         prompt_limit=manifest.prompt_limit + tools,
         reply_tokens=policy.reply_tokens,
     )

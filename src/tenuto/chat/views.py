@@ -99,9 +99,13 @@ class EntryView(View, frozen=True, kw_only=True):
 
 
 class ContextView(View, frozen=True, kw_only=True):
-    """What the model saw: `total` of `prompt_limit` tokens, part by part."""
+    """What the model saw: `total` of `prompt_limit` tokens, part by part.
+
+    Its first `cacheable_tokens` begin the next turn's prompt as well, unless that is trimmed or compressed.
+    """
 
     total: int
+    cacheable_tokens: int
     prompt_limit: int
     budget: int
     reply_tokens: int

@@ -90,7 +90,7 @@ class ManifestBuilder:
             digest=digest_text(text, self._digest_key) if text and kind is not Kind.CHAT_CONTEXT else "",
         )
         self._entries[kind].append(entry)
-        self.cut = self.cut or (disposition is _SHORTENED and reason is not Reason.NO_MEDIA)
+        self.cut = self.cut or (disposition is _SHORTENED and reason in _SHORTENING)
 
     def covering(self, first: int, last: int, count: int) -> None:
         """Record which messages the summary covers, loaded or not."""
@@ -136,7 +136,11 @@ class ManifestBuilder:
             if isinstance(what, Turn):
                 self._add_turn(history, what)
             else:
-                self.stretch(history[start : what[0]], Disposition.DROPPED, what[1])
+                left_out = history[start : what[0]]
+                self.stretch(left_out, Disposition.DROPPED, what[1])
+                # The talk goes on without its oldest turns; instructions were to stay.
+                is_full = what[1] in _SHORTENING
+                self.cut = self.cut or (is_full and any(message.role is Role.SYSTEM for message in left_out))
 
     def _add_turn(self, history: Sequence[Message], turn: Turn) -> None:
         self.cut = self.cut or any(one.reason in _SHORTENING for one in turn.entries)
@@ -168,12 +172,15 @@ class ManifestBuilder:
             for one in messages
         ]
 
-    def manifest(self) -> Manifest:
-        """The finished manifest."""
+    def manifest(self, page: PromptPage) -> Manifest:
+        """The finished manifest of this page."""
         entries = tuple(chain.from_iterable(self._entries.values()))
+        total = sum([entry.tokens for entry in entries])
+        changing = [each for kind, each in self._entries.items() if kind not in page.cacheable_kinds]
         return Manifest(
             entries=entries,
-            total=sum([entry.tokens for entry in entries]),
+            total=total,
+            cacheable_tokens=total - sum([entry.tokens for each in changing for entry in each]) + page.cacheable_frame,
             prompt_limit=self._prompt_limit,
             budget=self._policy.budget_tokens,
             reply_tokens=self._policy.reply_tokens,
@@ -334,13 +341,13 @@ class _PromptAssembly:
             question_parts=question_parts,
             speaker=self.inputs.speaker,
         )
-        stable = self.layout.write(page, parts)
+        self.layout.write(page, parts)
         manifest.add(Kind.FRAME, *_ALWAYS, page.frame)
         messages = page.messages()
         return Prompt(
             messages=messages,
-            manifest=manifest.manifest(),
-            cacheable_messages=stable,
+            manifest=manifest.manifest(page),
+            cacheable_messages=page.cacheable_messages,
             cut=manifest.cut,
             media=sum([1 for one in messages for _ in iter_media_parts(one.parts)]) if media else 0,
             media_left_out=sum([count_left_out(one.parts) for one in messages]) if media else 0,

@@ -19,7 +19,7 @@ from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, tr
 from tenuto.context.window import VerbatimHistory, WindowEntry
 from tenuto.context.wording import WORDING, Wording, language_of, quote_text
 from tenuto.model.message import Message, Role, text_part
-from tenuto.model.prompt import Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
+from tenuto.model.prompt import Kind, Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, Value, to_text
 
@@ -31,6 +31,7 @@ _META: Final = ".__"
 STYLE_KEY: Final = "response_style"
 # The tokens of one value of a board in a prompt.
 _VALUE_TOKENS: Final = 500
+_BEGINNING: Final = (Kind.SYSTEM, Kind.PREFERENCES, Kind.SUMMARY)
 _USER: Final = Role.USER
 _TOOL: Final = Role.TOOL
 _GAP: Final = text_part("\n\n")
@@ -53,10 +54,17 @@ class PromptParts(Value, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class PromptPage:
-    """A prompt being written; `frame` sums up the tokens that belong to the layout and not to what it shows."""
+    """A prompt being written; `frame` sums up the tokens that belong to the layout and not to what it shows.
+
+    The next turn's prompt begins with the same `cacheable_messages`, which show what is of `cacheable_kinds` in
+    `cacheable_frame` tokens of the layout.
+    """
 
     _counter: TokenCounter
     frame: int = REPLY_TOKENS
+    cacheable_messages: int = 0
+    cacheable_kinds: tuple[Kind, ...] = ()
+    cacheable_frame: int = 0
     _messages: list[PromptMessage] = field(default_factory=list)
     _role: Role | None = None
     _parts: list[JsonObject] = field(default_factory=list)
@@ -66,6 +74,11 @@ class PromptPage:
         self._close_message()
         self._role = role
         self.frame += MESSAGE_TOKENS
+
+    def mark_cacheable(self, *kinds: Kind) -> None:
+        """What has been written so far, which is of these kinds, begins the next turn's prompt, too."""
+        self.cacheable_messages = len(self)
+        self.cacheable_kinds, self.cacheable_frame = kinds, self.frame - REPLY_TOKENS
 
     def as_is(self, messages: Sequence[Message]) -> None:
         """Add stored messages unchanged."""
@@ -216,10 +229,11 @@ class Layout(msgspec.Struct, frozen=True):
         tokens = _reserved_tokens(self.name, self.language, self.counter.encoding, self.recall_position)
         return tokens + self.counter.count_fixed(label) if label else tokens
 
-    def write(self, page: PromptPage, parts: PromptParts) -> int:
-        """Fill the page; returns how many leading messages the next turn's prompt shares."""
+    def write(self, page: PromptPage, parts: PromptParts) -> None:
+        """Fill the page."""
         if self.sheet is not None:
-            return self._render_text(page, parts, self.sheet)
+            self._render_text(page, parts, self.sheet)
+            return
         for heading, text in (
             ("", parts.system),
             (self.wording.preferences, parts.preferences),
@@ -231,7 +245,7 @@ class Layout(msgspec.Struct, frozen=True):
                 page.add_text(text)
         early = self.recall_position is RecallPosition.BEFORE_WINDOW
         recalls = bool(parts.memories or parts.evidence or parts.chat_context)
-        stable = len(page)
+        page.mark_cacheable(*_BEGINNING)
         if early and recalls:
             page.message(Role.SYSTEM)
             self._render_snippets(page, parts)
@@ -239,18 +253,18 @@ class Layout(msgspec.Struct, frozen=True):
             page.as_is(parts.window.messages)
         else:
             page.add_entries(parts.window, self.label if self.speakers else None)
-        stable = stable if early else len(page)
+        if not early:
+            page.mark_cacheable(*_BEGINNING, Kind.MESSAGE)
         if not (parts.question or parts.question_parts or (recalls and not early)):
             # The outputs of tools are answered, which are the last of the window.
-            return stable
+            return
         page.message(Role.USER)
         if recalls and not early:
             self._render_snippets(page, parts)
         page.add_frame(self.speaker_label(parts.speaker))
         page.add_question(parts)
-        return stable
 
-    def _render_text(self, page: PromptPage, parts: PromptParts, sheet: TextHeadings) -> int:
+    def _render_text(self, page: PromptPage, parts: PromptParts, sheet: TextHeadings) -> None:
         if parts.system or parts.preferences or parts.summary:
             page.message(Role.SYSTEM)
         for heading, text in (
@@ -262,7 +276,7 @@ class Layout(msgspec.Struct, frozen=True):
                 page.add_frame(heading)
                 page.add_text(text)
                 page.add_frame("\n\n")
-        stable = len(page)
+        page.mark_cacheable(*_BEGINNING)
         page.message(Role.USER)
         if self.recall_position is RecallPosition.BEFORE_WINDOW:
             self._render_snippets(page, parts)
@@ -274,7 +288,6 @@ class Layout(msgspec.Struct, frozen=True):
         page.add_frame(label)
         page.add_question(parts)
         page.add_frame(sheet.question_end)
-        return stable
 
     def _render_history(
         self, page: PromptPage, window: tuple[WindowEntry, ...] | VerbatimHistory, sheet: TextHeadings

@@ -56,6 +56,7 @@ from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelDone, ModelEvent, ModelRequest, TextDelta, marks_place
+from tenuto.model.message import Role
 from tenuto.model.parameters import AnswerSchema, FinishReason, ModelFacts, ModelParameters
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.urls import is_loopback
@@ -210,8 +211,8 @@ class PydanticAIModel:
         messages = to_messages((*prompt[:1], *prompt[1 + len(instructions) :]), request.contents, system)
         if not self._caches(request):
             return messages
-        stable = to_messages(prompt[: request.cacheable_messages], request.contents, system)
-        return mark_stable_prefix(messages, sum(isinstance(message, ModelResponse) for message in stable))
+        answers = [message for message in prompt[: request.cacheable_messages] if message.role is Role.ASSISTANT]
+        return mark_stable_prefix(messages, len(to_messages(answers)))
 
     def _changing_instructions(self, request: ModelRequest) -> list[InstructionPart]:
         return changing_instructions(request.messages) if self._dialect is Dialect.ANTHROPIC else []

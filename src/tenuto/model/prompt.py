@@ -272,7 +272,8 @@ class Manifest(Value, frozen=True, kw_only=True):
     """The account of one prompt, in the prompt's order: every candidate once, and the sums.
 
     `total` is the sum of all entries' tokens and never exceeds `prompt_limit`, the budget less the reply's share,
-    divided by the `margin` that stands for a tokenizer we do not have.
+    divided by the `margin` that stands for a tokenizer we do not have. Of it, `cacheable_tokens` are the beginning that
+    the next turn's prompt repeats, unless it is trimmed or compressed; 0 in older manifests.
     """
 
     entries: tuple[ManifestEntry, ...]
@@ -284,6 +285,7 @@ class Manifest(Value, frozen=True, kw_only=True):
     exact: bool
     margin: float
     layout: LayoutName
+    cacheable_tokens: int = 0
 
 
 class PromptMessage(Value, frozen=True, kw_only=True):

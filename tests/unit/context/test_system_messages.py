@@ -93,6 +93,18 @@ def test_a_system_message_above_the_prompt_is_refused_with_both_sizes(refuse: Ca
     assert refused.value.tokens > refused.value.limit > 1000
 
 
+@pytest.mark.parametrize(("role", "marked"), [(Role.SYSTEM, True), (Role.USER, False)])
+def test_instructions_of_earlier_turns_do_not_leave_the_window_in_silence(role: Role, marked: bool) -> None:
+    """The oldest turns leave it when it is full, as ever."""
+    earlier = said(1, GUIDE[:1500], role)
+    later = [replace(said(seq, SPEECH[:1400]), turn=seq) for seq in range(2, 8)]
+
+    prompt = assemble(PromptInputs(question="And now?", history=(earlier, *later)), POLICY, ContextPolicy(), COUNTER)
+
+    assert earlier.text not in [message.text for message in prompt.messages]
+    assert prompt.cut is marked
+
+
 def test_a_turns_own_input_is_cut_only_where_the_prompt_is_full() -> None:
     """The cap of a quarter is for what was said before."""
     own = said(1, SPEECH[:5000])

@@ -95,6 +95,10 @@ def test_budgets_come_from_the_settings_and_0_is_off() -> None:
         session_cost_nanos=500_000_000, tenant_tokens_per_day=7
     )
     assert Settings(session_budget_tokens=0, session_budget_usd=0.0).budgets() == Budgets()
-    for wrong in ({"session_budget_tokens": -1}, {"tenant_daily_usd": -0.1}, {"reply_tokens": 9000}):
+    for wrong in (
+        {"session_budget_tokens": -1},
+        {"tenant_daily_usd": -0.1},
+        {"prompt_tokens": 8192, "reply_tokens": 9000},
+    ):
         with pytest.raises(InvalidSetting):
             Settings(**wrong)

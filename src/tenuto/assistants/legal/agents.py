@@ -104,7 +104,7 @@ class StepContext(Protocol):
     def board(self) -> StepBoard: ...
 
 
-class Think(Protocol):
+class AskModel(Protocol):
     """Asks a language model for a typed answer; `None` if there is none."""
 
     async def __call__(self, context: StepContext, prompt: AgentPrompt, kind: type[_Answer], /) -> _Answer | None: ...
@@ -113,7 +113,7 @@ class Think(Protocol):
 class LegalAgents:
     """Router, experts and decision agent."""
 
-    def __init__(self, *, library: Library, think: Think, language_of: Callable[[str], Language]) -> None:
+    def __init__(self, *, library: Library, think: AskModel, language_of: Callable[[str], Language]) -> None:
         self._library = library
         self._think = think
         self._language_of = language_of

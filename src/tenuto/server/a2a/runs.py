@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
 from a2a.types.a2a_pb2 import Message, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -64,10 +64,12 @@ class AnswerStream:
         rest = self._held
         if self.text + rest != reply.text:
             self.text, rest = "", reply.text
-        return self._piece(rest, reply.data, last=True)
+        return self._piece(rest, reply.data, reply.degraded, last=True)
 
-    def _piece(self, text: str, data: Any = None, *, last: bool = False) -> TaskArtifactUpdateEvent:
-        artifact = make_artifact(text, data)
+    def _piece(
+        self, text: str, data: Any = None, degraded: Sequence[str] = (), *, last: bool = False
+    ) -> TaskArtifactUpdateEvent:
+        artifact = make_artifact(text, data, degraded)
         piece: TaskArtifactUpdateEvent = artifact_update(*self._address, artifact, append=bool(self.text), last=last)
         self.text += text
         return piece

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2a.types.a2a_pb2 import (
     Artifact,
@@ -93,7 +93,7 @@ def _status(loaded: LoadedTask, reply: str | None) -> TaskStatus:
         text = task.error.message or task.error.code
     elif state == TaskState.TASK_STATE_INPUT_REQUIRED:
         step = waiting_step(loaded.progress)
-        text = step.human_input or "" if step is not None else reply or _answer(loaded)[0]
+        text = step.human_input or "" if step is not None else reply or _answer(loaded).text
     return make_status(state, task.updated_at, text, task.id, task.session_id or "")
 
 
@@ -108,26 +108,35 @@ def make_status(state: TaskState, at: datetime, text: str, task_id: str, context
 
 def _artifacts(loaded: LoadedTask, reply: str | None) -> Iterable[Artifact]:
     if loaded.record is not None:
-        text, data = _answer(loaded)
-        yield make_artifact(reply if reply is not None else text, data)
+        answer = _answer(loaded)
+        yield make_artifact(reply if reply is not None else answer.text, answer.data, answer.degraded)
     elif loaded.task.result is not None:
         yield make_artifact("", loaded.task.result)
 
 
-def _answer(loaded: LoadedTask) -> tuple[str, Json]:
-    """The last answer of a task's turns, and the data that came with it."""
+class _Answer(NamedTuple):
+    """An answer, the data that came with it, and what it had to do without."""
+
+    text: str
+    data: Json = None
+    degraded: Sequence[str] = ()
+
+
+def _answer(loaded: LoadedTask) -> _Answer:
+    """The last answer of a task's turns."""
     final = next((message for message in reversed(loaded.messages) if message.role is OurRole.ASSISTANT), None)
     if final is None:
-        return loaded.record.reply if loaded.record is not None else "", None
-    return final.text, final.metadata.get("data")
+        return _Answer(loaded.record.reply if loaded.record is not None else "")
+    return _Answer(final.text, final.metadata.get("data"), final.metadata.get("degraded", ()))
 
 
-def make_artifact(text: str, data: Json = None) -> Artifact:
-    """The answer of a task: its text, and data for programs."""
+def make_artifact(text: str, data: Json = None, degraded: Sequence[str] = ()) -> Artifact:
+    """The answer of a task: its text, and data for programs; its metadata say what it had to do without."""
     parts = [Part(text=text)] if text else []
     if data:
         parts.append(Part(text=data) if isinstance(data, str) else Part(data=ParseDict(data, ProtoValue())))
-    return Artifact(artifact_id=_REPLY, name=_REPLY, parts=parts)
+    metadata = {"degraded": list(degraded)} if degraded else None
+    return Artifact(artifact_id=_REPLY, name=_REPLY, parts=parts, metadata=metadata)
 
 
 def artifact_update(task_id: str, context: str, artifact: Artifact, *, append: bool, last: bool) -> Any:

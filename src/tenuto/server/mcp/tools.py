@@ -175,6 +175,7 @@ class Tools:
             messages=list(map(MessageBrief.of, fitted.window)),
             memories=await self._recall(scope, question or _last_words(page.messages), memories),
             omitted=max(0, page.session.messages - len(fitted.window)),
+            cut=list(fitted.cut),
         )
 
     def _fit(self, turn: OpenTurn, max_tokens: int | None) -> OpenTurn:

@@ -72,6 +72,7 @@ class AssembledContext(View, frozen=True, kw_only=True):
     messages: list[MessageBrief]
     memories: list[MemoryBrief]
     omitted: Annotated[int, Meta(description="How many older messages the window does not hold.")]
+    cut: Annotated[list[str], Meta(description="The ids of messages of which the window holds a part.")]
 
 
 class BoardEntries(View, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ def items_of_message(message: Draft, show: ShowMedia = _REFER) -> list[JsonObjec
     return [item for item, _ in _items_and_parts(message, show)]
 
 
-def _items_and_parts(message: Draft, show: ShowMedia) -> list[tuple[JsonObject, tuple[int, ...]]]:
+def _items_and_parts(message: Draft, show: ShowMedia = _REFER) -> list[tuple[JsonObject, tuple[int, ...]]]:
     """The items of a message that is several, each with the places of its parts.
 
     The content is one item, where it begins among the thoughts, or at the beginning; calls and outputs come last.
@@ -133,8 +133,10 @@ def _items_and_parts(message: Draft, show: ShowMedia) -> list[tuple[JsonObject, 
     calls = Counter(str(item.get("call_id")) for item in called)
     names = [str(item.get("call_id")) for item in called]
     names = [name if calls[name] == 1 else f"{name}.{place}" for place, name in enumerate(names)]
-    named = zip(called, names, apart, strict=True)
-    return items + [(_complete(item, message, show, name), (place,)) for item, name, place in named]
+    items += [
+        (_complete(item, message, show, name), (place,)) for item, name, place in zip(called, names, apart, strict=True)
+    ]
+    return items
 
 
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:
@@ -258,7 +260,7 @@ def without_item(message: Message, item_id: str) -> tuple[JsonObject, ...] | Non
     items = items_of_message(message)
     if len(items) == 1:
         return None
-    removed = next(places for item, places in _items_and_parts(message, _REFER) if item["id"] == item_id)
+    removed = next(places for item, places in _items_and_parts(message) if item["id"] == item_id)
     return tuple([part for place, part in enumerate(message.parts) if place not in removed])
 
 
