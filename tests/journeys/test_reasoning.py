@@ -158,3 +158,14 @@ async def test_a_thought_that_the_policy_changes_is_not_sent_back(provider: Scri
     assert thoughts_sent(provider) == []
     assert mail not in stored
     assert [one["reason"] for one in trace["context"]["entries"] if one["disposition"] == "cut"] == ["not_shown"] * 2
+
+
+async def test_thoughts_go_along_with_an_export_and_its_import(provider: ScriptedProvider) -> None:
+    provider.plays(Answer(Reasoning("A thought."), Text("Hello.")), Answer(Text("Bye.")))
+    async with provided(provider) as service:
+        session = (await ask(service, "Hi", assistant="claude"))["session_id"]
+        paper = (await service.http.get(at(session, "export"), headers=ANN)).content
+        imported = (await service.http.post("/v1/sessions/import", headers=ANN, content=paper)).json()["id"]
+        await ask(service, "Bye", session_id=imported, assistant="claude")
+
+    assert thoughts_sent(provider) == ["A thought."]

@@ -37,6 +37,8 @@ from tenuto.model.values import Json, JsonObject, check_json, make_storable
 _SENT: Final = frozenset({"text", *MEDIA_PARTS})
 # How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
+SIGNATURE: Final = "thought_signature"
+"""What Google calls the signature of a call."""
 OVER_CHAT: Final = "-chat"
 """The end of a provider's name in thoughts that came over the chat completions protocol."""
 
@@ -111,14 +113,15 @@ def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:
             yield TextPart(content=text)
         yield from (_call_part(part) for part in message.parts if part["type"] == "tool_call")
         return
+    signatures = {part["call_id"]: part for part in message.parts if part["type"] == REASONING and "call_id" in part}
     for kind, run in groupby(message.parts, key=lambda part: part["type"]):
         if kind == "text":
             if text := "".join(part["text"] for part in run):
                 yield TextPart(content=text)
         elif kind == REASONING:
-            yield from map(to_thinking, run)
+            yield from (to_thinking(part) for part in run if "call_id" not in part)
         elif kind == "tool_call":
-            yield from map(_call_part, run)
+            yield from (_call_part(part, signatures.get(part["id"])) for part in run)
 
 
 def to_thinking(part: JsonObject) -> ThinkingPart:
@@ -132,10 +135,16 @@ def to_thinking(part: JsonObject) -> ThinkingPart:
     )
 
 
-def _call_part(part: JsonObject) -> ToolCallPart:
+def _call_part(part: JsonObject, signed: JsonObject | None = None) -> ToolCallPart:
+    """A call, with the thought that has its signature."""
     arguments = part["arguments"]
     args = arguments if isinstance(arguments, dict) else _output_text(arguments)
-    return ToolCallPart(tool_name=part["name"], args=args, tool_call_id=part["id"])
+    call = ToolCallPart(tool_name=part["name"], args=args, tool_call_id=part["id"])
+    if signed is not None:
+        details, provider = {SIGNATURE: signed["signature"]}, str(signed["provider"])
+        call.provider_name = provider.removesuffix(OVER_CHAT)
+        call.provider_details = {"extra_content": {"google": details}} if provider.endswith(OVER_CHAT) else details
+    return call
 
 
 def _output_text(output: Json) -> str:

@@ -19,7 +19,7 @@ from pydantic_ai.profiles.anthropic import ANTHROPIC_THINKING_BUDGET_MAP
 from pydantic_ai.settings import ThinkingLevel
 
 from tenuto.llm.provider_parameters import Dialect
-from tenuto.llm.pydantic_ai_messages import OVER_CHAT, to_call
+from tenuto.llm.pydantic_ai_messages import OVER_CHAT, SIGNATURE, to_call
 from tenuto.model.generation import ModelEvent, ReasoningDelta, ReasoningDone, ToolCallRequested
 from tenuto.model.message import Role
 from tenuto.model.prompt import PromptMessage
@@ -65,12 +65,16 @@ class Thinker(NamedTuple):
         """The whole thoughts and the calls of an answer, in its order."""
         for index, part in enumerate(response.parts):
             if isinstance(part, ToolCallPart):
-                yield ToolCallRequested(call=to_call(part))
+                call = to_call(part)
+                if signature := _call_signature(part):
+                    made: JsonObject = {"type": REASONING, "text": "", "signature": signature, "call_id": call.id}
+                    yield ReasoningDone(part={**made, **self._maker}, index=index)
+                yield ToolCallRequested(call=call)
             elif isinstance(part, ThinkingPart):
-                made = self._part(part)
-                if raw := "" if part.content else "\n\n".join(made.get("details", {}).get(_RAW, ())):
+                thought = self._part(part)
+                if raw := "" if part.content else "\n\n".join(thought.get("details", {}).get(_RAW, ())):
                     yield ReasoningDelta(text=raw, index=index)
-                yield ReasoningDone(part=made, index=index)
+                yield ReasoningDone(part=thought, index=index)
 
     def _part(self, part: ThinkingPart) -> JsonObject:
         made: JsonObject = {"type": REASONING, "text": make_storable(part.content)}
@@ -81,7 +85,11 @@ class Thinker(NamedTuple):
             made["encrypted" if sealed else "signature"] = part.signature
         if raw := (part.provider_details or {}).get(_RAW):
             made["details"] = {_RAW: [make_storable(str(text)) for text in raw]}
-        return {**made, "provider": self.provider, "model": self.model}
+        return {**made, **self._maker}
+
+    @property
+    def _maker(self) -> JsonObject:
+        return {"provider": self.provider, "model": self.model}
 
     def prompt(self, messages: Sequence[PromptMessage]) -> tuple[Sequence[PromptMessage], int]:
         """The prompt with the thoughts that go back, and how many others it goes without.
@@ -114,6 +122,15 @@ class Thinker(NamedTuple):
         if not self._is_own(part):
             return False
         return is_proven(part) or (in_loop and self.dialect is Dialect.OPENAI_CHAT and part.get("id") in _CHAT_FIELDS)
+
+
+def _call_signature(part: ToolCallPart) -> str:
+    """The signature that Gemini gives a call itself, natively or over the chat completions protocol."""
+    details = part.provider_details or {}
+    extra = details.get("extra_content")
+    given = extra.get("google") if isinstance(extra, dict) else None
+    signature = details.get(SIGNATURE) or (given.get(SIGNATURE) if isinstance(given, dict) else None)
+    return signature if isinstance(signature, str) else ""
 
 
 def lacks_first_thought(messages: Sequence[PromptMessage]) -> bool:

@@ -20,6 +20,7 @@ from tenuto.model.message import (
     text_part,
     tool_result,
 )
+from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.values import Json, JsonObject
 
 _ITEM_ROLES: Final = {FUNCTION_CALL: Role.ASSISTANT, FUNCTION_CALL_OUTPUT: Role.TOOL}
@@ -59,8 +60,15 @@ def draft_from_item(item: JsonObject, *, new_id: Callable[[], str], now: datetim
 
 
 def item_from_message(message: Draft) -> JsonObject:
-    """The entry that `draft_from_item` was given; for other messages, the chat completion message nearest to them."""
+    """The entry that `draft_from_item` was given; for other messages, the chat completion message nearest to them.
+
+    Such a message has no place for thoughts.
+    """
     parts, extra = message.parts, message.extra
+    if any(map(is_reasoning, parts)):
+        if extra.get("type") == REASONING:
+            return extra
+        parts = tuple([part for part in parts if not is_reasoning(part)])
     if message.role is _ITEM:
         return parts[0] if parts else extra
     if len(parts) == 1 and parts[0]["type"] in _ITEM_ROLES and "content" not in extra:
