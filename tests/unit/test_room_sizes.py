@@ -22,7 +22,7 @@ LIMITS = {
     "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "gateway": 1100,
     "integrations": 4150,
-    "llm": 3450,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
+    "llm": 3500,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
     "model": 5750,  # attachments and their types; parameters and their ranges; thoughts
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10300,  # thoughts
