@@ -32,10 +32,11 @@ from tenuto.errors import (
     failure_reason,
 )
 from tenuto.model import Message, Page, Scope, Session
-from tenuto.model.generation import ReasoningDelta, TextDelta
+from tenuto.model.generation import ProviderItem, ReasoningDelta, TextDelta
 from tenuto.model.message import FINISH, STOPPED, is_input, is_summary
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
+from tenuto.model.provider_items import ITEM_TYPES, annotations_in, is_provider_item, item_of_part
 from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
@@ -48,13 +49,15 @@ from tenuto.server.openai.items import (
     MESSAGE,
     call_item,
     degraded_view,
+    items_beside,
     items_of_message,
     output_text,
     refusal_part,
     text_item,
     text_item_id,
 )
-from tenuto.server.openai.reasoning_items import begun_reasoning_item, reasoning_item, summary_of
+from tenuto.server.openai.provider_items import StreamedItems
+from tenuto.server.openai.reasoning_items import begun_reasoning_item, summary_of
 from tenuto.server.problems import AccessDenied
 from tenuto.server.streams import ServerSentEvent, told_error
 from tenuto.sessions import Sessions
@@ -174,15 +177,15 @@ class Echo:
         }
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
-        """The items of a reply: its text, with the thoughts before and behind it, then its calls."""
+        """The items of a reply: its text, with thoughts and a provider's items around it, then its calls."""
         status = "incomplete" if reply.finish in _INCOMPLETE else "completed"
         said = [text_item(self.trace, reply.text, status)] if reply.text or not reply.calls else []
         if said and reply.finish is FinishReason.REFUSAL:
             said[0]["content"] = [refusal_part(reply.text)]
-        if said and reply.logprobs is not None:
-            said[0]["content"] = [{**output_text(reply.text), "logprobs": list(reply.logprobs)}]
-        thoughts = [part for part in reply.parts if is_reasoning(part)]
-        items = [reasoning_item(self.trace, number, part) for number, part in enumerate(thoughts)]
+        elif said and (reply.parts or reply.logprobs is not None):
+            about = {"annotations": annotations_in(reply.parts), "logprobs": list(reply.logprobs or ())}
+            said[0]["content"] = [{**output_text(reply.text), **about}] if said[0]["content"] else []
+        items = items_beside(self.trace, [one for one in reply.parts if is_reasoning(one) or is_provider_item(one)])
         before = next((place for place, part in enumerate(reply.parts) if part["type"] == "text"), len(items))
         items[before:before] = said
         return items + [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]
@@ -401,7 +404,8 @@ class ResponseStream:
         # The thoughts since the last tool of the assistant's own, and behind how many such rounds they are.
         self._thoughts: list[_StreamedThought] = []
         self._rounds = 0
-        self._thoughts_begun = 0
+        self._beside_begun = 0
+        self._provided = StreamedItems()
 
     @property
     def event_count(self) -> int:
@@ -421,6 +425,9 @@ class ResponseStream:
                 yield from self._say(text, _REFUSAL if refusal else _TEXT)
             case ReasoningDelta():
                 yield from self._think(event)
+            case ProviderItem(part=part, done=done):
+                yield from self._end_summary()
+                yield from self._provide(item_of_part(part), done=done)
             case ToolStarted():
                 # Thoughts and text before a tool of the assistant's own are none of the answer.
                 yield from self._end_summary()
@@ -441,7 +448,7 @@ class ResponseStream:
         if self._text is None:
             self._text = ""
             self._place, self._items = self._items, self._items + 1
-            is_first = self._place == self._thoughts_begun
+            is_first = self._place == self._beside_begun
             self._named = self._echo.trace if is_first else f"{self._echo.trace}-{self._place}"
             item = text_item(self._named, "", "in_progress")
             yield self._event("response.output_item.added", output_index=self._place, item=item)
@@ -465,11 +472,19 @@ class ResponseStream:
         for item in items:
             if item["type"] == MESSAGE:
                 yield from self._end_text(item)
+            elif item["type"] in ITEM_TYPES:
+                yield from self._provide(item, done=True)
             elif item["type"] != REASONING:
                 yield from self._call(item)
         response = self._echo.finished(reply, self._now())
         ended = response["status"] == "completed"
         yield self._event("response.completed" if ended else "response.incomplete", response=response)
+
+    def _provide(self, item: JsonObject, *, done: bool) -> Iterator[JsonObject]:
+        begins = self._provided.begins(item)
+        for kind, fields in self._provided.events(item, self._items, done=done):
+            yield self._event(kind, **fields)
+        self._items, self._beside_begun = self._items + begins, self._beside_begun + begins
 
     def _think(self, delta: ReasoningDelta) -> Iterator[JsonObject]:
         if not (self._thoughts and self._thoughts[-1].index == delta.index):
@@ -485,7 +500,7 @@ class ResponseStream:
 
     def _begin_thought(self, index: int) -> Iterator[JsonObject]:
         place, self._items = self._items, self._items + 1
-        self._thoughts_begun += 1
+        self._beside_begun += 1
         name = f"{self._echo.trace}-{self._rounds}" if self._rounds else self._echo.trace
         item = begun_reasoning_item(name, len(self._thoughts))
         self._thoughts.append(_StreamedThought(index, place, item))
@@ -511,6 +526,8 @@ class ResponseStream:
         text: str = part[kind[1]]
         if self._text is None or (text.startswith(self._text) and text != self._text):
             yield from self._say(text[len(self._text or "") :], kind)
+        for number, cited in enumerate(part.get("annotations", ())):
+            yield self._part("response.output_text.annotation.added", annotation_index=number, annotation=cited)
         more = {"logprobs": part["logprobs"]} if kind is _TEXT else {}
         yield self._part(f"response.{kind[0]}.done", **{kind[1]: text}, **more)
         yield self._part("response.content_part.done", part=part)
