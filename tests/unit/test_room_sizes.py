@@ -16,18 +16,18 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 5150,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "chat": 5250,  # a model that a request names; answers in a demanded form, parameters, why it ended; thoughts, items
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
+    "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "gateway": 1100,
     "integrations": 4150,
-    "llm": 3500,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5750,  # attachments and their types; parameters and their ranges; thoughts
+    "llm": 3750,  # which parameters reach which provider; our own attempts; thoughts and items that go back; prompt caches
+    "model": 5900,  # attachments and their types; parameters and their ranges; thoughts; provider tools
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10300,  # thoughts
+    "privacy": 10350,  # thoughts, items
     "recall": 2900,
-    "server": 13100,  # attachments
+    "server": 13200,  # attachments; provider tools and their items
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go

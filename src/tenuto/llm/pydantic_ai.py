@@ -58,7 +58,7 @@ from tenuto.llm.failure_details import (
 from tenuto.llm.named_files import NamedFilesChatModel, with_file_names
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
-from tenuto.llm.pydantic_ai_items import StreamedItems, add_provider_tools, returning_items, runs_tools, with_items
+from tenuto.llm.pydantic_ai_items import ItemCollector, add_provider_tools, returning_items, runs_tools, with_items
 from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
@@ -183,7 +183,7 @@ class PydanticAIModel:
             parameters = self._request_parameters(request)
             messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
             settings, dropped = self._settings(request, prompt)
-            items = add_provider_tools(settings, request) if request.provider_tools.tools else StreamedItems()
+            items = add_provider_tools(settings, request) if request.provider_tools.tools else ItemCollector()
             async with model_request_stream(
                 self._model,
                 messages,
@@ -307,7 +307,7 @@ class PydanticAIModel:
         always = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
         return _THINKING_TOKENS if background and (wanted or always) else 0
 
-    def _check_response(self, stream: StreamedResponse, items: StreamedItems) -> ModelResponse:
+    def _check_response(self, stream: StreamedResponse, items: ItemCollector) -> ModelResponse:
         """The whole answer, if it is whole and says anything."""
         response = stream.get()
         declined = stream.finish_reason == "content_filter"

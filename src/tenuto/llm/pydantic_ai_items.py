@@ -44,7 +44,7 @@ _INCLUDE: Final = {
 }
 
 
-class StreamedItems:
+class ItemCollector:
     """The items of an answer and what its text cites, as far as they have come."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class ItemsModel(OpenAIResponsesModel):
 class _Tapped:
     """A provider's stream, which notes the items that pass."""
 
-    def __init__(self, source: Any, items: StreamedItems) -> None:
+    def __init__(self, source: Any, items: ItemCollector) -> None:
         self._source = source
         self._items = items
 
@@ -171,9 +171,9 @@ def to_native_part(part: JsonObject) -> NativeToolCallPart:
     )
 
 
-def add_provider_tools(settings: ModelSettings, request: ModelRequest) -> StreamedItems:
+def add_provider_tools(settings: ModelSettings, request: ModelRequest) -> ItemCollector:
     """Add what the request says of tools that the provider runs; gives what collects their items."""
-    wanted, items = request.provider_tools, StreamedItems()
+    wanted, items = request.provider_tools, ItemCollector()
     more = cast(dict[str, Any], settings)
     more[_COLLECTED] = items
     if wanted.tools:

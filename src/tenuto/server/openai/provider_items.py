@@ -74,8 +74,8 @@ def provider_part_of_item(item: JsonObject) -> JsonObject | None:
     return provider_part(item, _OPENAI)
 
 
-class StreamedItems:
-    """Which items of a response have begun, at which places of its output, and which are done."""
+class ItemEvents:
+    """Which items of a response have started, at which places of its output, and which are done."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -91,8 +91,8 @@ class StreamedItems:
         place = self._places.setdefault(item["id"], place)
         named = {"item_id": item["id"], "output_index": place}
         if begins:
-            begun = {**item, "status": "in_progress"} if "status" in item else item
-            yield "response.output_item.added", {"output_index": place, "item": begun}
+            started = {**item, "status": "in_progress"} if "status" in item else item
+            yield "response.output_item.added", {"output_index": place, "item": started}
             yield f"response.{kind}.in_progress", named
         if done and item["id"] not in self._done:
             self._done.add(item["id"])

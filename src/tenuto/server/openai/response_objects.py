@@ -56,7 +56,7 @@ from tenuto.server.openai.items import (
     text_item,
     text_item_id,
 )
-from tenuto.server.openai.provider_items import StreamedItems
+from tenuto.server.openai.provider_items import ItemEvents
 from tenuto.server.openai.reasoning_items import begun_reasoning_item, summary_of
 from tenuto.server.problems import AccessDenied
 from tenuto.server.streams import ServerSentEvent, told_error
@@ -405,7 +405,7 @@ class ResponseStream:
         self._thoughts: list[_StreamedThought] = []
         self._rounds = 0
         self._beside_begun = 0
-        self._provided = StreamedItems()
+        self._provided = ItemEvents()
 
     @property
     def event_count(self) -> int:
