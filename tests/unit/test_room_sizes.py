@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 5150,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "chat": 5200,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -28,7 +28,7 @@ LIMITS = {
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 13100,  # attachments
+    "server": 13150,  # attachments
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
