@@ -24,6 +24,7 @@ from tenuto.model.prompt import Reason
 from tenuto.model.values import JsonObject
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
+from tests.attachments import contents_of
 from tests.providers import KEY, Answer, ScriptedProvider, Text, ToolCall, start_provider
 from tests.providers.samples import OPEN_SCHEMA, PDF, PICTURE_ADDRESS, PNG
 from tests.samples import ANN, SENT_AT
@@ -83,22 +84,6 @@ def png(width: int, height: int, shade: int) -> bytes:
 def one_picture(text: str = "What is this?", content: Content | None = None) -> Draft:
     content = content or picture()
     return shows(text_part(text), attachment_part(content), contents=(content,))
-
-
-def contents_of(body: Any) -> list[tuple[str, bytes]]:
-    """The media types and bytes of all content in a request, in order."""
-    if isinstance(body, str):
-        if not body.startswith("data:"):
-            return []
-        media_type, _, data = body.removeprefix("data:").partition(";base64,")
-        return [(media_type, base64.b64decode(data))]
-    if isinstance(body, list):
-        return [one for item in body for one in contents_of(item)]
-    if isinstance(body, dict):
-        if body.get("type") == "base64":
-            return [(body["media_type"], base64.b64decode(body["data"]))]
-        return [one for item in body.values() for one in contents_of(item)]
-    return []
 
 
 @pytest.mark.parametrize("model", DIALECTS)
