@@ -20,6 +20,7 @@ LIMITS = {
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
+    "errors": 950,  # a package that exports each by its name
     "gateway": 1100,
     "integrations": 4150,
     "llm": 3500,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
@@ -27,8 +28,9 @@ LIMITS = {
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 13100,  # attachments
+    "server": 13150,  # attachments
     "sessions": 5000,  # attachments as clients send them, without what cameras write
+    "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
@@ -36,7 +38,7 @@ LIMITS = {
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 14000,  # a choice of the model
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2950,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
+    TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
 
 
