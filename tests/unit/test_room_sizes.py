@@ -16,19 +16,21 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 5250,  # a model that a request names; answers in a demanded form, parameters, why it ended; thoughts, items
+    "chat": 5300,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
+    "errors": 950,  # a package that exports each by its name
     "gateway": 1100,
     "integrations": 4150,
-    "llm": 3750,  # which parameters reach which provider; our own attempts; thoughts and items that go back; prompt caches
+    "llm": 3750,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
     "model": 5900,  # attachments and their types; parameters and their ranges; thoughts; provider tools
     "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10350,  # thoughts, items
     "recall": 2900,
-    "server": 13200,  # attachments; provider tools and their items
+    "server": 13250,  # attachments; provider tools and their items
     "sessions": 5000,  # attachments as clients send them, without what cameras write
+    "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
@@ -36,7 +38,7 @@ LIMITS = {
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 14000,  # a choice of the model
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 2950,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
+    TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
 
 
