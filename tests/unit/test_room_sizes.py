@@ -15,20 +15,20 @@ CONSOLE = "console"
 LIMITS = {
     "access": 550,
     "assistants": 3550,
-    "channels": 1400,
+    "channels": 1500,  # pictures and files of messages, which are downloaded
     "chat": 5300,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "errors": 950,  # a package that exports each by its name
-    "gateway": 1100,
+    "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4150,
     "llm": 3750,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 5900,  # attachments and their types; parameters and their ranges; thoughts; provider tools
-    "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
+    "model": 5950,  # attachments and their types; parameters and their ranges; thoughts; provider tools
+    "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10350,  # thoughts, items
     "recall": 2900,
-    "server": 13250,  # attachments; provider tools and their items
+    "server": 13500,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
