@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 5150,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "chat": 5200,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -34,7 +34,7 @@ LIMITS = {
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 14000,  # a choice of the model
+    CONSOLE: 14750,  # a choice of the model; attachments
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 2950,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
