@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from typing import Any
 
 
 def base64(data: bytes) -> str:
@@ -39,3 +40,19 @@ def pdf_bomb() -> bytes:
     packing = zlib.compressobj(1)
     packed = b"".join([packing.compress(bytes(1024 * 1024)) for _ in range(300)]) + packing.flush()
     return b"%PDF-1.4\n1 0 obj<</Filter/FlateDecode>>stream\n" + packed + b"endstream"
+
+
+def contents_of(body: Any) -> list[tuple[str, bytes]]:
+    """The media types and bytes of all content in a request, in order."""
+    if isinstance(body, str):
+        if not body.startswith("data:"):
+            return []
+        media_type, _, data = body.removeprefix("data:").partition(";base64,")
+        return [(media_type, b64decode(data))]
+    if isinstance(body, list):
+        return [one for item in body for one in contents_of(item)]
+    if isinstance(body, dict):
+        if body.get("type") == "base64":
+            return [(body["media_type"], b64decode(body["data"]))]
+        return [one for item in body.values() for one in contents_of(item)]
+    return []

@@ -9,10 +9,9 @@ import openai
 import pytest
 
 from tenuto.llm import Say, ScriptedModel
-from tests.attachments import PDF, PNG, WAV, base64, data_url, png
+from tests.attachments import PDF, PNG, WAV, base64, contents_of, data_url, png
 from tests.journeys.http_service import bearer, playing
 from tests.journeys.openai_clients import OpenAIService, openai_served
-from tests.journeys.test_shown_media import contents_of
 from tests.providers import KEY, Answer, ScriptedProvider, Text
 from tests.providers.samples import PNG as PIXEL
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from zlib import compress, crc32
 
 import pytest
@@ -24,6 +25,8 @@ from tenuto.model.prompt import Reason
 from tenuto.model.values import JsonObject
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
+from tests.attachments import contents_of
+from tests.internals import cached_content_bytes
 from tests.providers import KEY, Answer, ScriptedProvider, Text, ToolCall, start_provider
 from tests.providers.samples import OPEN_SCHEMA, PDF, PICTURE_ADDRESS, PNG
 from tests.samples import ANN, SENT_AT
@@ -85,22 +88,6 @@ def one_picture(text: str = "What is this?", content: Content | None = None) -> 
     return shows(text_part(text), attachment_part(content), contents=(content,))
 
 
-def contents_of(body: Any) -> list[tuple[str, bytes]]:
-    """The media types and bytes of all content in a request, in order."""
-    if isinstance(body, str):
-        if not body.startswith("data:"):
-            return []
-        media_type, _, data = body.removeprefix("data:").partition(";base64,")
-        return [(media_type, base64.b64decode(data))]
-    if isinstance(body, list):
-        return [one for item in body for one in contents_of(item)]
-    if isinstance(body, dict):
-        if body.get("type") == "base64":
-            return [(body["media_type"], base64.b64decode(body["data"]))]
-        return [one for item in body.values() for one in contents_of(item)]
-    return []
-
-
 @pytest.mark.parametrize("model", DIALECTS)
 async def test_a_picture_arrives_as_sent_also_in_later_turns_after_a_restart_and_in_a_fork(
     tmp_path: Path, provider: ScriptedProvider, model: str
@@ -117,6 +104,27 @@ async def test_a_picture_arrives_as_sent_also_in_later_turns_after_a_restart_and
     assert sent_first == sent_later == contents_of(provider.accepted[-1]) == [("image/png", PNG)]
     assert "What is this?" in json.dumps(provider.accepted[-1])
     assert not reply.degraded
+
+
+async def test_the_bytes_of_a_shown_picture_are_read_once_and_dropped_with_their_user(
+    tmp_path: Path, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with app(tmp_path, CHAT) as here:
+        session_id = (await here.ask(ANN, ChatRequest(messages=(one_picture(),)))).session_id
+    async with app(tmp_path, CHAT) as again:
+        read = AsyncMock(wraps=again.sessions.attachment)
+        monkeypatch.setattr(again.sessions, "attachment", read)
+        for _ in range(3):
+            await again.ask(ANN, ChatRequest(text="And now?", session_id=session_id))
+            assert contents_of(provider.accepted[-1]) == [("image/png", PNG)]
+        kept = cached_content_bytes(await again.chat())
+        [shown] = await again.sessions.attachments(ANN, session_id)
+        await again.sessions.remove_attachment(ANN, session_id, shown.id)
+        await again.ask(ANN, ChatRequest(text="And now?", session_id=session_id))
+        await again.privacy.erase(ANN, by="the test")
+
+        assert (read.await_count, kept, cached_content_bytes(await again.chat())) == (1, len(PNG), 0)
+    assert contents_of(provider.accepted[-1]) == []
 
 
 @pytest.mark.parametrize("model", DIALECTS)

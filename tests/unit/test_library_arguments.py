@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         lambda t, ann: t.ask(ann, ChatRequest(text="hi"), persona="maid"),
         "a whole ChatRequest has its own persona: set it there",
     ),
-    "two inputs": (lambda t, ann: t.ask(ann, "hi", messages=(says("hi"),)), "text or messages, not both"),
+    "two inputs": (lambda t, ann: t.ask(ann, "hi", messages=(says("hi"),)), "text and parts, or messages, not both"),
     "messages": (lambda t, ann: t.ask(ann, "", messages=["hi"]), "messages must be a tuple, not list"),
     "a message": (lambda t, ann: t.ask(ann, "", messages=("hi",)), "a message must be a Draft, not str"),
     "tools": (lambda t, ann: t.ask(ann, "hi", tools=("f",)), "a tool must be a ToolSpec, not str"),
@@ -190,7 +190,9 @@ def test_a_scope_is_made_with_all_of_its_fields(takes: type[Tenuto | TenutoClien
 def test_what_a_question_takes_is_spelled_out(takes: type[Tenuto | TenutoClient]) -> None:
     named = {*inspect.signature(takes.ask).parameters} - {"self", "scope"}
 
-    assert named <= {*ChatRequest.__struct_fields__}, "no field has another name, and none is hidden behind `**`"
+    # Attachments are contents and the parts that show them, in one.
+    known = {*ChatRequest.__struct_fields__, "attachments"}
+    assert named <= known, "no field has another name, and none is hidden behind `**`"
 
 
 async def test_a_whole_request_is_asked_as_it_is() -> None:

@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1400,
-    "chat": 5200,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "chat": 5250,  # models that requests name; demanded forms; parameters; why an answer ended; thoughts; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts

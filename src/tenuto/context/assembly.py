@@ -277,6 +277,7 @@ def inputs_from_turn(
         input_start=own[0].seq if len(own) > len(question_messages) else 0,
         system=system,
         summary=summary.text if summary is not None else "",
+        covered_instructions=summary.instructions if summary is not None else (),
         summarized_through=summary.through if summary is not None else 0,
         summarized_from=summary.since if summary is not None else 1,
         summarized_messages=summary.messages if summary is not None else 0,
@@ -387,6 +388,10 @@ class _PromptAssembly:
         if room < 0:
             why = f"the system prompt's {tokens:,} tokens leave no room for a question in a prompt of {self.left:,}"
             raise InvalidSetting("budget", f"{why}; {self.policy.raised_by} raises it")
+        if self.inputs.covered_instructions:
+            text = "\n\n".join([*filter(None, [text]), *self._covered_instructions(manifest, room // 2)])
+            both = self.counter.count_recurring(text)
+            room, tokens = room - both + tokens, both
         if instructions:
             text = f"{text}\n\n{instructions}" if text else instructions
             both = self.counter.count_recurring(text)
@@ -396,8 +401,20 @@ class _PromptAssembly:
         self.left -= tokens
         if text:
             # Instructions are not stored: there is nothing to compare them with.
-            manifest.add(Kind.SYSTEM, *_ALWAYS, tokens, text="" if instructions else text)
+            own = not instructions and not self.inputs.covered_instructions
+            manifest.add(Kind.SYSTEM, *_ALWAYS, tokens, text=text if own else "")
         return text
+
+    def _covered_instructions(self, manifest: ManifestBuilder, room: int) -> list[str]:
+        """The newest system messages that a summary covers, whole, as many as there is room for."""
+        kept: list[str] = []
+        for text in reversed(self.inputs.covered_instructions):
+            room -= self.counter.count_recurring(text)
+            if room < 0:
+                manifest.cut = True
+                break
+            kept.append(text)
+        return kept[::-1]
 
     def _reserve_input_system(self) -> None:
         """Keep room for the system messages that the turn itself brings."""

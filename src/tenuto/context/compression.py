@@ -51,6 +51,7 @@ class _SummaryPart(msgspec.Struct, frozen=True):
     tokens: int = 0
     made_by: str = ""
     messages: int = 0
+    instructions: tuple[str, ...] = ()
 
 
 class LogTail:
@@ -136,7 +137,7 @@ def summary_draft(
     summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int, persona: str | None = None
 ) -> Draft:
     """The summary on its way into the log; `seen` is the newest number when that was read, `since` context's first."""
-    part = {
+    part: JsonObject = {
         "type": SUMMARY,
         "text": summary.text,
         "through": summary.through,
@@ -147,7 +148,16 @@ def summary_draft(
         "made_by": summary.made_by,
         "messages": summary.messages,
     }
+    if summary.instructions:
+        part["instructions"] = list(summary.instructions)
     return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,), persona=persona)
+
+
+def covered_instructions(previous: Summary | None, covered: Sequence[Message]) -> tuple[str, ...]:
+    """The system messages that a summary covers, each text once, where it was said last."""
+    texts = [message.text for message in covered if message.role is Role.SYSTEM and message.text]
+    said = [*(previous.instructions if previous is not None else ()), *texts]
+    return tuple(dict.fromkeys(reversed(said)))[::-1]
 
 
 def _would_be_trusted(messages: Sequence[Message], message: Message) -> bool:
@@ -183,6 +193,7 @@ def _summary_from(part: _SummaryPart, through: int) -> Summary:
         messages=part.messages,
         tokens=part.tokens,
         made_by=part.made_by,
+        instructions=part.instructions,
     )
 
 

@@ -228,7 +228,8 @@ class Summary(Value, frozen=True, kw_only=True):
     """The summary of a conversation up to a message.
 
     `through` and `through_id` name the last message it covers, `since` is where context began when it was made, and
-    `messages` how many it speaks for, those of earlier summaries included; 0 if unknown.
+    `messages` how many it speaks for, those of earlier summaries included; 0 if unknown. `instructions` are the system
+    messages that it covers, whole: they are never told in short.
     """
 
     text: str
@@ -238,6 +239,7 @@ class Summary(Value, frozen=True, kw_only=True):
     messages: int = 0
     tokens: int = 0
     made_by: str = ""
+    instructions: tuple[str, ...] = ()
 
 
 class TurnEnded(Value, frozen=True, kw_only=True):

@@ -133,7 +133,8 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     `question_tokens` is its count, 0 if it is not counted yet.
 
     A turn may have further input before its question, or instead of one: it is the end of the history, from
-    `input_start` on (0: there is none), and stays. `instructions` are the caller's, for this turn.
+    `input_start` on (0: there is none), and stays. `instructions` are the caller's, for this turn,
+    `covered_instructions` system messages that the summary covers.
 
     A question that shows pictures, sounds or files has its parts in `question_parts` as well. Of all that is shown, the
     model gets what is among its `media`.
@@ -145,6 +146,7 @@ class PromptInputs(Value, frozen=True, kw_only=True):
     input_start: int = 0
     system: str = ""
     instructions: str = ""
+    covered_instructions: tuple[str, ...] = ()
     preferences: str = ""
     summary: str = ""
     summarized_through: int = 0

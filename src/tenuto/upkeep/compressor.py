@@ -21,6 +21,7 @@ from tenuto.context.compression import (
     DueCompression,
     SummaryLimits,
     compression_due,
+    covered_instructions,
     find_summary,
     summary_draft,
     summary_limits,
@@ -147,6 +148,7 @@ class Compressor:
             messages=_covered_count(compression),
             tokens=self.counter.count(text),
             made_by=made_by,
+            instructions=await self._covered_instructions(session, compression),
         )
         if not await self._is_unchanged(turn, session, last):
             _log.info("session %s: summarised messages were removed", session.id)
@@ -168,6 +170,12 @@ class Compressor:
         except SessionNotFound:
             return False
         return True
+
+    async def _covered_instructions(self, session: Session, compression: DueCompression) -> tuple[str, ...]:
+        """The system messages that are covered now, as they will be stored."""
+        covered = [message for message in compression.cover if message.role is Role.SYSTEM]
+        redacted = {one.id: one for one in await self._redaction.redact_past(session, covered, self._clock())}
+        return covered_instructions(compression.previous, [redacted.get(one.id, one) for one in covered])
 
     async def _redact_covered(self, session: Session, messages: Sequence[Message]) -> None:
         """Redact covered messages where an operator chose that for past messages; by default they stay as they are.

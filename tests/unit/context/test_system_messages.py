@@ -62,6 +62,21 @@ def test_a_long_question_leaves_room_for_the_system_message_it_comes_with() -> N
     assert prompt.cut
 
 
+@pytest.mark.parametrize(("times", "kept"), [(1, 2), (30, 1)])
+def test_system_messages_that_a_summary_covers_are_whole_or_the_cut_is_said(times: int, kept: int) -> None:
+    older, newer = "Speak of gardens. " * times * 10, "Be short."
+    inputs = PromptInputs(
+        question="And now?", system="You are kind.", summary="They met.", covered_instructions=(older, newer)
+    )
+
+    prompt = assemble(inputs, POLICY, ContextPolicy(), COUNTER)
+
+    assert [text in prompt.messages[0].text for text in (older, newer)] == [kept == 2, True]
+    assert prompt.messages[0].text.startswith("You are kind.")
+    assert prompt.cut == (kept == 1)
+    assert prompt.manifest.total <= prompt.manifest.prompt_limit
+
+
 def test_a_programs_own_model_gets_system_messages_whole() -> None:
     turn = OpenTurn(
         id="t", number=1, scope=ANN, session=HEAD, state=TurnState.OPENED, user_messages=talk()[:2], window=talk()[:2]

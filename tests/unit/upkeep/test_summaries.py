@@ -23,7 +23,7 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import UpkeepRedaction
-from tenuto.sessions import EventEmitter, Sessions, TurnRequest
+from tenuto.sessions import AppendRequest, EventEmitter, Sessions, TurnRequest
 from tenuto.upkeep.compressor import Compressor
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says, stored
@@ -83,6 +83,24 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
     assert SUMMARY in model.asked[1][1]
     assert (summary.through, summary.made_by) == (28, "model")
     assert len(await harness.entries(session)) == 2
+
+
+@pytest.mark.requirement("S4", "T12")
+async def test_system_messages_that_a_summary_covers_stay_whole_beside_it() -> None:
+    """Each text once, however many summaries follow; a developer's prompt is never told in short."""
+    harness = SessionsWithUpkeep(ScriptedSummarizer(SUMMARY))
+    session = await harness.talk(1)
+    for guide in ("Speak of gardens.", "Be short.", "Speak of gardens."):
+        system = replace(says(guide), role=Role.SYSTEM)
+        await harness.sessions.append(ANN, session.id, AppendRequest(messages=(system,)))
+    session = await harness.talk(16, session.id)
+
+    first = await compress(harness, session)
+    session = await harness.talk(8, session.id)
+    second = await compress(harness, session)
+
+    assert second.through > first.through
+    assert first.instructions == second.instructions == ("Be short.", "Speak of gardens.")
 
 
 @pytest.mark.requirement("T12")
