@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""How long to wait: before something that failed is tried again, and until an exact moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 # 2.0 to the power of more is no number.
 _MOST_DOUBLINGS: Final = 64
+_ROUNDING_SECONDS: Final = 0.0011
 
 
 class Backoff:
@@ -45,3 +46,14 @@ class Backoff:
     def reset(self) -> None:
         """It worked: the next pause is the first again."""
         self.failures = 0
+
+
+async def pause_exactly_until(moment: float) -> None:
+    """Wait until a moment of the event loop's clock, to the last microseconds.
+
+    A sleep is rounded up to whole milliseconds, and how far would tell when it began.
+    """
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(moment - loop.time() - _ROUNDING_SECONDS)
+    while loop.time() < moment:  # noqa: ASYNC110
+        await asyncio.sleep(0)

@@ -218,50 +218,83 @@ async def test_a_failed_turn_can_be_looked_at() -> None:
         assert opened.status_code == 200
 
 
-async def test_turns_are_listed_newest_first_and_by_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+TENANT = {"X-Tenant-ID": ANN["X-Tenant-ID"]}
+# Who asks for which turns of `traced`, and the requests that they get; whether there are more.
+TRACE_LISTS: list[tuple[dict[str, str], dict[str, Any], list[str], bool]] = [
+    (ANN, {}, ["2", "1", "0"], False),
+    (ANN, {"limit": 2}, ["2", "1"], True),
+    (ANN, {"outcome": "failed"}, ["1"], False),
+    (ANN, {"outcome": "failed", "session_id": "s", "limit": 1}, ["1"], False),
+    (ANN, {"session_id": "s", "limit": 1}, ["1"], True),
+    (ANN, {"model": "another"}, [], False),
+    (ANN, {"assistant": "nobody"}, [], False),
+    (ANN, {"since": "1", "until": "2"}, ["1"], False),
+    (ANN, {"until": "2", "limit": 1}, ["1"], True),
+    (TENANT, {"user": "ann", "outcome": "answered"}, ["2", "0"], False),
+    (TENANT, {"user": "bob", "outcome": "failed"}, [], False),
+    (TENANT, {"user": "ann", "session_id": "b"}, [], False),
+    (TENANT, {"model": "scripted", "limit": 1}, ["Bob's"], True),
+]
+
+
+@asynccontextmanager
+async def traced() -> AsyncIterator[HttpService]:
+    """Three turns of Ann in two sessions, of which one failed, and then one of Bob's."""
     async with talking("One.", [Fail()], "Three.") as (service, _):
         for number, session in enumerate(("s", "s", "r")):
             await say(service, f"{number}", session_id=session)
         await say(service, "Bob's", BOB, session_id="b")
-        tenant = {"X-Tenant-ID": ANN["X-Tenant-ID"]}
+        yield service
 
-        async def listed(who: dict[str, str] = ANN, **query: Any) -> tuple[list[str], bool]:
-            found = (await service.http.get("/v1/traces", params=query, headers=who)).json()
-            return [trace["request"] for trace in found["traces"]], found["truncated"]
 
-        assert await listed() == (["2", "1", "0"], False)
-        assert await listed(limit=2) == (["2", "1"], True)
-        failed: dict[str, Any] = {"outcome": "failed"}
-        assert await listed(**failed) == await listed(**failed, session_id="s", limit=1) == (["1"], False)
-        assert await listed(tenant, **failed, user="bob") == ([], False)
-        assert await listed(tenant, user="ann", outcome="answered") == (["2", "0"], False)
-        assert await listed(tenant, user="ann", session_id="b") == ([], False)
-        assert await listed(tenant, model="scripted", limit=1) == (["Bob's"], True)
-        assert await listed(model="another") == ([], False)
-        times = [trace["began_at"] for trace in (await service.http.get("/v1/traces", headers=ANN)).json()["traces"]]
-        assert await listed(since=times[1], until=times[0]) == (["1"], False)
-        assert await listed(until=times[0], limit=1) == (["1"], True)
-        assert await listed(session_id="s", limit=1) == (["1"], True)
-        assert await listed(assistant="nobody") == ([], False)
-        with monkeypatch.context() as few:
-            few.setattr("tenuto.sessions.traces._SESSIONS", 1)
-            assert await listed(tenant) == (["Bob's"], True)
-            assert await listed(tenant, user="ann") == (["2"], True), "sessions of others take none of the bound"
-        for query, what in {
-            "user=bob": "user: ",
-            "outcome=lost": "outcome",
-            "since=yesterday": "since",
-            "until=2026-01-01T00:00:00": "until",
-            "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "since must be before until",
-            "before=2": "before: ",
-        }.items():
-            response = await service.http.get(f"/v1/traces?{query}", headers=ANN)
-            assert (response.status_code, response.json()["code"]) == (400, "invalid"), query
-            assert what in response.json()["detail"]
-        [brief, *_] = (await service.http.get("/v1/traces?brief=true", headers=ANN)).json()["traces"]
+async def trace_list(service: HttpService, who: dict[str, str], **query: Any) -> dict[str, Any]:
+    listed: dict[str, Any] = (await service.http.get("/v1/traces", params=query, headers=who)).json()
+    return listed
+
+
+async def test_turns_are_listed_newest_first_and_by_what_they_are(subtests: pytest.Subtests) -> None:
+    async with traced() as service:
+        began_at = {trace["request"]: trace["began_at"] for trace in (await trace_list(service, ANN))["traces"]}
+        for who, query, requests, truncated in TRACE_LISTS:
+            # Times are told by the turn that began then.
+            asked = {name: began_at[value] if name in ("since", "until") else value for name, value in query.items()}
+            with subtests.test(f"{'ann' if who is ANN else 'tenant'} {query}"):
+                listed = await trace_list(service, who, **asked)
+
+                assert [trace["request"] for trace in listed["traces"]] == requests
+                assert listed["truncated"] is truncated
+
+
+async def test_a_list_of_turns_reads_so_many_sessions_of_those_that_are_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenuto.sessions.traces._SESSIONS", 1)
+    async with traced() as service:
+        listed = [await trace_list(service, TENANT, **query) for query in ({}, {"user": "ann"})]
+
+    assert [[trace["request"] for trace in each["traces"]] for each in listed] == [["Bob's"], ["2"]]
+    assert [each["truncated"] for each in listed] == [True, True]
+
+
+async def test_a_brief_list_has_all_of_a_turn_but_its_details() -> None:
+    async with traced() as service:
+        [brief, *_] = (await trace_list(service, ANN, brief=True))["traces"]
         body = (await service.http.get(f"/v1/traces/{brief['trace_id']}", headers=ANN)).json()
-        assert brief.items() < body.items()
-        assert body.keys() - brief.keys() == {"tools", "spans", "data", "context"}
+
+    assert brief.items() < body.items()
+    assert body.keys() - brief.keys() == {"tools", "spans", "data", "context"}
+
+
+async def test_a_query_for_turns_that_means_none_is_refused(service: HttpService) -> None:
+    for query, what in {
+        "user=bob": "user: ",
+        "outcome=lost": "outcome",
+        "since=yesterday": "since",
+        "until=2026-01-01T00:00:00": "until",
+        "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "since must be before until",
+        "before=2": "before: ",
+    }.items():
+        response = await service.http.get(f"/v1/traces?{query}", headers=ANN)
+        assert (response.status_code, response.json()["code"]) == (400, "invalid"), query
+        assert what in response.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant
 from tenuto.background import run_in_background
-from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer, Toolbox, plan_arguments
+from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer
 from tenuto.chat.answer_form import answer_tool
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.loading import number_messages
 from tenuto.chat.request import ChatRequest, EventSink
 from tenuto.chat.shown_media import ATTACHMENTS, load_contents
+from tenuto.chat.toolbox import Toolbox, plan_arguments
 from tenuto.chat.turn_values import Choice, TurnContext
 from tenuto.context import TokenCounter, assemble, counter_for, language_of
 from tenuto.context.layout import join_unanswered

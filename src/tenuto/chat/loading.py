@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants import in_language
-from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import last_question
+from tenuto.chat.toolbox import load_tool_state
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import (
     chat_context,

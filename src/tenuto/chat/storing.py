@@ -15,12 +15,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tenuto.chat.agent_loop import redaction_metadata, with_tool_state
+from tenuto.chat.agent_loop import redaction_metadata
 from tenuto.chat.answering import Answering
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import Reply
 from tenuto.chat.revision import mark_of, remove_old_answer, superseding_metadata
 from tenuto.chat.shown_media import ATTACHMENTS
+from tenuto.chat.toolbox import with_tool_state
 from tenuto.context import truncate_text
 from tenuto.errors import (
     AssistantFailed,

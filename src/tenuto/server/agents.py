@@ -14,7 +14,7 @@ from tenuto.privacy.compliance.audit import Act
 from tenuto.server.auth import AuthContext
 from tenuto.server.openapi import Router
 from tenuto.server.privacy import actor_name
-from tenuto.server.requests import ContextQuery
+from tenuto.server.task_requests import ContextQuery
 from tenuto.sessions.views import MessageView
 from tenuto.tasks.run_views import AgentRunList, AgentRunView, RunMessageView
 from tenuto.tasks.views import AgentNoteView, BoardAnswer

@@ -7,7 +7,7 @@ import time
 from starlette.requests import Request
 
 from tenuto.chat import ChatRequest
-from tenuto.chat.agent_loop import milliseconds_since
+from tenuto.chat.toolbox import milliseconds_since
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import AuthContext, ServerContext, visiting, with_user
 from tenuto.server.json_io import fingerprint

@@ -19,8 +19,8 @@ from tenuto.ports import TaskEngine
 from tenuto.server.auth import AuthContext
 from tenuto.server.openapi import EventStream, Router
 from tenuto.server.problems import Forbidden
-from tenuto.server.requests import AnswerStep, CompleteStep, FailStep, ResumeTask
 from tenuto.server.streams import ServerSentEvent, event_stream
+from tenuto.server.task_requests import AnswerStep, CompleteStep, FailStep, ResumeTask
 from tenuto.task_errors import EngineUnavailable
 from tenuto.tasks import Tasks
 from tenuto.tasks.views import TaskDetail, TaskEventView, Timeline

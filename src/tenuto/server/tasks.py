@@ -17,7 +17,8 @@ from tenuto.server.handlers import Answer
 from tenuto.server.json_io import Precondition, fingerprint
 from tenuto.server.openapi import Router
 from tenuto.server.problems import Forbidden, ScopeMismatch
-from tenuto.server.requests import (
+from tenuto.server.requests import resolve_version
+from tenuto.server.task_requests import (
     AppendItem,
     ChangeTask,
     Holding,
@@ -28,7 +29,6 @@ from tenuto.server.requests import (
     UnlockQuery,
     WriteEntry,
     WriteNote,
-    resolve_version,
 )
 from tenuto.server.task_runs import open_engine, stop_run
 from tenuto.task_errors import EntryNotFound

@@ -8,7 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from tenuto.model import Scope
+from tenuto.errors import SessionCorrupt, SessionForeign, SessionNotFound
+from tenuto.model import RemovedSession, Scope
 from tenuto.model.values import Value
 from tenuto.ports import Clock
 
@@ -79,6 +80,18 @@ class EventEmitter:
                 await listener(event)
             except Exception:
                 _log.exception("a listener failed on %s of session %s", kind, session_id)
+
+    async def emit_refused(self, scope: Scope, session_id: str, error: SessionNotFound) -> None:
+        """Say why a session was not found, where that is for operators alone: another user's, or a corrupt one."""
+        if isinstance(error, SessionForeign):
+            await self.emit_event(EventKind.HIJACK_REFUSED, scope, session_id, owner=error.owner)
+        elif isinstance(error, SessionCorrupt):
+            await self.emit_event(EventKind.QUARANTINED, scope, session_id)
+
+    async def emit_removed(self, kind: EventKind, sessions: Sequence[RemovedSession]) -> None:
+        """The same event of each of these sessions."""
+        for session in sessions:
+            await self.emit_event(kind, session.scope, session.session_id)
 
 
 def _log_event(event: SessionEvent, level: int) -> None:

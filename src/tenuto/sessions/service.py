@@ -31,7 +31,6 @@ from tenuto.model import (
     NewSession,
     OpenTurn,
     Page,
-    RemovedSession,
     Rewrite,
     Scope,
     Session,
@@ -45,8 +44,10 @@ from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
+from tenuto.pauses import pause_exactly_until
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
 from tenuto.process_identity import with_holder
+from tenuto.sessions.ageing import mark_stale, with_current_status
 from tenuto.sessions.assistant_cap import AssistantCap
 from tenuto.sessions.attachments import AttachmentLimits, prepare
 from tenuto.sessions.events import EventEmitter, EventKind
@@ -61,7 +62,6 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 # Longer than any store takes to find that a session does not exist or belongs to another user.
 _EVEN_SECONDS = 0.005
-_ROUNDING_SECONDS = 0.0011
 # Below `busy_wait`, so that a retry after a crash waits it out instead of being refused.
 _RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST = 2**31
@@ -113,7 +113,7 @@ class Sessions:
         try:
             turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
         except SessionNotFound as error:
-            await self._announce_refused(scope, opening.session_id, error)
+            await self._announce.emit_refused(scope, opening.session_id, error)
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
                 raise
             if not isinstance(error, SessionCorrupt):
@@ -126,7 +126,7 @@ class Sessions:
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
-            turn = _mark_stale(turn, policy.stale_after)
+            turn = mark_stale(turn, policy.stale_after)
         return turn
 
     async def finish(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
@@ -218,7 +218,7 @@ class Sessions:
             try:
                 return await self._store.get(scope, asked), False
             except SessionNotFound as error:
-                await self._announce_refused(scope, asked, error)
+                await self._announce.emit_refused(scope, asked, error)
                 if isinstance(error, SessionForeign):
                     asked = unnamed
         request_key = (
@@ -235,7 +235,7 @@ class Sessions:
             return await self._store.append(scope, asked, batch)
         except SessionNotFound as error:
             # Another caller has taken the id meanwhile; or a corrupt session was there and is quarantined by now.
-            await self._announce_refused(scope, asked, error)
+            await self._announce.emit_refused(scope, asked, error)
             again = asked if isinstance(error, SessionCorrupt) else unnamed if unnamed != asked else fresh_id()
             return await self._store.append(scope, again, batch)
 
@@ -372,7 +372,7 @@ class Sessions:
         try:
             fork = await self._store.fork(scope, session_id, forking)
         except SessionNotFound as error:
-            await self._announce_refused(scope, error.session_id, error)
+            await self._announce.emit_refused(scope, error.session_id, error)
             if error.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
@@ -449,7 +449,7 @@ class Sessions:
         """Remove expired sessions of all tenants; returns how many."""
         check_int(limit, 1, _MOST, "limit")
         gone = await self._upkeep.sweep(limit)
-        await self._announce_removed(EventKind.EXPIRED, gone)
+        await self._announce.emit_removed(EventKind.EXPIRED, gone)
         return len(gone)
 
     @property
@@ -461,14 +461,14 @@ class Sessions:
         """Remove a portion of the sessions that an assistant has beyond the number of its own policy."""
         async with contextlib.aclosing(self._assistant_cap.remove_excess()) as removing:
             async for gone in removing:
-                await self._announce_removed(EventKind.EVICTED, (gone,))
+                await self._announce.emit_removed(EventKind.EVICTED, (gone,))
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_type(scope, Scope, "scope")
         check_int(limit, 1, _MOST, "limit")
         erased = await self._upkeep.erase(scope, limit)
-        await self._announce_removed(EventKind.DELETED, erased.removed_sessions)
+        await self._announce.emit_removed(EventKind.DELETED, erased.removed_sessions)
         return erased
 
     # The rules
@@ -493,15 +493,7 @@ class Sessions:
         )
 
     def _with_current_status(self, session: Session) -> Session:
-        """The session as inactive if it was not changed for long, and as archived if it was inactive for long; what is
-        archived by hand stays so (E25)."""
-        limit, archive_after = self.policy.inactive_after, self.policy.archive_after
-        idle = self._clock() - session.updated_at
-        if session.status is Status.ACTIVE and limit and idle >= limit:
-            session, idle = replace(session, status=Status.INACTIVE), idle - limit
-        if session.status is Status.INACTIVE and archive_after and idle >= archive_after:
-            return replace(session, status=Status.ARCHIVED)
-        return session
+        return with_current_status(session, self.policy, self._clock())
 
     def _with_status(self, page: SessionPage, status: Status | None) -> SessionPage:
         sessions = map(self._with_current_status, page.sessions)
@@ -551,15 +543,9 @@ class Sessions:
             return await asked
         except SessionNotFound as error:
             if isinstance(error, SessionCorrupt):
-                await self._announce_refused(scope, session_id, error)
-            await _wait_exactly_until(began + _EVEN_SECONDS)
+                await self._announce.emit_refused(scope, session_id, error)
+            await pause_exactly_until(began + _EVEN_SECONDS)
             raise
-
-    async def _announce_refused(self, scope: Scope, session_id: str, error: SessionNotFound) -> None:
-        if isinstance(error, SessionForeign):
-            await self._announce.emit_event(EventKind.HIJACK_REFUSED, scope, session_id, owner=error.owner)
-        elif isinstance(error, SessionCorrupt):
-            await self._announce.emit_event(EventKind.QUARANTINED, scope, session_id)
 
     async def _announce_written(
         self, scope: Scope, session: Session, policy: SessionPolicy, *, created: bool, expired: bool
@@ -585,11 +571,7 @@ class Sessions:
         except Unavailable as error:
             _log.warning("sessions beyond max_sessions were not evicted: %s", error)
             return
-        await self._announce_removed(EventKind.EVICTED, gone)
-
-    async def _announce_removed(self, kind: EventKind, gone: Sequence[RemovedSession]) -> None:
-        for item in gone:
-            await self._announce.emit_event(kind, item.scope, item.session_id)
+        await self._announce.emit_removed(EventKind.EVICTED, gone)
 
 
 def _id_for(scope: Scope, name: str | None) -> str:
@@ -597,27 +579,5 @@ def _id_for(scope: Scope, name: str | None) -> str:
     return session_id_for_key(scope, name) if name else fresh_id()
 
 
-def _mark_stale(turn: OpenTurn, stale_after: timedelta | None) -> OpenTurn:
-    """The turn, with the conversation before its messages marked as stale if the session was idle that long (D9).
-
-    Both times are the store's: clients choose the `sent_at` of their messages.
-    """
-    last, words = turn.last_active_at, turn.user_messages
-    if stale_after is None or last is None or not words or turn.session.updated_at - last < stale_after:
-        return turn
-    return replace(turn, stale_before=words[0].seq)
-
-
 def _request_key(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
     return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
-
-
-async def _wait_exactly_until(moment: float) -> None:
-    """Wait until a moment of the event loop's clock, to the last microseconds.
-
-    A sleep is rounded up to whole milliseconds, and how far would tell when it began.
-    """
-    loop = asyncio.get_running_loop()
-    await asyncio.sleep(moment - loop.time() - _ROUNDING_SECONDS)
-    while loop.time() < moment:  # noqa: ASYNC110
-        await asyncio.sleep(0)

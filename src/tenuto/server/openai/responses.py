@@ -27,14 +27,11 @@ from tenuto.server.openai.items import ECHO, ItemPage, as_text, compaction_item,
 from tenuto.server.openai.response_objects import (
     DELETED,
     Echo,
-    ResponseStream,
     echo_from,
     find_turn,
     inputs_of,
     place_of_response,
-    replay_response,
     stored_response,
-    stream_response,
     usage_of,
 )
 from tenuto.server.openai.response_requests import (
@@ -45,6 +42,7 @@ from tenuto.server.openai.response_requests import (
     now_in_seconds,
     read_request,
 )
+from tenuto.server.openai.response_stream import ResponseStream, replay_response, stream_response
 from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
