@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 5300,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 5350,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -36,7 +36,7 @@ LIMITS = {
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 14000,  # a choice of the model
+    CONSOLE: 14750,  # a choice of the model; attachments
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }
