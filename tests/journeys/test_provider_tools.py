@@ -224,9 +224,19 @@ async def test_a_turn_goes_on_behind_items_and_own_functions(provider: ScriptedP
     assert kinds[-4:] == ["reasoning", "web_search_call", "function_call", "function_call_output"]
 
 
+@pytest.mark.parametrize("choice", ["none", "required", {"type": "allowed_tools", "mode": "auto", "tools": [SEARCH]}])
+async def test_a_choice_reaches_the_model_as_it_is(provider: ScriptedProvider, choice: Any) -> None:
+    provider.plays(Answer(Text("Hm.")))
+    async with clients(provider) as (client, _):
+        await client.responses.create(model="gpt", input="Rain?", tools=[SEARCH], tool_choice=choice)
+
+    assert (provider.last.body["tools"], provider.last.body["tool_choice"]) == ([SEARCH], choice)
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("claude", {"tools": [FUNCTION, SEARCH]}, "tools[1].type"),
     ("chat", {"tools": [SEARCH]}, "tools[0].type"),
+    ("claude", {"tools": [SEARCH], "store": False, "stream": True}, "tools[0].type"),
     ("gpt", {"tools": [FUNCTION, {"type": "computer_use_preview"}]}, "tools[1].type"),
     ("gpt", {"tools": [{**MCP, "require_approval": "always"}]}, "tools[0].require_approval"),
     ("gpt", {"tools": [SEARCH], "include": ["web_search_call.results"]}, "include[0]"),

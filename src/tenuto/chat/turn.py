@@ -107,6 +107,7 @@ async def answer_once(
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
     choice = await _choice(deps, scope, request, ActiveAssistant())
+    _check_provider_tools(deps, choice)
     await _check_input(deps, choice)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, await _begin_unstored(deps, choice, history), None)
@@ -242,8 +243,7 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
         _check_parameters(deps, choice)
     if choice.request.schema is not None:
         check_schema(choice.request.schema)
-    if choice.request.provider_tools.tools:
-        _check_provider_tools(deps, choice)
+    _check_provider_tools(deps, choice)
     check_taken(choice.request, deps.models(choice.assistant.model))
     await _check_input(deps, choice)
     if choice.assistant.remembers and _brings_more_than_a_question(choice.request):
@@ -268,10 +268,10 @@ def _check_parameters(deps: ChatDeps, choice: Choice) -> None:
 
 
 def _check_provider_tools(deps: ChatDeps, choice: Choice) -> None:
-    model, place = deps.models(choice.assistant.model), choice.request.provider_tools.place
-    if not facts_of(model).provider_tools:
+    wanted, model = choice.request.provider_tools, deps.models(choice.assistant.model)
+    if wanted.tools and not facts_of(model).provider_tools:
         why = f"{model.name} calls functions alone; OpenAI runs its tools for its own models, by the responses API"
-        raise UnsupportedParameter(f"tools[{place}].type", why)
+        raise UnsupportedParameter(f"tools[{wanted.place}].type", why)
 
 
 async def _check_input(deps: ChatDeps, choice: Choice) -> None:
