@@ -272,6 +272,8 @@ class PydanticAIModel:
             given.pop("parallel_tool_calls", None)
         if request.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
             given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(request.schema)}
+        elif request.schema is not None and request.schema.schema is None:
+            given |= _any_object(self._dialect, given)
         return given
 
     @property
@@ -416,6 +418,15 @@ def _response_format(schema: AnswerSchema) -> JsonObject:
     return {"type": "json_schema", "json_schema": form}
 
 
+def _any_object(dialect: Dialect, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that demand any JSON object, for which Pydantic AI has no word and other providers no mode."""
+    if dialect is not Dialect.OPENAI_RESPONSES:
+        return {}
+    verbosity = given.get("openai_text_verbosity")
+    text = {"format": {"type": "json_object"}, **({"verbosity": verbosity} if verbosity is not None else {})}
+    return {"extra_body": {**given.get("extra_body", {}), "text": text}}
+
+
 def _part_logprobs(response: ModelResponse) -> list[JsonObject]:
     parts = [part.provider_details or {} for part in response.parts if isinstance(part, TextPart)]
     return [one for details in parts for one in details.get("logprobs") or ()]
@@ -436,6 +447,9 @@ def _refused_field(error: Exception) -> str | None:
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     field = body.get("param") if isinstance(body, dict) else None
+    if field is None and isinstance(body, dict) and isinstance(body.get("message"), str):
+        # Anthropic's messages begin with the name of the field.
+        field = body["message"].partition(": ")[0].strip("`")
     return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
 
 
