@@ -168,6 +168,8 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
         if kind == "function":
             specs.append(_spec(tool, f"tools[{place}]"))
     names = {spec.name for spec in specs}
+    # Those that the provider runs; the choice of one of them is passed on.
+    kinds = {tool["type"] for tool in tools or ()} - {"function"}
     wanted = "auto"
     match choice:
         case None:
@@ -183,9 +185,11 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
             wanted = name
             if name not in names:
                 raise Invalid("tool_choice: names none of the tools")
+        case {"type": str(kind)} if kind in kinds:
+            pass
         case _:
             raise Invalid("tool_choice: expected auto, none, required, a function or allowed tools")
-    if wanted == "required" and not specs:
+    if wanted == "required" and not specs and not kinds:
         raise Invalid("tool_choice: required, and there are no functions among the tools")
     return ToolChoice(tuple(specs), wanted)
 
