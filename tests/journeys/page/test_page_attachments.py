@@ -177,6 +177,10 @@ async def test_a_refused_attachment_is_taken_back_with_its_message_and_a_queue_k
         await visit.field.press("Enter")
         queue = visit.page.get_by_role("region", name="Waiting messages")
         await expect(queue).to_contain_text("1 attachment")
+        await hand(visit, "paste", {**PICTURE, "data": base64(PNG)})
+        await visit.field.press("Enter")
+        await queue.get_by_role("button", name="Take back “tea.png”").click()
+        await expect(attached(visit)).to_have_text(["tea.png"])
         pause.release.set()
         await visit.hear(2)
         [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
