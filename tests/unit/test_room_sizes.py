@@ -22,9 +22,9 @@ LIMITS = {
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "errors": 950,  # a package that exports each by its name
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
-    "integrations": 4150,
+    "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3800,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 5950,  # attachments and their types; parameters and their ranges; thoughts; provider tools
+    "model": 5900,  # attachments and their types; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10350,  # thoughts, items
     "recall": 2900,

@@ -168,7 +168,8 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
         if kind == "function":
             specs.append(_spec(tool, f"tools[{place}]"))
     names = {spec.name for spec in specs}
-    others = {tool["type"] for tool in tools or ()} - {"function"}
+    # Those that the provider runs; the choice of one of them is passed on.
+    kinds = {tool["type"] for tool in tools or ()} - {"function"}
     wanted = "auto"
     match choice:
         case None:
@@ -179,22 +180,22 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
             "type": "allowed_tools",
             "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(allowed)},
         }:
-            specs, wanted = _allowed(specs, allowed, others), mode
+            specs, wanted = _allowed(specs, allowed, kinds), mode
         case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
             wanted = name
             if name not in names:
                 raise Invalid("tool_choice: names none of the tools")
-        case {"type": str(kind)} if kind in others:
+        case {"type": str(kind)} if kind in kinds:
             pass
         case _:
             raise Invalid("tool_choice: expected auto, none, required, a function or allowed tools")
-    if wanted == "required" and not (specs or others):
-        raise Invalid("tool_choice: required, and there are no tools")
+    if wanted == "required" and not specs and not kinds:
+        raise Invalid("tool_choice: required, and there are no functions among the tools")
     return ToolChoice(tuple(specs), wanted)
 
 
-def _allowed(specs: list[ToolSpec], allowed: list[Json], others: set[str]) -> list[ToolSpec]:
-    """The functions among those that are named, in either form, or by the types of `others`.
+def _allowed(specs: list[ToolSpec], allowed: list[Json], kinds: set[str]) -> list[ToolSpec]:
+    """The functions among those that are named, in either form, or by these kinds of other tools.
 
     Raises:
         Invalid: one is named that is none of the tools.
@@ -202,7 +203,7 @@ def _allowed(specs: list[ToolSpec], allowed: list[Json], others: set[str]) -> li
     known = [spec.name for spec in specs]
     names: list[str] = []
     for one in allowed:
-        if isinstance(one, dict) and one.get("type") in others:
+        if isinstance(one, dict) and one.get("type") in kinds:
             continue
         function = one.get("function", one) if isinstance(one, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
