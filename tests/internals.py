@@ -136,3 +136,8 @@ def clear_token_caches() -> None:
     """As in a new process: which package carries the vocabulary is looked up once."""
     tokens._counting.cache_clear()
     tokens._count_fixed.cache_clear()
+
+
+def cached_content_bytes(chat: Chat) -> int:
+    """How many bytes of attachments a chat keeps for its next prompts: an erasure leaves none."""
+    return chat._deps.contents.weight

@@ -357,8 +357,15 @@ class Tenuto:
             compactor=self._compactor,
             clock=self._clock,
             open_engine=self._engine_with_runs,
-            clear_memory_cache=lambda: self._memories.clear_cache() if self._memories is not None else None,
+            clear_caches=self._clear_caches,
         )
+
+    def _clear_caches(self) -> None:
+        """Drop what this process holds of users' texts and pictures beside the store's own cache."""
+        if self._memories is not None:
+            self._memories.clear_cache()
+        if self._chat is not None:
+            self._chat.clear_caches()
 
     async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
         """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""

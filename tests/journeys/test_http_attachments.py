@@ -191,6 +191,29 @@ async def test_a_question_shows_pictures_with_or_without_words() -> None:
         assert [one["seqs"] for one in await listed(service)] == [[1, 5]]
 
 
+async def test_an_edit_keeps_a_picture_that_only_the_edited_message_shows() -> None:
+    """An id that the session does not have is refused before anything is removed."""
+    async with http_service(**playing(ScriptedModel([Say("A cup.")]))) as service:
+        body = {"message": "What is it?", "session_id": "s", "attachments": [{"data": base64(PNG), "name": "tea.png"}]}
+        await service.http.post("/v1/chat", headers=ANN, json=body)
+        (attachment,) = await listed(service)
+        edit = {"message": "And now?", "session_id": "s", "edit": 1}
+        wrong = {**edit, "attachments": [{"type": "image", "attachment": "0" * 32}]}
+
+        refused = await service.http.post("/v1/chat", headers=ANN, json=wrong)
+        page = (await service.http.get(at("s", "messages"), headers=ANN)).json()
+
+        assert code(refused) == (400, "unknown_attachment")
+        assert [message["text"] for message in page["messages"]] == ["What is it?", "A cup."]
+        right = {**edit, "attachments": [{"type": "image", "attachment": attachment["id"], "name": "tea.png"}]}
+        answer = await service.http.post("/v1/chat", headers=ANN, json=right)
+        assert answer.status_code == 200, answer.text
+        (said, _) = (await service.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+        assert said["parts"][1].items() >= {"attachment": attachment["id"], "size": len(PNG), "width": 2}.items()
+        read = await service.http.get(at("s", "attachments", attachment["id"]), headers=ANN)
+        assert read.content == PNG
+
+
 async def test_the_client_sends_reads_and_removes_attachments() -> None:
     """With `ask`, and with messages; the same calls as on an installation in this process."""
     serve = http_service(**playing(ScriptedModel([Say("A cup.")])))

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 import tenuto
 from tenuto.context import TokenCounter
 from tenuto.model import Draft
+from tests.attachments import PDF, PNG, WAV, base64
 from tests.journeys.http_service import ANN, BASE, EVE, HttpService, code, http_service
 from tests.journeys.terminal import own_settings
 
@@ -202,3 +203,53 @@ async def test_memory_tools_refuse_a_caller_without_a_user_and_recall_nothing() 
 
     assert all(text.startswith("invalid: memories belong to a user") for text in refused)
     assert context["memories"] == []
+
+
+async def test_attachments_are_stored_and_read_as_blocks_of_the_protocol() -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "image", "data": base64(PNG), "mimeType": "image/png"},
+        {"type": "audio", "data": base64(WAV), "mimeType": "audio/wav"},
+        {
+            "type": "resource",
+            "resource": {"uri": "file:///home/a%20b.pdf", "mimeType": "application/pdf", "blob": base64(PDF)},
+        },
+        {"type": "resource", "resource": {"uri": "memo://today", "text": "Wörter"}},
+        {"type": "resource_link", "uri": "https://example.com/tea.png", "name": "tea", "mimeType": "image/png"},
+    ]
+    async with http_service() as service, client(service, ANN) as ann, client(service, EVE) as eve:
+        session = (await call(ann, "create_session"))["id"]
+        sent = await call(ann, "append_message", session_id=session, text="look", attachments=blocks)
+        alone = await call(ann, "append_message", session_id=session, attachments=blocks[:1])
+        parts = sent["message"]["parts"]
+        asked = [{"session_id": session, "id": part["attachment"]} for part in parts[:4]]
+        read = [await ann.call_tool("get_attachment", one) for one in asked]
+        foreign = await refusal(eve, "get_attachment", **asked[0])
+        refused = [
+            await refusal(ann, "append_message", session_id=session, text="x", attachments=[wrong])
+            for wrong in (
+                {"type": "text", "text": "x"},
+                {"type": "resource"},
+                {"type": "image", "data": "no base64!", "mimeType": "image/png"},
+                {"type": "image", "data": base64(PDF), "mimeType": "image/png"},
+                {"type": "image", "data": base64(PNG), "mimeType": "no type"},
+                {"type": "resource_link", "uri": "file:///etc/passwd", "name": "x"},
+                {"type": "resource", "resource": {"uri": "a://b", "blob": ""}},
+            )
+        ]
+
+    assert [part["type"] for part in parts] == ["image", "audio", "file", "file", "image"]
+    assert [part.get("name") for part in parts] == [None, None, "a b.pdf", None, "tea"]
+    assert alone["message"]["parts"][0]["attachment"] == parts[0]["attachment"]
+    assert [dumped(one)["type"] for one in read] == ["image", "audio", "resource", "resource"]
+    held = [dumped(one).get("data") or dumped(one)["resource"]["blob"] for one in read]
+    assert held == [base64(data) for data in (PNG, WAV, PDF, "Wörter".encode())]
+    assert [(one.structured_content or {})["size"] for one in read] == [len(PNG), len(WAV), len(PDF), 7]
+    assert foreign.startswith("session_not_found: ")
+    fields = ("type", "resource", "data", "data", "mimeType", "uri", "resource.blob")
+    assert [text.split(": ")[1] for text in refused] == [f"attachments[0].{field}" for field in fields]
+
+
+def dumped(result: Any) -> dict[str, Any]:
+    """The block of an attachment, as it is sent."""
+    block: dict[str, Any] = result.content[1].model_dump(by_alias=True)
+    return block

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from zlib import compress, crc32
 
 import pytest
@@ -25,6 +26,7 @@ from tenuto.model.values import JsonObject
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tests.attachments import contents_of
+from tests.internals import cached_content_bytes
 from tests.providers import KEY, Answer, ScriptedProvider, Text, ToolCall, start_provider
 from tests.providers.samples import OPEN_SCHEMA, PDF, PICTURE_ADDRESS, PNG
 from tests.samples import ANN, SENT_AT
@@ -102,6 +104,27 @@ async def test_a_picture_arrives_as_sent_also_in_later_turns_after_a_restart_and
     assert sent_first == sent_later == contents_of(provider.accepted[-1]) == [("image/png", PNG)]
     assert "What is this?" in json.dumps(provider.accepted[-1])
     assert not reply.degraded
+
+
+async def test_the_bytes_of_a_shown_picture_are_read_once_and_dropped_with_their_user(
+    tmp_path: Path, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with app(tmp_path, CHAT) as here:
+        session_id = (await here.ask(ANN, ChatRequest(messages=(one_picture(),)))).session_id
+    async with app(tmp_path, CHAT) as again:
+        read = AsyncMock(wraps=again.sessions.attachment)
+        monkeypatch.setattr(again.sessions, "attachment", read)
+        for _ in range(3):
+            await again.ask(ANN, ChatRequest(text="And now?", session_id=session_id))
+            assert contents_of(provider.accepted[-1]) == [("image/png", PNG)]
+        kept = cached_content_bytes(await again.chat())
+        [shown] = await again.sessions.attachments(ANN, session_id)
+        await again.sessions.remove_attachment(ANN, session_id, shown.id)
+        await again.ask(ANN, ChatRequest(text="And now?", session_id=session_id))
+        await again.privacy.erase(ANN, by="the test")
+
+        assert (read.await_count, kept, cached_content_bytes(await again.chat())) == (1, len(PNG), 0)
+    assert contents_of(provider.accepted[-1]) == []
 
 
 @pytest.mark.parametrize("model", DIALECTS)

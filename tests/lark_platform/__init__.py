@@ -7,7 +7,7 @@
         reply = await platform.reply_to(event)
 
 It does not imitate: permissions of an app, limits of requests that it was not told to set, cards beyond their JSON (an
-update needs no `update_multi`), files behind their keys, events in several frames, deliveries of its own accord: a test
+update needs no `update_multi`), limits of files, events in several frames, deliveries of its own accord: a test
 says when an event is delivered, by which way, and how often.
 """
 

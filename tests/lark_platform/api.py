@@ -18,6 +18,7 @@ from tests.lark_platform.faults import (
     BOT_OUTSIDE,
     INVALID_REQUEST,
     INVALID_TOKEN,
+    NO_SUCH_FILE,
     NOT_THE_SENDER,
     RECALLED,
     TOO_LONG,
@@ -54,6 +55,7 @@ class OpenApi:
             Route(messages, self._guard("send", self._send), methods=["POST"]),
             Route(messages, self._guard("list", self._list), methods=["GET"]),
             Route(f"{one}/reply", self._guard("reply", self._reply), methods=["POST"]),
+            Route(f"{one}/resources/{{file_key}}", self._guard("file", self._file), methods=["GET"]),
             Route(one, self._guard("patch", self._change), methods=["PATCH"]),
             Route(one, self._guard("put", self._change), methods=["PUT"]),
         ]
@@ -98,6 +100,18 @@ class OpenApi:
             return fault.answer() if fault is not None else await handler(request)
 
         return self._count(kind, answer)
+
+    async def _file(self, request: Request) -> Response:
+        """The content behind a key of a message."""
+        key = request.path_params["file_key"]
+        message = self.world.messages.get(request.path_params["message_id"])
+        is_right_type = request.query_params.get("type") == ("image" if key.startswith("img_") else "file")
+        if message is None or not is_right_type:
+            return refusal(INVALID_REQUEST)
+        if f'"{key}"' not in message.content or key not in self.world.files:
+            return refusal(NO_SUCH_FILE)
+        headers = {"Content-Disposition": 'attachment; filename="file"'}
+        return Response(self.world.files[key], headers=headers, media_type="application/octet-stream")
 
     async def _bot(self, request: Request) -> Response:
         bot = {"activate_status": 2, "app_name": BOT_NAME, "avatar_url": "", "ip_white_list": [], "open_id": BOT}

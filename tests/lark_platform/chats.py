@@ -90,6 +90,7 @@ class World:
     clock: Clock
     chats: dict[str, Chat] = field(default_factory=dict)
     messages: dict[str, Message] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -180,8 +181,8 @@ class World:
         }
 
 
-def content_of(kind: str, text: str, mentions: Sequence[str]) -> str:
-    """The content of a person's message, with the marks of its mentions before its words."""
+def content_of(kind: str, text: str, mentions: Sequence[str], pictures: Sequence[str] = ()) -> str:
+    """The content of a person's message, with the marks of its mentions before its words; a post has pictures below."""
     keys = [f"@_user_{place}" for place in range(1, len(mentions) + 1)]
     if kind == "text":
         content: Payload = {"text": " ".join([*keys, text])}
@@ -191,6 +192,7 @@ def content_of(kind: str, text: str, mentions: Sequence[str]) -> str:
         ]
         lines = [[{"tag": "text", "text": line, "style": []}] for line in text.splitlines() or [""]]
         content = {"title": "", "content": [[*marks, *lines[0]], *lines[1:]]}
+        content["content"] += [[{"tag": "img", "image_key": key}] for key in pictures]
     else:
         content = _CONTENTS[kind]
     return json.dumps(content, ensure_ascii=False)

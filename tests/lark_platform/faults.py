@@ -16,6 +16,7 @@ BOT_OUTSIDE = 230002
 RECALLED = 230011
 NOT_THE_SENDER = 230012
 TOO_LONG = 230025
+NO_SUCH_FILE = 234003
 WRONG_SECRET = 10014
 _SAID = {
     INVALID_TOKEN: "Invalid access token for authorization. Please make a test attempt.",
@@ -25,6 +26,7 @@ _SAID = {
     RECALLED: "The message was withdrawn.",
     NOT_THE_SENDER: "Bot is NOT the sender of the message.",
     TOO_LONG: "The length of the message content reaches its limit.",
+    NO_SUCH_FILE: "File not in msg.",
     WRONG_SECRET: "app secret invalid",
 }
 

@@ -58,8 +58,13 @@ class LarkPlatform:
 
     @property
     def requests(self) -> Counter[str]:
-        """How often the bot asked: token, bot, send, reply, patch, put, list, endpoint."""
+        """How often the bot asked: token, bot, send, reply, patch, put, list, file, endpoint."""
         return self._world.requests
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The contents behind the keys of pictures and files."""
+        return self._world.files
 
     def p2p(self, user: str) -> Chat:
         """A chat of this person and the bot."""
@@ -78,13 +83,14 @@ class LarkPlatform:
         kind: str = "text",
         mention_bot: bool = False,
         mentions: Sequence[str] = (),
+        pictures: Sequence[str] = (),
         thread: str | None = None,
     ) -> Event:
         """A person's message, and the event about it, which is not delivered yet. The first in a thread is its root."""
         assert user in chat.members
         mentioned = (BOT, *mentions) if mention_bot else tuple(mentions)
         root = next((one for one in chat.messages if thread is not None and one.thread == thread), None)
-        content = content_of(kind, text, mentioned)
+        content = content_of(kind, text, mentioned, pictures)
         message = self._world.add_message(chat, user, kind, content, mentions=mentioned, parent=root, thread=thread)
         return self._world.message_event(message)
 

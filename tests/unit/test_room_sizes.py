@@ -15,20 +15,20 @@ CONSOLE = "console"
 LIMITS = {
     "access": 550,
     "assistants": 3550,
-    "channels": 1400,
-    "chat": 5200,  # a model that a request names; answers in a demanded form, parameters, why an answer ended; thoughts
+    "channels": 1500,  # pictures and files of messages, which are downloaded
+    "chat": 5250,  # models that requests name; demanded forms; parameters; why an answer ended; thoughts; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "errors": 950,  # a package that exports each by its name
-    "gateway": 1100,
+    "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4150,
     "llm": 3500,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5750,  # attachments and their types; parameters and their ranges; thoughts
-    "ports": 1100,  # telemetry: spans of agents and tools, models that are observed
+    "model": 5800,  # attachments and their types; parameters and their ranges; thoughts
+    "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10300,  # thoughts
     "recall": 2900,
-    "server": 13150,  # attachments
+    "server": 13400,  # attachments, in the forms of A2A and MCP as well
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
@@ -36,7 +36,7 @@ LIMITS = {
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1650,
     "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 14000,  # a choice of the model
+    CONSOLE: 14750,  # a choice of the model; attachments
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tenuto.assistants import AssistantRegistry
 from tenuto.context import TokenCounter, fit_prompt
 from tenuto.llm.calls import ModelCallLog
 from tenuto.llm.choice import ModelChoice
+from tenuto.lru_cache import LruCache
+from tenuto.model import Content
 from tenuto.model.prompt import MAX_PROMPT_TOKENS, PromptPolicy
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
@@ -22,6 +24,17 @@ from tenuto.sessions import Sessions
 from tenuto.sessions.profiles import Profiles
 from tenuto.sessions.requests import PromptReach
 from tenuto.sessions.usage import Spending
+
+# The bytes of attachments, each by its session's incarnation and its id.
+ContentCache: TypeAlias = LruCache[tuple[str, str], Content]
+_CACHED_CONTENTS: Final = 1_000
+_CACHED_BYTES: Final = 32 * 1024 * 1024
+
+
+def make_content_cache() -> ContentCache:
+    """Holds what prompts showed last: a picture in the history is sent with every turn."""
+    return LruCache(_CACHED_CONTENTS, most_weight=_CACHED_BYTES, weigh=lambda content: len(content.data))
+
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
 Observer: TypeAlias = Callable[[Trace], None]
@@ -64,6 +77,7 @@ class ChatDeps:
     observers: list[Observer] = field(default_factory=list)
     counter: TokenCounter = field(default_factory=TokenCounter)
     reach: PromptReach = field(default_factory=PromptReach)
+    contents: ContentCache = field(default_factory=make_content_cache)
 
     def prompt_for(self, policy: PromptPolicy, model: ChatModel) -> PromptPolicy:
         """The policy with a budget that the model has room for.

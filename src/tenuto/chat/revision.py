@@ -26,8 +26,29 @@ from tenuto.chat.request import ChatRequest
 from tenuto.compare_and_set import write_if_unchanged
 from tenuto.context import last_input
 from tenuto.context.compression import conversation_in, outliving
-from tenuto.errors import MessageNotFound, SessionBusy, Superseded, TooLarge, VersionConflict
-from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncation, TurnState
+from tenuto.errors import (
+    AttachmentNotFound,
+    MessageNotFound,
+    SessionBusy,
+    Superseded,
+    TooLarge,
+    UnknownAttachment,
+    VersionConflict,
+)
+from tenuto.model import (
+    Changes,
+    Draft,
+    Message,
+    MessagePage,
+    OpenTurn,
+    Page,
+    Role,
+    Scope,
+    Session,
+    Truncation,
+    TurnState,
+)
+from tenuto.model.attachment import shown_in
 from tenuto.model.message import is_input, is_summary
 from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
 from tenuto.model.values import JsonObject
@@ -156,6 +177,31 @@ async def rewind_for_edit(
     rewinding = _rewind_held(sessions, scope, request, turn_request, held.session, check)
     if not await release_on_error(sessions.finish, held, rewinding):
         await release_lease(sessions.finish, held)
+
+
+async def with_stored_contents(
+    sessions: Sessions, scope: Scope, session_id: str, messages: tuple[Draft, ...]
+) -> tuple[Draft, ...]:
+    """The messages of an edit, with the contents of attachments that they name by id.
+
+    An attachment goes with the last message that shows it, which may be the one that the edit removes.
+
+    Raises:
+        UnknownAttachment: the session has none of such an id; nothing was removed.
+    """
+    completed = list[Draft]()
+    for message in messages:
+        brought = {content.id for content in message.contents}
+        try:
+            contents = [
+                await sessions.attachment(scope, session_id, attachment_id)
+                for attachment_id in shown_in(message.parts)
+                if attachment_id not in brought
+            ]
+        except AttachmentNotFound:
+            raise UnknownAttachment from None
+        completed.append(replace(message, contents=(*message.contents, *contents)) if contents else message)
+    return tuple(completed)
 
 
 async def _rewind_held(

@@ -54,7 +54,8 @@ class Chat:
         return self._deps.calls
 
     def clear_caches(self) -> None:
-        """Drop cached values that were computed from user text, as after the erasure of a user."""
+        """Drop what is kept of attachments and what was computed from texts, as after the erasure of a user."""
+        self._deps.contents.clear()
         if self._deps.embedder is not None:
             self._deps.embedder.clear_cache()
 

@@ -65,8 +65,14 @@ async def load_contents(
 async def _load(deps: ChatDeps, context: TurnContext, attachment_id: str) -> Content | None:
     if context.turn is None:
         return None
+    key = (context.turn.session.incarnation, attachment_id)
+    content = deps.contents.get(key)
+    if content is not None:
+        return content
     try:
-        return await deps.sessions.attachment(context.turn.scope, context.session_id, attachment_id)
+        content = await deps.sessions.attachment(context.turn.scope, context.session_id, attachment_id)
+        deps.contents.put(key, content)
+        return content
     except AttachmentNotFound:
         return None  # It was removed meanwhile.
     except (StateCorrupt, TenutoError) as error:

@@ -29,6 +29,7 @@ from tenuto.chat.revision import (
     mark_of,
     rewind_for_edit,
     undo_user_message,
+    with_stored_contents,
 )
 from tenuto.chat.shown_media import check_taken, name_shown
 from tenuto.chat.storing import abandon, replay, report, store
@@ -317,6 +318,8 @@ async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message
 async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
     messages = _input_messages(deps, choice)
+    if request.edit is not None and request.session_id is not None:
+        messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
         messages = await prepare(scope, messages, policy)
     makes_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR

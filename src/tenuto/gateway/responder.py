@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from tenuto.chat import Chat, ChatRequest, ReplyFinished, ToolStarted
 from tenuto.chat.revision import mark_of
+from tenuto.chat.shown_media import ATTACHMENTS
 from tenuto.errors import (
     AssistantFailed,
     BudgetExhausted,
@@ -29,6 +30,7 @@ from tenuto.errors import (
 )
 from tenuto.gateway.addresses import Address, address_of, turn_key
 from tenuto.gateway.commands import Commands, parse_command
+from tenuto.gateway.files import LoadedFiles, load_files
 from tenuto.gateway.wording import WORDING
 from tenuto.model.channel import ChannelPolicy, ChatLine, IncomingMessage, MessageKind
 from tenuto.model.generation import TextDelta
@@ -74,14 +76,14 @@ class Responder:
         command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
         if command is not None:
             return await self._commands.run(command, address, message)
-        if message.kind is MessageKind.TEXT and message.text.strip():
+        if message.files or (message.kind is MessageKind.TEXT and message.text.strip()):
             return await self._take_turn(address, message, progress, context_since)
         wording = WORDING[await self._commands.language(address, message)]
         if message.kind is MessageKind.TEXT:
             return wording.help
         if message.kind is MessageKind.OVERSIZED:
             return wording.too_long.format(limit=self._sessions.max_message_bytes // 1024)
-        return wording.private if message.kind is MessageKind.WITHHELD else wording.text_only
+        return wording.private if message.kind is MessageKind.WITHHELD else wording.unreadable
 
     async def explain_failure(self, message: IncomingMessage) -> str:
         """What the chat is told when there is no answer."""
@@ -91,10 +93,15 @@ class Responder:
     async def _take_turn(
         self, address: Address, message: IncomingMessage, progress: Progress, since: datetime | None
     ) -> str | None:
+        files, limit = LoadedFiles(), self._sessions.max_attachment_bytes
+        if message.files:
+            files = await load_files(self._channel, address.scope, message, limit)
+            if not (message.text.strip() or files.contents):
+                return "\n".join(files.notes(WORDING[await self._commands.language(address, message)], limit))
         failures = 0
         while True:
             try:
-                return await self._stream_turn(address, message, progress, since)
+                return await self._stream_turn(address, message, files, progress, since)
             except SessionBusy as error:
                 # Another door has a turn in this session.
                 await asyncio.sleep(min(error.retry_after.total_seconds(), _AGAIN[0]))
@@ -138,10 +145,12 @@ class Responder:
                 return wording.failed
 
     async def _stream_turn(
-        self, address: Address, message: IncomingMessage, progress: Progress, since: datetime | None
+        self, address: Address, message: IncomingMessage, files: LoadedFiles, progress: Progress, since: datetime | None
     ) -> str:
         request = ChatRequest(
             text=message.text,
+            parts=files.parts,
+            contents=files.contents,
             session_id=address.session_id,
             assistant=self._policy.assistant,
             idempotency_key=turn_key(self._channel, message),
@@ -157,7 +166,11 @@ class Responder:
             async for event in events:
                 match event:
                     case ReplyFinished(reply=reply):
-                        return reply.text or await self.explain_failure(message)
+                        text = reply.text or await self.explain_failure(message)
+                        if not message.files:
+                            return text
+                        unseen = ATTACHMENTS in reply.degraded
+                        return "\n\n".join([text, *await self._notes(address, message, files, unseen=unseen)])
                     case ToolStarted():
                         pieces.clear()
                     case TextDelta(text=text):
@@ -168,6 +181,14 @@ class Responder:
                             await progress("".join(pieces))
                             last_progress = time.monotonic()
         raise AssertionError("a stream ends with its reply")
+
+    async def _notes(
+        self, address: Address, message: IncomingMessage, files: LoadedFiles, *, unseen: bool
+    ) -> list[str]:
+        """What the chat is told of files that the answer had to do without."""
+        wording = WORDING[await self._commands.language(address, message)]
+        notes = files.notes(wording, self._sessions.max_attachment_bytes)
+        return notes or ([wording.unseen] if unseen else [])
 
     async def _chat_context(
         self, address: Address, message: IncomingMessage, since: datetime | None

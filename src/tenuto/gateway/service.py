@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tenuto.background import run_in_background, running
 from tenuto.errors import ChannelUnavailable, ReplyRefused, TenutoError, Unavailable
-from tenuto.gateway.addresses import address_of
+from tenuto.gateway.addresses import Address, address_of
 from tenuto.gateway.commands import ChatCommand, Commands, parse_command
 from tenuto.gateway.inbox import HELD_FOR, Inbox, Queue, QueuePlace, Waiting
 from tenuto.gateway.responder import Responder
@@ -26,7 +26,8 @@ from tenuto.gateway.wording import WORDING
 from tenuto.logs import bind_log_context, describe_exception
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
-from tenuto.model.channel import ChannelPolicy, Delivery, IncomingMessage, MessageKind
+from tenuto.model.attachment import MAX_NAME_CHARACTERS
+from tenuto.model.channel import ChannelPolicy, ChatFile, Delivery, IncomingMessage, MessageKind
 from tenuto.model.values import JsonObject
 from tenuto.pauses import Backoff
 from tenuto.ports import Channel, Clock
@@ -113,8 +114,12 @@ class Gateway:
         if len(message.text.encode()) > self._max_bytes:
             message, resets = replace(message, text=message.text[:_LANGUAGE_SAMPLE], kind=MessageKind.OVERSIZED), False
         text = await self._redact(address.scope, message.text)
-        withheld = replace(message, text="", kind=MessageKind.WITHHELD)
-        redacted = withheld if text is None else replace(message, text=text)
+        withheld = replace(message, text="", files=(), kind=MessageKind.WITHHELD)
+        redacted = (
+            withheld
+            if text is None
+            else replace(message, text=text, files=await self._redact_names(address, message.files))
+        )
         # Before it is put: a worker may take it at once.
         has_live_text = text is not None and self._remember_live(place, message, text)
         accepted = False
@@ -126,6 +131,11 @@ class Gateway:
         if accepted:
             self._wake(place)
         return accepted
+
+    async def _redact_names(self, address: Address, files: Sequence[ChatFile]) -> tuple[ChatFile, ...]:
+        """The files with their names as the store may hold them."""
+        names = [(await self._redact(address.scope, file.name)) or "" if file.name else "" for file in files]
+        return tuple([replace(file, name=name[:MAX_NAME_CHARACTERS]) for file, name in zip(files, names, strict=True)])
 
     def _resets(self, message: IncomingMessage) -> bool:
         is_reset = message.kind is MessageKind.TEXT and parse_command(message.text) is ChatCommand.RESET
@@ -238,7 +248,7 @@ class Gateway:
             with bind_log_context(tenant=message.tenant, session=address.session_id):
                 if entry.begun_at is not None and entry.begun_in < queue.epoch:
                     await self._give_up(entry, message)
-                elif message.kind is MessageKind.TEXT and parse_command(message.text) is None:
+                elif message.files or (message.kind is MessageKind.TEXT and parse_command(message.text) is None):
                     async with self._slots:
                         await self._answer(place, queue, entry, message)
                 else:

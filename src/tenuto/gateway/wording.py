@@ -10,7 +10,7 @@ from tenuto.model.values import Value
 
 
 class ChatWording(Value, frozen=True, kw_only=True):
-    """The sentences; `{title}` and `{limit}` are filled in."""
+    """The sentences; `{title}`, `{limit}` and `{count}` are filled in."""
 
     reset: str
     new: str
@@ -19,8 +19,11 @@ class ChatWording(Value, frozen=True, kw_only=True):
     retitled: str
     untitled: str
     not_allowed: str
-    text_only: str
+    unreadable: str
     too_long: str
+    file_too_large: str
+    file_missing: str
+    unseen: str
     private: str
     spent: str
     failed: str
@@ -42,8 +45,11 @@ WORDING: Final = MappingProxyType(
             retitled="The title is now: {title}",
             untitled="This conversation has no title yet.",
             not_allowed="Only the members that the operator has listed may do that in this group.",
-            text_only="I have received this, but I can read text only. Please describe it in words.",
+            unreadable="I have received this, but I cannot read it. Please describe it in words.",
             too_long="This message is too long for me: it may have at most {limit} KB.",
+            file_too_large="(Not read: {count} of the files sent. One may have at most {limit} MB, all at most 32 MB.)",
+            file_missing="(Not read: {count} of the files sent. They could not be loaded, or are not taken here.)",
+            unseen="(This answer was made without some of what was shown in this chat: I could not look at it.)",
             private="This message contains private data that may not be stored here, so I have not read it.",
             spent="The budget for this conversation is used up, so I cannot answer at the moment.",
             failed="Sorry, I could not answer this message. Please send it again in a while.",
@@ -62,8 +68,11 @@ WORDING: Final = MappingProxyType(
             retitled="标题已改为：{title}",
             untitled="本对话还没有标题。",
             not_allowed="在本群中，只有管理员指定的成员可以执行此操作。",
-            text_only="已收到，但我只能阅读文字。请用文字描述。",
+            unreadable="已收到，但我无法读取这类消息。请用文字描述。",
             too_long="消息太长，我无法处理：最多 {limit} KB。",
+            file_too_large="（有 {count} 个文件未读取：单个最大 {limit} MB，合计最大 32 MB。）",
+            file_missing="（有 {count} 个文件未读取：无法下载，或不支持该类型。）",
+            unseen="（聊天中有些图片或文件我无法查看，以上回答未参考它们。）",
             private="消息中包含不允许在此保存的私人信息，我没有读取它。",
             spent="本对话的额度已用完，暂时无法回答。",
             failed="抱歉，这条消息没能回答。请稍后再发一次。",

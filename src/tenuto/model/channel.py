@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.attachment import MEDIA_PARTS, check_attachment_name
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject, Value, check_id, check_text
 
@@ -20,7 +21,8 @@ class Delivery(Value, frozen=True, kw_only=True):
 
 
 class MessageKind(StrEnum):
-    """What a message of a chat consists of. Only texts are read; the others are acknowledged in words.
+    """What a message of a chat consists of. Texts and files that can be downloaded are read; the others are
+    acknowledged in words.
 
     An `oversized` one was a text that is longer than a message may be, a `withheld` one a text that the privacy policy
     does not let in.
@@ -36,12 +38,26 @@ class MessageKind(StrEnum):
     WITHHELD = "withheld"
 
 
+class ChatFile(Value, frozen=True, kw_only=True):
+    """A picture, a sound or a file that a message shows, by the key under which its platform has the content."""
+
+    type: str
+    key: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type not in MEDIA_PARTS:
+            raise Invalid(f"a file's type must be one of {', '.join(sorted(MEDIA_PARTS))}")
+        check_id(self.key, "a file's key")
+        check_attachment_name(self.name)
+
+
 class IncomingMessage(Value, frozen=True, kw_only=True):
     """A message that a person sent to a chat, with the ids of its platform.
 
     `sender` is the person who sent this message (D18). `thread` is the topic that it belongs to inside a group, where
     a message may begin its own, and `addressed` whether it is meant for the bot: always in a chat of two, in a group if
-    it mentions the bot, which the text then leaves out.
+    it mentions the bot, which the text then leaves out. `files` are what it shows beside the text, or without one.
     """
 
     id: str
@@ -56,6 +72,7 @@ class IncomingMessage(Value, frozen=True, kw_only=True):
     sender_name: str = ""
     kind: MessageKind = MessageKind.TEXT
     addressed: bool = True
+    files: tuple[ChatFile, ...] = ()
 
     def __post_init__(self) -> None:
         for what in ("id", "event_id", "tenant", "chat", "sender"):

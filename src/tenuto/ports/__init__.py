@@ -1,6 +1,6 @@
 """The ports: every protocol between the rooms and the outside, one file for each socket."""
 
-from tenuto.ports.channels import Channel
+from tenuto.ports.channels import Channel, FileChannel
 from tenuto.ports.environment import Clock, SpanAttributes, Telemetry, utc_now
 from tenuto.ports.models import ChatModel, Embedder, ModelChain, ParameterChecker, facts_of, refused_parameters
 from tenuto.ports.privacy import Cipher, Ciphers, Detector, Place
@@ -22,6 +22,7 @@ __all__ = [
     "DurabilityReport",
     "ElsewhereFeed",
     "Embedder",
+    "FileChannel",
     "ModelChain",
     "OfflineTool",
     "ParameterChecker",

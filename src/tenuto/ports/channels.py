@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage
+from tenuto.model.channel import ChatFile, ChatLine, Delivery, Incoming, IncomingMessage
 
 
 class Channel(Protocol):
@@ -70,6 +70,21 @@ class Channel(Protocol):
 
         Raises:
             ReplyRefused: the message can no longer be answered.
+            ChannelUnavailable: a retry may succeed.
+        """
+        ...
+
+
+@runtime_checkable
+class FileChannel(Protocol):
+    """A channel whose platform gives the content of what its messages show."""
+
+    async def download(self, message: IncomingMessage, file: ChatFile, limit: int) -> bytes:
+        """The content of a file of a message.
+
+        Raises:
+            TooLarge: it has more bytes than the limit.
+            Invalid: the platform does not give it.
             ChannelUnavailable: a retry may succeed.
         """
         ...

@@ -22,10 +22,11 @@ from tenuto.server.routing import accepts_gzip
 routes = Router()
 
 _NOWHERE: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-# Only our own files, and no string ever becomes markup or script, whatever a script of ours would try.
+# Only our own files, and no string ever becomes markup or script, whatever a script of ours would try. Attachments are
+# fetched with credentials, which an element sends none of: it shows their bytes as `blob:`.
 _CONSOLE_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    f"{_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    f"media-src blob:; {_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _ROUTES_POLICY: Final = (
     f"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; {_NOWHERE}; "

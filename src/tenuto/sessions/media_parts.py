@@ -139,9 +139,16 @@ def with_contents(
 
 
 def read_media(
-    scope: Scope, part: JsonObject, policy: SessionPolicy, place: str, stored: Mapping[str, Content] | None = None
+    scope: Scope,
+    part: JsonObject,
+    policy: SessionPolicy,
+    place: str,
+    stored: Mapping[str, Content] | None = None,
+    *,
+    aliases: Mapping[str, str] = _ALIASES,
 ) -> tuple[JsonObject, Content | None]:
-    """A part as it is stored, and the content that it brings; one without a type gets that of its content.
+    """A part as it is stored, and the content that it brings; one without a type gets that of its content. `aliases`
+    are what its sender calls our fields.
 
     Raises:
         Invalid, TooLarge: as in `with_contents`.
@@ -149,7 +156,7 @@ def read_media(
     form = _form_of(part)
     if part.get(REMOVED) is True:
         return part if form is None else {"type": form.type, REMOVED: True}, None
-    source = _own_source(part, place) if form is None else _foreign_source(part, form, place)
+    source = _own_source(part, place, aliases) if form is None else _foreign_source(part, form, place)
     kind = _only_source(source, place)
     value, at = source.values[kind], source.places[kind]
     if kind == DATA or (kind == URL and value[:5].lower() == "data:"):
@@ -195,12 +202,12 @@ def _form_of(part: JsonObject) -> _Form | None:
     return _FORMS.get(part.get("type", ""))
 
 
-def _own_source(part: JsonObject, place: str) -> _Source:
-    aliases = {ours: name for name, ours in _ALIASES.items() if name in part and ours not in part}
-    names = {name: name for name in _TEXTS} | aliases
+def _own_source(part: JsonObject, place: str, aliases: Mapping[str, str]) -> _Source:
+    named = {ours: name for name, ours in aliases.items() if name in part and ours not in part}
+    names = {name: name for name in _TEXTS} | named
     values = {ours: part[name] for ours, name in names.items() if part.get(name) is not None}
     places = {ours: f"{place}.{names[ours]}" for ours in values}
-    others = {name: value for name, value in part.items() if name not in OWN_FIELDS and name not in _ALIASES}
+    others = {name: value for name, value in part.items() if name not in OWN_FIELDS and name not in aliases}
     if ATTACHMENT in values and type(part.get("size")) is int:
         others["size"] = part["size"]
     return _checked(_Source(part.get("type"), values, places, others))
@@ -257,6 +264,8 @@ def _named(source: _Source, *names: str) -> JsonObject:
 
 def _content(scope: Scope, source: _Source, text: str, limit: int, place: str) -> Content:
     said = source.values.get("media_type") or _media_type_of_format(source)
+    if "media_type" in source.values:
+        _named(source, "media_type")
     data, beside = _decode(text, limit, place)
     if said and beside and essence(said) != essence(beside):
         raise Invalid(f"{place}: names another media type than {source.places.get('media_type', 'its format')}")

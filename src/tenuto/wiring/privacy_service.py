@@ -28,7 +28,7 @@ def make_privacy_service(
     compactor: Compactor,
     clock: Clock,
     open_engine: Callable[[], Awaitable[TaskEngine | None]],
-    clear_memory_cache: Callable[[], None],
+    clear_caches: Callable[[], None],
 ) -> PrivacyService:
     """What reveals, exports and erases private data; `open_engine` gives `None` where no plan has ever run."""
     state = stores.front.state
@@ -55,7 +55,7 @@ def make_privacy_service(
 
     async def erase_memories(scope: Scope) -> dict[str, int]:
         counts = await erase_chat_memories(stores.front, scope, fresh_id)
-        clear_memory_cache()
+        clear_caches()
         return counts
 
     return PrivacyService(

@@ -93,5 +93,6 @@ async def test_the_page_may_run_and_reach_nothing_but_itself(service: HttpServic
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules.pop("default-src") == "'none'"
     assert {rules[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
+    assert (rules["img-src"], rules["media-src"]) == ("'self' data: blob:", "blob:")
     assert {rules[name] for name in ("base-uri", "form-action", "frame-ancestors", "trusted-types")} == {"'none'"}
     assert "unsafe" not in policy

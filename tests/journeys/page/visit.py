@@ -41,7 +41,7 @@ class Visit:
         self.page.on("request", self._look_at)
 
     def _look_at(self, request: Any) -> None:
-        if not request.url.startswith(self.base):
+        if not request.url.removeprefix("blob:").startswith(self.base):
             self.strayed.append(request.url)
 
     async def open(self, path: str = "/") -> Visit:

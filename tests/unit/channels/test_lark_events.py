@@ -17,7 +17,7 @@ from tenuto.channels.lark.content import card_content, text_content
 from tenuto.channels.lark.crypto import check_signature, decrypt
 from tenuto.errors import DeliveryRefused, InvalidSetting
 from tenuto.gateway.addresses import address_of
-from tenuto.model.channel import ChannelPolicy, Delivery, GroupScope, IncomingMessage, MessageKind
+from tenuto.model.channel import ChannelPolicy, ChatFile, Delivery, GroupScope, IncomingMessage, MessageKind
 from tests.clock import START, FakeClock
 from tests.lark_platform.callbacks import (
     Callback,
@@ -87,6 +87,9 @@ POST = {
 POST_TEXT = "Plan\n read \nthis (https://a.example)\n@Ben:OK:@all"
 IMAGE_POST = {"title": "", "content": [[{"tag": "img", "image_key": "img_1"}]]}
 
+SHOWN = {"files": (ChatFile(type="image", key="img_1"),)}
+FILE = {"file_key": "k", "file_name": "a\tb.pdf"}
+
 IN_GROUP: dict[str, Any] = {"group": True, "thread": "om_1"}
 ANN = IncomingMessage(
     id="om_1",
@@ -107,10 +110,22 @@ MESSAGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("no mention", event({"text": "hi"}, chat_type="group"), {"text": "hi", **IN_GROUP, "addressed": False}),
     ("topic group", event({"text": "hi"}, chat_type="topic_group"), {"text": "hi", **IN_GROUP, "addressed": False}),
-    ("post", event(POST, "post", **GROUP), {"text": POST_TEXT, **IN_GROUP}),
-    ("post of a locale", event({"zh_cn": POST}, "post", mentions=[TO_BOT, TO_BEN]), {"text": POST_TEXT}),
-    ("post without words", event(IMAGE_POST, "post"), {"kind": MessageKind.IMAGE}),
-    ("image", event({"image_key": "k"}, "image"), {"kind": MessageKind.IMAGE}),
+    ("post", event(POST, "post", **GROUP), {"text": POST_TEXT, **IN_GROUP, **SHOWN}),
+    ("post of a locale", event({"zh_cn": POST}, "post", mentions=[TO_BOT, TO_BEN]), {"text": POST_TEXT, **SHOWN}),
+    ("post without words", event(IMAGE_POST, "post"), {"kind": MessageKind.IMAGE, **SHOWN}),
+    ("image", event({"image_key": "img_1"}, "image"), {"kind": MessageKind.IMAGE, **SHOWN}),
+    ("image without a key", event({"image_key": ["k"]}, "image"), {"kind": MessageKind.IMAGE}),
+    ("image with an odd key", event({"image_key": "\0"}, "image"), {"kind": MessageKind.IMAGE}),
+    (
+        "file",
+        event(FILE, "file"),
+        {"kind": MessageKind.FILE, "files": (ChatFile(type="file", key="k", name="ab.pdf"),)},
+    ),
+    (
+        "sound",
+        event({"file_key": "k"}, "audio"),
+        {"kind": MessageKind.AUDIO, "files": (ChatFile(type="audio", key="k"),)},
+    ),
     ("film", event({"file_key": "k"}, "media"), {"kind": MessageKind.VIDEO}),
     ("sticker", event({"file_key": "k"}, "sticker"), {"kind": MessageKind.OTHER}),
     ("thread", event({"text": "hi"}, thread_id="omt_1", root_id="om_0"), {"text": "hi", "thread": "omt_1"}),

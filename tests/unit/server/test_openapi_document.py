@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from tenuto.server import create_app, requests, schemas
+from tenuto.server import create_app, requests, schemas, task_requests
 from tenuto.server.openai import conversations, responses
 from tenuto.server.openapi import document
 from tenuto.settings import Settings
@@ -30,7 +30,7 @@ OPERATIONS = {
 
 QUERIES = {
     name: set(kind.__struct_fields__)
-    for module in (requests, conversations, responses)
+    for module in (requests, task_requests, conversations, responses)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 }

@@ -16,8 +16,9 @@ from tenuto.channels.lark import events
 from tenuto.channels.lark.app import LarkApp
 from tenuto.channels.lark.client import CHANNEL, LarkClient, LarkRefusal, Listed, Sent
 from tenuto.channels.lark.content import UNREADABLE, card_content, read_content, text_content
-from tenuto.errors import ChannelUnavailable, ReplyRefused
-from tenuto.model.channel import ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
+from tenuto.errors import ChannelUnavailable, Invalid, ReplyRefused
+from tenuto.model.attachment import IMAGE
+from tenuto.model.channel import ChatFile, ChatLine, Delivery, Incoming, IncomingMessage, MessageKind
 from tenuto.ports import Clock, utc_now
 
 _log = logging.getLogger(__name__)
@@ -159,13 +160,27 @@ class LarkChannel:
         names = {mention.key: f"@{mention.name or mention.key}" for mention in mentions}
         try:
             sent_at = events.read_time(one.create_time)
-            kind, text = read_content(one.msg_type, one.body.content, names)
+            content = read_content(one.msg_type, one.body.content, names)
         except UNREADABLE:
             return None
-        if kind is not MessageKind.TEXT or not text or sent_at > message.sent_at:
+        if content.kind is not MessageKind.TEXT or not content.text or sent_at > message.sent_at:
             return None
         name = one.sender.sender_name or self._names.get(one.sender.id) or ""
-        return ChatLine(sender=one.sender.id, text=text, sent_at=sent_at, sender_name=name)
+        return ChatLine(sender=one.sender.id, text=content.text, sent_at=sent_at, sender_name=name)
+
+    async def download(self, message: IncomingMessage, file: ChatFile, limit: int) -> bytes:
+        """The content of a file of a message.
+
+        Raises:
+            TooLarge: it has more bytes than the limit.
+            Invalid: the platform does not let the app have it.
+            ChannelUnavailable: a retry may succeed.
+        """
+        try:
+            return await self.client.download(message.id, file.key, picture=file.type == IMAGE, limit=limit)
+        except LarkRefusal as error:
+            _log.warning("lark does not give a file: code %d", error.code)
+            raise Invalid("the platform does not give the file") from None
 
     async def reply(self, message: IncomingMessage, text: str, card_id: str | None = None) -> None:
         """Answer a message as text, or in the card that was shown.

@@ -7,7 +7,7 @@ call, which would stop the server's event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -16,7 +16,7 @@ import httpx
 import msgspec
 
 from tenuto.channels.lark.app import LarkApp
-from tenuto.errors import ChannelUnavailable
+from tenuto.errors import ChannelUnavailable, TooLarge
 from tenuto.ports import Clock, utc_now
 
 CHANNEL: Final = "lark"
@@ -25,6 +25,8 @@ _BOT_PATH: Final = "/open-apis/bot/v3/info"
 _MESSAGES: Final = "/open-apis/im/v1/messages"
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
 _CONNECTIONS: Final = httpx.Limits(max_connections=50, keepalive_expiry=60)
+# For a whole file, of at most 100 MB.
+_DOWNLOAD_SECONDS: Final = 60.0
 # The most that the platform lists at once.
 _PAGE_SIZE: Final = "50"
 _RENEW_EARLY: Final = timedelta(minutes=5)
@@ -173,6 +175,41 @@ class LarkClient:
         }
         return (await self._call("GET", _MESSAGES, _ListAnswer, params=params)).data
 
+    async def download(self, message_id: str, key: str, *, picture: bool, limit: int) -> bytes:
+        """The content of a picture or file of a message.
+
+        Raises:
+            TooLarge: it has more bytes than the limit; no more are read.
+        """
+        path = f"{_MESSAGES}/{quote(message_id, safe='')}/resources/{quote(key, safe='')}"
+        params = {"type": "image" if picture else "file"}
+
+        async def attempt(token: str) -> bytes:
+            async with asyncio.timeout(_DOWNLOAD_SECONDS):
+                return await self._read_file(path, params, token, limit)
+
+        try:
+            return await self._with_token(attempt)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise ChannelUnavailable(CHANNEL, f"does not give a file ({type(error).__name__})") from None
+
+    async def _read_file(self, path: str, params: Mapping[str, str], token: str, limit: int) -> bytes:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self._http.stream("GET", path, params=params, headers=headers) as response:
+            # A refusal is JSON; a file that is JSON has a name in its headers.
+            is_json = response.headers.get("content-type", "").startswith("application/json")
+            if response.status_code >= 400 or (is_json and "content-disposition" not in response.headers):
+                await response.aread()
+                _read(response, _Status)
+                raise ChannelUnavailable(CHANNEL, "gives an answer of another kind in place of a file")
+            pieces, size = list[bytes](), 0
+            async for piece in response.aiter_bytes():
+                size += len(piece)
+                if size > limit:
+                    raise TooLarge("attachment", limit)
+                pieces.append(piece)
+            return b"".join(pieces)
+
     async def _call(
         self,
         method: str,
@@ -182,19 +219,23 @@ class LarkClient:
         body: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> _T:
+        async def attempt(token: str) -> _T:
+            return _read(await self._send(method, path, body=body, params=params, token=token), kind)
+
+        return await self._with_token(attempt)
+
+    async def _with_token(self, attempt: Callable[[str], Awaitable[_T]]) -> _T:
         """Call with a token, and once more with a new one where it has been revoked meanwhile."""
         token = await self.token()
-        response = await self._send(method, path, body=body, params=params, token=token)
         try:
-            return _read(response, kind)
+            return await attempt(token)
         except LarkRefusal as error:
             if error.code not in _TOKEN_CODES:
                 raise
         if self._token is not None and self._token[0] == token:
             self._token = None
-        response = await self._send(method, path, body=body, params=params, token=await self.token())
         try:
-            return _read(response, kind)
+            return await attempt(await self.token())
         except LarkRefusal as error:
             if error.code in _TOKEN_CODES:
                 raise ChannelUnavailable(CHANNEL, f"refuses its own token (code {error.code})") from error

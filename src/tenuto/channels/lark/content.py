@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tenuto.model.channel import MessageKind
+from tenuto.errors import Invalid
+from tenuto.model.attachment import AUDIO, FILE, IMAGE, MAX_NAME_CHARACTERS
+from tenuto.model.channel import ChatFile, MessageKind
 
 # The platform refuses requests above 150 KB, and those with a card above 30 KB; JSON escapes are counted twice.
 _TEXT_BYTES: Final = 120_000
@@ -21,6 +24,8 @@ _KINDS: Final = {
     "audio": MessageKind.AUDIO,
     "media": MessageKind.VIDEO,
 }
+# Those whose content is downloaded, with the field of its key.
+_FILES: Final = {"image": (IMAGE, "image_key"), "file": (FILE, "file_key"), "audio": (AUDIO, "file_key")}
 _ELEMENT_KINDS: Final = {"img": MessageKind.IMAGE, "media": MessageKind.VIDEO}
 _MENTION: Final = re.compile(r"@_user_\d+")
 _MENTION_ALL: Final = re.compile(r"@_all(?!\w)")
@@ -40,6 +45,7 @@ class Element(msgspec.Struct, frozen=True):
     user_id: str | None = None
     user_name: str | None = None
     emoji_type: str | None = None
+    image_key: str | None = None
 
 
 class _Post(msgspec.Struct, frozen=True):
@@ -51,32 +57,63 @@ class _Text(msgspec.Struct, frozen=True):
     text: str = ""
 
 
+class ChatContent(NamedTuple):
+    """What a message says and shows."""
+
+    kind: MessageKind
+    text: str = ""
+    files: tuple[ChatFile, ...] = ()
+
+
 _TEXT_DECODER: Final = msgspec.json.Decoder(_Text)
 
 
-def read_content(message_type: str, content: str, names: Mapping[str, str]) -> tuple[MessageKind, str]:
-    """Kind and text of a message; `names` are what stands for the keys of its mentions.
+def read_content(message_type: str, content: str, names: Mapping[str, str]) -> ChatContent:
+    """The content of a message; `names` are what stands for the keys of its mentions.
 
     Raises:
         msgspec.MsgspecError, RecursionError: it is not what its type promises.
     """
     if message_type == "text":
-        return MessageKind.TEXT, _clean(_name_mentions(_TEXT_DECODER.decode(content).text, names))
+        return ChatContent(MessageKind.TEXT, _clean(_name_mentions(_TEXT_DECODER.decode(content).text, names)))
     if message_type == "post":
         return _read_post(content, names)
-    return _KINDS.get(message_type, MessageKind.OTHER), ""
+    kind = _KINDS.get(message_type, MessageKind.OTHER)
+    return ChatContent(kind, files=_read_file(message_type, content) if message_type in _FILES else ())
 
 
-def _read_post(content: str, names: Mapping[str, str]) -> tuple[MessageKind, str]:
+def _read_file(message_type: str, content: str) -> tuple[ChatFile, ...]:
+    raw: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
+    part_type, field = _FILES[message_type]
+    name = raw.get("file_name")
+    return tuple(_files(part_type, [raw.get(field)], _clean_name(name) if isinstance(name, str) else ""))
+
+
+def _files(part_type: str, keys: Iterable[object], name: str = "") -> Iterator[ChatFile]:
+    """The files behind keys that are some."""
+    for key in keys:
+        if isinstance(key, str):
+            with suppress(Invalid):
+                yield ChatFile(type=part_type, key=key, name=name)
+
+
+def _clean_name(name: str) -> str:
+    return "".join(filter(str.isprintable, _clean(name)))[:MAX_NAME_CHARACTERS]
+
+
+def _read_post(content: str, names: Mapping[str, str]) -> ChatContent:
     """Rich text comes plain, or below a locale of which the first is taken."""
     raw: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
     documents = [raw] if "content" in raw else [part for part in raw.values() if isinstance(part, dict)]
     post = msgspec.convert(documents[0], _Post) if documents else _Post()
     lines = ["".join(_render(element, names) for element in line) for line in post.content]
     text = _clean("\n".join(line for line in (post.title or "", *lines) if line.strip()))
+    keys = dict.fromkeys(element.image_key for line in post.content for element in line if element.tag == "img")
+    files = tuple(_files(IMAGE, keys))
     if text:
-        return MessageKind.TEXT, text
-    return next(_other_kinds(post.content), MessageKind.OTHER if post.content else MessageKind.TEXT), ""
+        return ChatContent(MessageKind.TEXT, text, files)
+    default = MessageKind.OTHER if post.content else MessageKind.TEXT
+    return ChatContent(next(_other_kinds(post.content), default), files=files)
 
 
 def _other_kinds(lines: Iterable[Iterable[Element]]) -> Iterator[MessageKind]:

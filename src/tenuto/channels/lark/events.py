@@ -177,7 +177,7 @@ def read_message(header: _Header, event: MessageEvent, bot: str | None) -> Incom
     names = {mention.key: "" if _is_bot(mention, bot) else f"@{mention.name or mention.key}" for mention in mentions}
     group = message.chat_type != "p2p"
     try:
-        kind, text = read_content(message.message_type, message.content, names)
+        content = read_content(message.message_type, message.content, names)
         return IncomingMessage(
             id=message.message_id,
             event_id=header.event_id or message.message_id,
@@ -185,11 +185,12 @@ def read_message(header: _Header, event: MessageEvent, bot: str | None) -> Incom
             chat=message.chat_id,
             sender=sender.sender_id.open_id or sender.sender_id.union_id or sender.sender_id.user_id or "",
             sent_at=read_time(message.create_time),
-            text=text,
+            text=content.text,
             group=group,
             # A question in a group is the root of what is replied to it.
             thread=message.thread_id or message.root_id or (message.message_id if group else None),
-            kind=kind,
+            kind=content.kind,
+            files=content.files,
             addressed=not group or any(_is_bot(mention, bot) for mention in mentions),
         )
     except (*UNREADABLE, Invalid):

@@ -10,12 +10,14 @@ from tenuto.assistants.assistant import in_language
 from tenuto.model.prompt import Language
 from tenuto.model.values import JsonObject
 
-_MODES = ["text/plain", "application/json"]
+_TEXTS = ["text/plain", "application/json"]
+# What a model does not take of these, the answer says.
+_MEDIA = ["image/*", "audio/*", "text/*", "application/pdf"]
 
 
 def agent_card(assistant: Assistant, base: str, *, needs_credential: bool) -> JsonObject:
     """The card of an assistant on the server at this address, with the fields that clients of 0.3 read beside."""
-    url = f"{base.rstrip('/')}/a2a/{quote(assistant.name, safe='')}"
+    url = f"{base}/a2a/{quote(assistant.name, safe='')}"
     title = in_language(assistant.titles, Language.ENGLISH) or assistant.name
     about = in_language(assistant.description, Language.ENGLISH) or title
     bindings = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"))
@@ -27,8 +29,8 @@ def agent_card(assistant: Assistant, base: str, *, needs_credential: bool) -> Js
             {"url": url, "protocolBinding": binding, "protocolVersion": spoken} for binding, spoken in bindings
         ],
         "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
-        "defaultInputModes": _MODES,
-        "defaultOutputModes": _MODES,
+        "defaultInputModes": _TEXTS + _MEDIA,
+        "defaultOutputModes": _TEXTS,
         "skills": [
             {"id": skill, "name": name, "description": about, "tags": ["chat"]}
             for skill, name in _characters(assistant) or [(assistant.name, title)]

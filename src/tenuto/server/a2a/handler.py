@@ -31,20 +31,24 @@ from msgspec.structs import replace
 
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid, TooLarge
-from tenuto.model import Scope
+from tenuto.model import Content, Scope
 from tenuto.model.plan import TaskProgress
 from tenuto.model.task import NewTask, Task, TaskQuery
+from tenuto.model.values import JsonObject
 from tenuto.ports import TaskEngine
 from tenuto.server.a2a.errors import translating
 from tenuto.server.a2a.records import TASK_TYPE, LoadedTask, TaskRecords, TurnRecord
-from tenuto.server.a2a.routes import CALLER, REQUEST
+from tenuto.server.a2a.routes import CALLER, REQUEST, server_address
 from tenuto.server.a2a.runs import AnswerStream, Event, Run, Runs
 from tenuto.server.a2a.shapes import (
     ENDED,
+    MEDIA_FIELDS,
     PAUSED,
     artifact_update,
     make_artifact,
+    media_of,
     persona_of,
+    requires_attachments,
     state_of,
     status_update,
     text_of,
@@ -55,6 +59,7 @@ from tenuto.server.a2a.shapes import (
 from tenuto.server.auth import AuthContext
 from tenuto.server.streams import until_lapsed
 from tenuto.sessions.ids import session_id_for_key
+from tenuto.sessions.media_parts import read_media
 from tenuto.task_errors import EngineUnavailable, TaskFinished
 
 ASSISTANT: Final = "assistant"
@@ -71,6 +76,15 @@ class _Accepted(NamedTuple):
     scope: Scope
     loaded: LoadedTask
     run: Run | None
+
+
+class _Input(NamedTuple):
+    """What a message says and shows, and the contents of its attachments."""
+
+    text: str
+    parts: tuple[JsonObject, ...]
+    contents: tuple[Content, ...]
+    require_attachments: bool
 
 
 class A2aHandler(RequestHandler):
@@ -94,7 +108,7 @@ class A2aHandler(RequestHandler):
                 async for _ in self._follow(scope, loaded, run):
                     pass
             loaded = await self._records.load(scope, loaded.task.id)
-            return apply_history_length(to_task(loaded, _reply_of(run)), params.configuration)
+            return apply_history_length(_shown(loaded, context, _reply_of(run)), params.configuration)
 
     @validate_request_params
     async def on_message_send_stream(
@@ -102,7 +116,7 @@ class A2aHandler(RequestHandler):
     ) -> AsyncIterator[Event]:
         with translating():
             scope, loaded, run = await self._accept(params, context)
-            yield apply_history_length(to_task(loaded), params.configuration)
+            yield apply_history_length(_shown(loaded, context), params.configuration)
             async for event in until_lapsed(context.state[REQUEST], self._follow(scope, loaded, run)):
                 yield event
 
@@ -118,28 +132,55 @@ class A2aHandler(RequestHandler):
 
     async def _open(self, scope: Scope, assistant: str, message: proto.Message) -> LoadedTask:
         """The task of a message; a message that is sent again has the same one."""
-        text, context = self._text_of(message), message.context_id
+        said, context = await self._read(scope, message), message.context_id
         persona = persona_of(message)
-        asked = msgspec.json.encode([assistant, persona, message.message_id, context, text])
+        # Without attachments as in former versions: a message is known across an update.
+        shown = [said.parts, said.require_attachments] if said.parts else []
+        asked = msgspec.json.encode([assistant, persona, message.message_id, context, said.text, *shown])
         key = f"a2a-{blake2b(asked, digest_size=16).hexdigest()}"
         session_id = await self._tenuto.sessions.find_named(scope, context) if context else None
         session, _ = await self._tenuto.sessions.create(
             scope, session_id=session_id, idempotency_key=None if context else key
         )
-        new = NewTask(type=TASK_TYPE, goal=text[:_GOAL], session_id=session.id)
+        new = NewTask(type=TASK_TYPE, goal=said.text[:_GOAL], session_id=session.id)
         task = await self._tasks.open(scope, new, idempotency_key=key)
         loaded = await self._records.load(scope, task.id)
         if loaded.record is not None or loaded.task.is_finished:
-            return loaded
-        record = TurnRecord(assistant=assistant, persona=persona, text=text, after=session.last_seq)
+            return replace(loaded, contents=said.contents)
+        record = TurnRecord(
+            assistant=assistant,
+            persona=persona,
+            text=said.text,
+            parts=said.parts,
+            require_attachments=said.require_attachments,
+            after=session.last_seq,
+        )
         await self._records.write(scope, task.id, record, if_version=0)
-        return LoadedTask(progress=TaskProgress(task=await self._tasks.begin(scope, task.id)), record=record, version=1)
+        progress = TaskProgress(task=await self._tasks.begin(scope, task.id))
+        return LoadedTask(progress=progress, record=record, version=1, contents=said.contents)
 
-    def _text_of(self, message: proto.Message) -> str:
-        text, limit = text_of(message), self._tenuto.sessions.policy.max_message_bytes
-        if len(text.encode()) > limit:
-            raise TooLarge("message", limit)
-        return text
+    async def _read(self, scope: Scope, message: proto.Message) -> _Input:
+        """A message for a turn.
+
+        Raises:
+            Invalid: a file is not of the type that it is said to be, or its link is none; or the message is empty.
+            TooLarge: the text or a file is above its size limit.
+        """
+        text, media, policy = text_of(message), media_of(message), self._tenuto.sessions.policy
+        if len(text.encode()) > policy.max_message_bytes:
+            raise TooLarge("message", policy.max_message_bytes)
+        if not (text or media):
+            raise InvalidParamsError(message="the message is empty")
+        if not media:
+            return _Input(text, (), (), False)
+
+        def read() -> list[tuple[JsonObject, Content | None]]:
+            return [read_media(scope, part, policy, place, aliases=MEDIA_FIELDS) for place, part in media.items()]
+
+        pairs = await asyncio.to_thread(read)
+        contents = {content.id: content for _, content in pairs if content is not None}
+        parts = tuple([part for part, _ in pairs])
+        return _Input(text, parts, tuple(contents.values()), requires_attachments(message))
 
     async def _continue(self, scope: Scope, message: proto.Message) -> _Accepted:
         """Answer a task that waits for its user."""
@@ -154,9 +195,17 @@ class A2aHandler(RequestHandler):
         if record is None or not record.waits or task.is_finished:
             state = proto.TaskState.Name(state_of(loaded))
             raise UnsupportedOperationError(message=f"the task takes no message: its state is {state}")
-        record = replace(record, text=self._text_of(message), number=record.number + 1, waits=False)
+        said = await self._read(scope, message)
+        record = replace(
+            record,
+            text=said.text,
+            parts=said.parts,
+            require_attachments=said.require_attachments,
+            number=record.number + 1,
+            waits=False,
+        )
         await self._records.write(scope, task.id, record, if_version=loaded.version)
-        loaded = replace(loaded, record=record, version=loaded.version + 1)
+        loaded = replace(loaded, record=record, version=loaded.version + 1, contents=said.contents)
         return _Accepted(scope, loaded, self._runs.start(scope, loaded))
 
     async def _follow(
@@ -198,7 +247,7 @@ class A2aHandler(RequestHandler):
         validate_history_length(params)
         with translating():
             loaded, _ = await self._find(_scope_of(context), params.id)
-            return apply_history_length(to_task(loaded), params)
+            return apply_history_length(_shown(loaded, context), params)
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -209,7 +258,7 @@ class A2aHandler(RequestHandler):
             loaded, run = await self._find(scope, params.id)
             if loaded.task.is_finished:
                 raise UnsupportedOperationError(message="the task has ended")
-            shown, answer = to_task(loaded), AnswerStream(loaded.task)
+            shown, answer = _shown(loaded, context), AnswerStream(loaded.task)
             after = await run.catch_up(answer) if run is not None else 0
             if answer.text:
                 shown.artifacts.append(make_artifact(answer.text))
@@ -244,7 +293,7 @@ class A2aHandler(RequestHandler):
             loaded = await self._records.load(scope, params.id)
             if state_of(loaded) != proto.TaskState.TASK_STATE_CANCELED:
                 raise TaskNotCancelableError
-            return to_task(loaded)
+            return _shown(loaded, context)
 
     @validate_request_params
     async def on_list_tasks(
@@ -258,7 +307,7 @@ class A2aHandler(RequestHandler):
             tasks = await self._matching(scope, params)
             size, behind = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _cursor(params.page_token)
             rest = tasks if behind is None else [task for task in tasks if _place(task) < behind]
-            page = [to_task(await self._records.load(scope, task.id)) for task in rest[:size]]
+            page = [_shown(await self._records.load(scope, task.id), context) for task in rest[:size]]
             for shown in page:
                 if not params.include_artifacts:
                     shown.ClearField("artifacts")
@@ -314,6 +363,11 @@ def _scope_of(context: ServerCallContext) -> Scope:
     """Whom a call acts for; a tenant that the call itself names must agree with its credential."""
     caller: AuthContext = context.state[CALLER]
     return caller.scope(context.tenant or None)
+
+
+def _shown(loaded: LoadedTask, context: ServerCallContext, reply: str | None = None) -> proto.Task:
+    """A task as a caller of this address sees it."""
+    return to_task(loaded, reply, server_address(context.state[REQUEST]))
 
 
 def _reply_of(run: Run | None) -> str | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from tenuto.chat.revision import mark_of
 from tenuto.errors import SessionNotFound, Unavailable
-from tenuto.model import Message, Page, Scope
+from tenuto.model import Content, Message, Page, Scope
+from tenuto.model.attachment import ATTACHMENT, SHOWING_PARTS
 from tenuto.model.plan import TaskProgress
 from tenuto.model.task import Task
-from tenuto.model.values import Json, Value
+from tenuto.model.turn import ONCE
+from tenuto.model.values import Json, JsonObject, Value
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
 from tenuto.tasks import Tasks
@@ -24,15 +27,18 @@ _TEXT_BYTES = 8 * 1024
 
 class TurnRecord(Value, frozen=True, kw_only=True):
     """`text` is the message under way, which has this `number` in the task, for this assistant; what was cut from it
-    when it was stored is in the notes `rest`. Messages of the session up to `after` are older than the task, and
-    `turns` are the ended turns of the task. It `waits` for the next message; `inner` are tasks that a turn ran itself.
-    `reply` is the last answer, where no session holds it."""
+    when it was stored is in the notes `rest`. `parts` are its pictures, sounds and files, which the model must take
+    with `require_attachments`. Messages of the session up to `after` are older than the task, and `turns` are the ended
+    turns of the task. It `waits` for the next message; `inner` are tasks that a turn ran itself. `reply` is the last
+    answer, where no session holds it."""
 
     assistant: str
     after: int
     persona: str | None = None
     text: str = ""
     rest: tuple[str, ...] = ()
+    parts: tuple[JsonObject, ...] = ()
+    require_attachments: bool = False
     number: int = 0
     turns: tuple[int, ...] = ()
     waits: bool = False
@@ -47,12 +53,16 @@ class TurnRecord(Value, frozen=True, kw_only=True):
 
 
 class LoadedTask(Value, frozen=True, kw_only=True):
-    """A task with all that its A2A form needs; without a `record` it is a task that was not opened by A2A."""
+    """A task with all that its A2A form needs; without a `record` it is a task that was not opened by A2A.
+
+    `contents` are those that the message under way has brought: they are stored with its turn.
+    """
 
     progress: TaskProgress
     record: TurnRecord | None = None
     version: int = 0
     messages: tuple[Message, ...] = ()
+    contents: tuple[Content, ...] = ()
 
     @property
     def task(self) -> Task:
@@ -108,7 +118,7 @@ class TaskRecords:
             while True:
                 asked = Page(limit=_PAGE, after=after, touch=False)
                 page = await self._sessions.messages(scope, session_id, asked)
-                said += [message for message in page.messages if message.turn in turns and message.text]
+                said += [message for message in page.messages if message.turn in turns and _is_shown(message)]
                 if not page.more_after or page.messages[-1].turn > record.turns[-1]:
                     return tuple(said)
                 after = page.messages[-1].seq
@@ -139,6 +149,28 @@ class TaskRecords:
         if not noted.keys() >= set(record.rest):
             raise Unavailable("end of the message", "is no longer kept: send it again")
         return record.text + "".join(str(noted[key]) for key in record.rest)
+
+    async def stored_parts(self, scope: Scope, session_id: str, record: TurnRecord, key: str) -> tuple[JsonObject, ...]:
+        """The parts of the message under way, as a turn under this key has stored them before its process ended.
+
+        Raises:
+            Unavailable: it has not, and the contents went with the process.
+        """
+        if not any(ATTACHMENT in part for part in record.parts):
+            return record.parts
+        after, mark = record.after, mark_of(key)
+        while True:
+            page = await self._sessions.messages(scope, session_id, Page(limit=_PAGE, after=after, touch=False))
+            for message in page.messages:
+                if message.metadata.get(ONCE) == mark:
+                    return tuple([part for part in message.parts if part["type"] in SHOWING_PARTS])
+            if not page.more_after:
+                raise Unavailable("attachment of the message", "was not stored: send it again")
+            after = page.messages[-1].seq
+
+
+def _is_shown(message: Message) -> bool:
+    return bool(message.text) or any(part["type"] in SHOWING_PARTS for part in message.parts)
 
 
 def _parse(stored: Json) -> TurnRecord | None:

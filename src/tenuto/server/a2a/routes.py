@@ -96,13 +96,17 @@ async def _card(request: Request, name: str | None) -> Response:
     if find_spec("a2a") is None:
         raise ExtraMissing("protocol A2A", "a2a")
     assistant = service(request).chat.assistants.find(name)
-    # Behind a proxy that ends TLS; a header of the client's own changes nothing but its own answer.
-    secure = request.headers.get("x-forwarded-proto") == "https"
-    base = str(request.base_url.replace(scheme="https") if secure else request.base_url)
-    card = agent_card(assistant, base, needs_credential=not is_open)
+    card = agent_card(assistant, server_address(request), needs_credential=not is_open)
     # A client that reads the card calls soon, and the SDK takes seconds to load.
     loading = BackgroundTask(request.app.state.a2a.open)
     return Response(msgspec.json.encode(card), media_type="application/json", background=loading)
+
+
+def server_address(request: Request) -> str:
+    """The address under which the client has called, without a slash at its end."""
+    # Behind a proxy that ends TLS; a header of the client's own changes nothing but its own answer.
+    secure = request.headers.get("x-forwarded-proto") == "https"
+    return str(request.base_url.replace(scheme="https") if secure else request.base_url).rstrip("/")
 
 
 @routes.post(_AGENT, body=_RPC_EXAMPLE, streams=True)

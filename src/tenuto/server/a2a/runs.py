@@ -204,8 +204,14 @@ class Runs:
 
     async def _take_turn(self, run: Run, scope: Scope, loaded: LoadedTask, record: TurnRecord, again: bool) -> Reply:
         key = f"a2a-{loaded.task.id}-{record.number}"
+        parts = record.parts
+        if parts and not loaded.contents:
+            parts = await self._records.stored_parts(scope, loaded.task.session_id or "", record, key)
         request = ChatRequest(
             text=await self._records.whole_text(scope, loaded.task.id, record),
+            parts=parts,
+            contents=loaded.contents,
+            require_attachments=record.require_attachments,
             session_id=loaded.task.session_id,
             assistant=record.assistant,
             persona=record.persona,
@@ -257,6 +263,7 @@ def _after(record: TurnRecord, reply: Reply) -> TurnRecord:
         record,
         text="",
         rest=(),
+        parts=(),
         turns=(*record.turns, reply.turn) if stored else record.turns,
         waits=bool(reply.data.get(_ASKED)),
         inner=(*record.inner, inner) if isinstance(inner, str) else record.inner,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from a2a.types.a2a_pb2 import (
     Artifact,
@@ -24,9 +26,10 @@ from google.protobuf.struct_pb2 import Value as ProtoValue
 
 from tenuto.model import Message as OurMessage
 from tenuto.model import Role as OurRole
+from tenuto.model.attachment import ATTACHMENT, FILE_ID, MEDIA_PARTS, PROVIDER, REMOVED, URL
 from tenuto.model.plan import Step, StepStatus, TaskProgress
 from tenuto.model.task import TaskStatus as OurStatus
-from tenuto.model.values import Json
+from tenuto.model.values import Json, JsonObject
 from tenuto.server.a2a.records import LoadedTask
 
 CANCELLED = "task_cancelled"
@@ -40,6 +43,8 @@ ENDED = frozenset(
 )
 PAUSED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
 _REPLY = "reply"
+MEDIA_FIELDS: Final = {"raw": "data", "mediaType": "media_type", "filename": "name"}
+"""What the protocol calls fields of our pictures, sounds and files."""
 
 
 def waiting_step(progress: TaskProgress) -> Step | None:
@@ -64,15 +69,19 @@ def state_of(loaded: LoadedTask) -> TaskState:
     return TaskState.TASK_STATE_WORKING if has_begun else TaskState.TASK_STATE_SUBMITTED
 
 
-def to_task(loaded: LoadedTask, reply: str | None = None) -> Task:
-    """A task; `reply` is the answer as its caller may see it, instead of the stored one."""
+def to_task(loaded: LoadedTask, reply: str | None = None, server: str = "") -> Task:
+    """A task; `reply` is the answer as its caller may see it, instead of the stored one. Attachments are links below
+    the address of the `server`."""
     task, record = loaded.task, loaded.record
     context, said = task.session_id or "", loaded.messages
-    history = [_to_message(message, task.id, context) for message in said]
+    history = [_to_message(message, task.id, context, server) for message in said]
     if record is None and task.goal:
         history.append(_message(f"{task.id}.goal", Role.ROLE_USER, task.goal, task.id, context))
-    elif record is not None and record.text:
-        history.append(_message(f"{task.id}.{record.number}", Role.ROLE_USER, record.text, task.id, context))
+    elif record is not None and (record.text or record.parts):
+        # Attachments have their links once they are stored.
+        parts = [_media_part(part, "") for part in record.parts if ATTACHMENT not in part]
+        message_id = f"{task.id}.{record.number}"
+        history.append(_message(message_id, Role.ROLE_USER, record.text, task.id, context, parts))
     shown = Task(id=task.id, context_id=context, history=history, status=_status(loaded, reply))
     if task.status is OurStatus.COMPLETED or _was_stopped(loaded):
         shown.artifacts.extend(_artifacts(loaded, reply))
@@ -83,7 +92,7 @@ def _was_stopped(loaded: LoadedTask) -> bool:
     """Whether a task was cancelled amid an answer; not before it, and not while it waited for the next message."""
     record = loaded.record
     cancelled = state_of(loaded) == TaskState.TASK_STATE_CANCELED
-    return cancelled and record is not None and not record.text and not record.waits
+    return cancelled and record is not None and not (record.text or record.parts or record.waits)
 
 
 def _status(loaded: LoadedTask, reply: str | None) -> TaskStatus:
@@ -151,22 +160,30 @@ def status_update(task: Task) -> TaskStatusUpdateEvent:
     return TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
 
 
-def _to_message(message: OurMessage, task_id: str, context: str) -> Message:
+def _to_message(message: OurMessage, task_id: str, context: str, server: str) -> Message:
     role = Role.ROLE_USER if message.role is OurRole.USER else Role.ROLE_AGENT
-    return _message(message.id, role, message.text, task_id, context)
+    session = f"{server}/v1/sessions/{quote(context, safe='')}"
+    media = [_media_part(part, session) for part in message.parts if part["type"] in MEDIA_PARTS]
+    return _message(message.id, role, message.text, task_id, context, media)
 
 
-def _message(message_id: str, role: Role, text: str, task_id: str, context: str) -> Message:
-    return Message(message_id=message_id, role=role, parts=[Part(text=text)], task_id=task_id, context_id=context)
+def _message(message_id: str, role: Role, text: str, task_id: str, context: str, media: Sequence[Part] = ()) -> Message:
+    parts = [*([Part(text=text)] if text or not media else []), *media]
+    return Message(message_id=message_id, role=role, parts=parts, task_id=task_id, context_id=context)
+
+
+def _media_part(part: JsonObject, session: str) -> Part:
+    """A picture, a sound or a file as a link: to a stored one, or the one that was sent."""
+    if part.get(REMOVED) is True:
+        return Part(text=f"[{part['type']} removed]")
+    if FILE_ID in part:
+        return Part(text=f"[{part['type']} {part[FILE_ID]} of {part.get(PROVIDER, 'a provider')}]")
+    url = part[URL] if URL in part else f"{session}/attachments/{part[ATTACHMENT]}"
+    return Part(url=url, media_type=part.get("media_type", ""), filename=part.get("name", ""))
 
 
 def text_of(message: Message) -> str:
-    """What a message says: its texts, and its data as JSON.
-
-    Raises:
-        ContentTypeNotSupportedError: it holds a file.
-        InvalidParamsError: it says nothing.
-    """
+    """What a message says: its texts, and its data as JSON; empty if it says nothing."""
     texts: list[str] = []
     for part in message.parts:
         kind = part.WhichOneof("content")
@@ -174,12 +191,26 @@ def text_of(message: Message) -> str:
             texts.append(part.text)
         elif kind == "data":
             texts.append(json.dumps(_plain(part.data), ensure_ascii=False))
-        else:
-            raise ContentTypeNotSupportedError(message="this agent reads text and JSON data, no files")
     text = "\n".join(texts)
-    if not text.strip():
-        raise InvalidParamsError(message="the message is empty")
-    return text
+    return text if text.strip() else ""
+
+
+def media_of(message: Message) -> dict[str, JsonObject]:
+    """The pictures, sounds and files of a message in the fields of the protocol, each with its place.
+
+    Raises:
+        InvalidParamsError: a part has neither text nor data nor a file.
+    """
+    media: dict[str, JsonObject] = {}
+    for number, part in enumerate(message.parts):
+        kind, place = part.WhichOneof("content"), f"message.parts[{number}]"
+        if kind is None:
+            raise InvalidParamsError(message=f"{place}: expected one of text, data, raw, url")
+        if kind in ("raw", "url"):
+            source = {"raw": b64encode(part.raw).decode()} if kind == "raw" else {"url": part.url}
+            named = {"mediaType": part.media_type, "filename": part.filename}
+            media[place] = source | {name: value for name, value in named.items() if value}
+    return media
 
 
 def persona_of(message: Message) -> str | None:
@@ -188,10 +219,34 @@ def persona_of(message: Message) -> str | None:
     return named if isinstance(named, str) else None
 
 
+def requires_attachments(message: Message) -> bool:
+    """Whether a message asks in its metadata to be refused where the model does not take what it shows.
+
+    Raises:
+        InvalidParamsError: it is no boolean.
+    """
+    asked = MessageToDict(message.metadata).get("require_attachments", False)
+    if not isinstance(asked, bool):
+        raise InvalidParamsError(message="message.metadata.require_attachments: expected bool")
+    return asked
+
+
 def value_of(message: Message) -> Json:
-    """An answer to a step of a plan: the data of a message that is nothing else, or its text."""
+    """An answer to a step of a plan: the data of a message that is nothing else, or its text.
+
+    Raises:
+        ContentTypeNotSupportedError: it shows a file, and steps take none.
+        InvalidParamsError: it says nothing.
+    """
     parts = message.parts
-    return _plain(parts[0].data) if len(parts) == 1 and parts[0].HasField("data") else text_of(message)
+    if len(parts) == 1 and parts[0].HasField("data"):
+        return _plain(parts[0].data)
+    if media_of(message):
+        raise ContentTypeNotSupportedError(message="a step of a plan takes text and JSON data, no files")
+    text = text_of(message)
+    if not text:
+        raise InvalidParamsError(message="the message is empty")
+    return text
 
 
 def _plain(data: ProtoValue) -> Any:

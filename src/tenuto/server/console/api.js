@@ -1,5 +1,6 @@
 /** The server's routes, as functions. Addresses are relative, so the page also works behind a path of its own. */
 
+import { encoded } from "./attachments.js";
 import { identity } from "./me.js";
 import { Problem } from "./problem.js";
 import { eventsOf } from "./sse.js";
@@ -27,6 +28,8 @@ export const api = {
   remove: (id, { keepalive = false } = {}) => request("DELETE", at(id), undefined, { keepalive }),
   fork: (id, wish = {}) => json("POST", `${at(id)}/fork`, wish),
   export: async (id, format) => (await request("GET", `${at(id)}/export?format=${format}`)).blob(),
+  attachment: async (id, attachment) => (await request("GET", attachmentAt(id, attachment))).blob(),
+  removeAttachment: (id, attachment) => json("DELETE", attachmentAt(id, attachment)),
   scope: () => json("GET", "v1/scope"),
   stats: () => json("GET", "v1/stats"),
   status: () => json("GET", "v1/status"),
@@ -58,9 +61,10 @@ export const api = {
 };
 
 /** Say something; the answer comes event by event. The same `key` never says it twice. */
-async function* chat(body, { key, signal }) {
+async function* chat({ attachments = [], ...body }, { key, signal }) {
   const headers = key ? { "Idempotency-Key": key } : {};
-  const response = await request("POST", "v1/chat", { ...body, stream: true }, { headers, signal });
+  const brought = attachments.length > 0 && { attachments: await Promise.all(attachments.map(encoded)) };
+  const response = await request("POST", "v1/chat", { ...body, ...brought, stream: true }, { headers, signal });
   yield* eventsOf(response.body);
 }
 
@@ -108,6 +112,10 @@ async function request(method, path, body, { headers = {}, signal, keepalive = f
 
 function at(id) {
   return `v1/sessions/${encodeURIComponent(id)}`;
+}
+
+function attachmentAt(id, attachment) {
+  return `${at(id)}/attachments/${encodeURIComponent(attachment)}`;
 }
 
 function memoryAt(id) {

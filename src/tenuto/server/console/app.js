@@ -37,7 +37,8 @@ const actions = {
     sessions: findSessions,
     tasks: async () => (await api.tasks({ limit: 100 })).tasks,
   },
-  draft: { text: "" }, // what is written and not sent: it outlives the field, which is made anew with every view
+  draft: { text: "", attachments: [] }, // what is not sent yet: it outlives the field, which is made anew with every view
+  write,
   start,
   begin,
   forget,
@@ -133,8 +134,9 @@ function identify(who) {
   const { key, user } = me();
   const same = key === who.key && user === who.user;
   const asked = store.get().wanted === "asked";
-  if (!asked) actions.draft.text ||= unsentText(currentTalk(store.get()));
-  else if (!same) actions.draft.text = "";
+  const { text, attachments } = actions.draft;
+  if (!asked && !text && attachments.length === 0) write(...unsent(currentTalk(store.get())));
+  else if (asked && !same) Object.assign(actions.draft, { text: "", attachments: [] });
   if (!same) {
     deletion.leave();
     if (asked) dropQueues();
@@ -150,16 +152,26 @@ function identify(who) {
 }
 
 /** What the server did not take of a talk. What waits in a session is there again when the session is opened. */
-function unsentText(talk) {
-  const waiting = talk && talk.id === null ? talk.queue.map(({ text }) => text) : [];
-  return [refusedText(talk), ...waiting].filter(Boolean).join("\n");
+function unsent(talk) {
+  const waiting = talk && talk.id === null ? talk.queue : [];
+  const messages = [refusedMessage(talk), ...waiting].filter(Boolean);
+  return messages.map(({ text, attachments }) => ({ text, attachments: attachments.filter(({ file }) => file) }));
 }
 
 /** The message at the end of a talk that came with a refused key, or whose answer has not begun: it was sent with that key. */
-function refusedText(talk) {
+function refusedMessage(talk) {
   const { problem, again, trace } = talk?.items.at(-1) ?? {};
-  if (talk?.running && trace === null) return talk.items.findLast((item) => item.kind === "words").text;
-  return problem?.status === 401 ? (again?.request.message ?? "") : "";
+  const said = talk?.items.findLast((item) => item.kind === "words");
+  const isRefused = problem?.status === 401 && again?.request.message !== undefined;
+  return (talk?.running && trace === null) || isRefused ? said : null;
+}
+
+/** Put messages that were not sent before what is written already. */
+function write(...messages) {
+  const { draft } = actions;
+  draft.text = [...messages.map(({ text }) => text), draft.text].filter(Boolean).join("\n");
+  draft.attachments = [...messages.flatMap(({ attachments }) => attachments), ...draft.attachments];
+  store.change({});
 }
 
 /** Escape stops the answer on screen, wherever the focus is, unless it closes something that lies over it. */

@@ -5,6 +5,7 @@
  * that answer here.
  */
 
+import { attachmentsIn, withStored } from "./attachments.js";
 import { changedAt, countsIn, fits, together } from "./marks.js";
 
 /** The trace of an answer that is kept nowhere, as where nothing shall be remembered. */
@@ -15,13 +16,13 @@ export function fresh() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-export function words(text, persona = null) {
-  return { kind: "words", key: fresh(), text, persona, seq: null, at: null, redacted: {}, redactedAt: null };
+export function words(text, persona = null, attachments = []) {
+  return { kind: "words", key: fresh(), text, attachments, persona, seq: null, at: null, redacted: {}, redactedAt: null };
 }
 
-/** An answer on its way. */
-export function waiting(persona = null) {
-  return { ...EMPTY, key: fresh(), persona, status: "running" };
+/** An answer on its way, to a question that brings so many bytes of attachments. */
+export function waiting(persona = null, sending = 0) {
+  return { ...EMPTY, key: fresh(), persona, sending, status: "running" };
 }
 
 /** Stored messages, oldest first, as items. */
@@ -36,6 +37,7 @@ export function itemsOf(messages) {
     } else {
       before = {
         tools: [...before.tools, ...toolsIn(message)],
+        attachments: [...before.attachments, ...attachmentsIn(message)],
         redacted: together(before.redacted, countsIn(message.metadata)),
       };
     }
@@ -43,8 +45,8 @@ export function itemsOf(messages) {
   return items;
 }
 
-// What tools did and what was taken out of it, on the way to an answer.
-const NOTHING = { tools: [], redacted: {} };
+// What tools did and showed, and what was taken out of it, on the way to an answer.
+const NOTHING = { tools: [], attachments: [], redacted: {} };
 
 const EMPTY = {
   kind: "answer",
@@ -55,6 +57,8 @@ const EMPTY = {
   status: "done", // running, done, stopped, failed
   steps: [], // of an assistant that works in steps, while the page is open
   tools: [],
+  attachments: [], // what tools showed
+  sending: 0, // how many bytes of attachments are on their way until the turn begins
   trace: null,
   model: "",
   offline: false,
@@ -73,14 +77,17 @@ function itemOf(message, before) {
   const { id: key, seq, role, text, persona, sent_at: at, metadata } = message;
   const own = countsIn(metadata);
   const redactedAt = changedAt(metadata);
-  if (role === "user") return { kind: "words", key, seq, text, persona, at, redacted: own, redactedAt };
+  const attachments = attachmentsIn(message);
+  if (role === "user") return { kind: "words", key, seq, text, attachments, persona, at, redacted: own, redactedAt };
   if (role === "item")
     return message.parts.some((part) => part.type === "summary") ? { kind: "summary", key, seq } : null;
   if (role !== "assistant" || !text) return null;
   const { trace = null, model = "", offline = false, degraded = [], data = {}, stopped = false } = metadata;
   const redacted = together(before.redacted, own);
   const circumstances = { trace, model, offline, degraded, stopped, data, redacted, redactedAt };
-  return { ...EMPTY, key, seq, text, reasoning: thoughtsIn(message), persona, tools: before.tools, ...circumstances };
+  const shown = [...before.attachments, ...attachments].map((each, place) => ({ ...each, key: String(place) }));
+  const way = { reasoning: thoughtsIn(message), tools: before.tools, attachments: shown };
+  return { ...EMPTY, key, seq, text, persona, ...way, ...circumstances };
 }
 
 function thoughtsIn(message) {
@@ -117,8 +124,8 @@ function wordsIn(stored, item, answer) {
 }
 
 /** What was said or heard stays on screen as it was; the marks in what is stored are there when one comes back. */
-function settled(item, { seq, at, redacted, redactedAt }) {
-  return { ...item, seq, redacted, redactedAt, ...(at && { at }) };
+function settled(item, { seq, at, redacted, redactedAt, attachments }) {
+  return { ...item, seq, redacted, redactedAt, attachments: withStored(item.attachments, attachments), ...(at && { at }) };
 }
 
 /** The items of a talk after others changed it: those that are still stored stay as they are on screen. */
@@ -126,15 +133,22 @@ export function mergedItems(items, messages) {
   const stored = itemsOf(messages);
   const begins = stored[0]?.seq ?? 0;
   const known = new Map(items.filter((item) => item.seq !== null).map((item) => [item.seq, item]));
-  const now = stored.map((item) => (known.get(item.seq)?.kind === item.kind ? known.get(item.seq) : item));
+  const now = stored.map((item) => (known.get(item.seq)?.kind === item.kind ? kept(known.get(item.seq), item) : item));
   return [...items.filter((item) => item.seq !== null && item.seq < begins), ...now];
 }
 
-/** Whether the newest messages of a talk are on screen already. */
+/** An item as it is on screen, but for attachments that were removed. */
+function kept(item, { attachments = [] }) {
+  const now = withStored(item.attachments ?? [], attachments);
+  return now === item.attachments || item.kind === "summary" ? item : { ...item, attachments: now };
+}
+
+/** Whether the newest messages of a talk are on screen already, as they are now. */
 export function isUpToDate(items, messages) {
-  const stored = itemsOf(messages).map((item) => item.seq);
-  const shown = items.map((item) => item.seq).filter((seq) => seq !== null && seq >= (stored[0] ?? 0));
-  return stored.length === shown.length && stored.every((seq, place) => seq === shown[place]);
+  const stored = itemsOf(messages);
+  const shown = items.filter(({ seq }) => seq !== null && seq >= (stored[0]?.seq ?? 0));
+  const same = (item, place) => item.seq === shown[place].seq && kept(shown[place], item) === shown[place];
+  return stored.length === shown.length && stored.every(same);
 }
 
 export function lastSeq(items) {

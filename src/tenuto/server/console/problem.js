@@ -38,7 +38,7 @@ export class Problem extends Error {
 }
 
 export function sentence(problem) {
-  if (has(`problem.${problem.code}`)) return t(`problem.${problem.code}`);
+  if (has(`problem.${problem.code}`)) return t(`problem.${problem.code}`, { detail: problem.detail });
   if (problem.reason) return has(`reason.${problem.reason}`) ? t(`reason.${problem.reason}`) : t("reason.other");
   return t("problem.other", { detail: problem.detail || problem.code });
 }

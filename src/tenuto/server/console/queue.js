@@ -1,4 +1,7 @@
-/** What is written during an answer and waits for its end. It is kept in the tab: a reload loses none of it. */
+/**
+ * What is written during an answer and waits for its end. Its texts are kept in the tab, so a reload loses none of them.
+ * The bytes of attachments are written nowhere: after a reload `lost` has their names, until the message is taken back.
+ */
 
 const KEPT = "tenuto.queue";
 
@@ -14,7 +17,11 @@ export function keptQueue(id) {
 export function keepQueue(id, queue) {
   if (id === null) return;
   const { [id]: _, ...others } = all();
-  sessionStorage.setItem(KEPT, JSON.stringify(queue.length ? { ...others, [id]: queue } : others));
+  sessionStorage.setItem(KEPT, JSON.stringify(queue.length ? { ...others, [id]: queue.map(withoutBytes) } : others));
+}
+
+function withoutBytes({ attachments = [], ...item }) {
+  return { ...item, attachments: [], lost: [...(item.lost ?? []), ...attachments.map(({ name }) => name)] };
 }
 
 /** Forget all of it, as for another user. */

@@ -37,6 +37,7 @@ from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.values import View
 from tenuto.server.auth import AuthContext
+from tenuto.server.mcp.attachments import AttachmentAnswer
 from tenuto.server.mcp.routes import CALLER
 from tenuto.server.mcp.tools import RESOURCE_MESSAGES, CheckWriter, ScopeOf, Tools
 from tenuto.server.schemas import answer_schema
@@ -74,6 +75,7 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter
                 (tools.list_sessions, _READS),
                 (tools.append_message, _ADDS),
                 (tools.get_history, _READS),
+                (tools.get_attachment, _READS),
                 (tools.assemble_context, _READS),
                 (tools.search_memory, _READS),
                 (tools.remember, _ADDS),
@@ -138,25 +140,28 @@ def _to_resource(session: SessionBrief) -> Resource:
     )
 
 
-def _make_tool(tool: Callable[..., Awaitable[View]], hints: ToolAnnotations) -> Tool:
+def _make_tool(tool: Callable[..., Awaitable[View | AttachmentAnswer]], hints: ToolAnnotations) -> Tool:
     """A tool of the SDK, which would derive the schema of an answer from nothing but pydantic's types."""
     about = " ".join((tool.__doc__ or "").split())
     made = Tool.from_function(_answering(tool), description=about, annotations=hints, structured_output=False)
-    made.fn_metadata.output_schema = answer_schema(get_type_hints(tool)["return"])
+    answer = get_type_hints(tool)["return"]
+    view = get_type_hints(answer)["view"] if answer is AttachmentAnswer else answer
+    made.fn_metadata.output_schema = answer_schema(view)
     return made
 
 
-def _answering(tool: Callable[_P, Awaitable[View]]) -> Callable[_P, Awaitable[CallToolResult]]:
+def _answering(tool: Callable[_P, Awaitable[View | AttachmentAnswer]]) -> Callable[_P, Awaitable[CallToolResult]]:
     """The tool, with our errors as results that a model can read: the stable code, then the sentence."""
 
     @wraps(tool)
     async def call(*args: _P.args, **kwargs: _P.kwargs) -> CallToolResult:
         try:
-            view = await tool(*args, **kwargs)
+            answer = await tool(*args, **kwargs)
         except TenutoError as error:
             raise ToolError(f"{error.code}: {error}") from error
+        view, blocks = (answer.view, [answer.block]) if isinstance(answer, AttachmentAnswer) else (answer, [])
         text = TextContent(type="text", text=msgspec.json.encode(view).decode())
-        return CallToolResult(content=[text], structured_content=msgspec.to_builtins(view))
+        return CallToolResult(content=[text, *blocks], structured_content=msgspec.to_builtins(view))
 
     return call
 

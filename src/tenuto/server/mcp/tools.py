@@ -27,6 +27,7 @@ from tenuto.model.task import NewTask
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.recall.service import Memories
 from tenuto.recall.views import MemoryBrief
+from tenuto.server.mcp.attachments import AttachmentAnswer, answer_of, read_blocks
 from tenuto.server.mcp.views import (
     AppendedView,
     AssembledContext,
@@ -95,19 +96,30 @@ class Tools:
         session_id: SessionId,
         text: Annotated[str, Field(description="Text of the message.")] = "",
         content: Annotated[str, Field(description="Another name for text; give one of them.")] = "",
+        attachments: Annotated[
+            list[dict[str, Any]],
+            Field(
+                description="What the message shows beside its text, as content blocks: image and audio with data and "
+                "mimeType, resource with blob or text, resource_link with a web address as its uri."
+            ),
+        ] = [],  # noqa: B006
         role: Annotated[Literal["user", "assistant", "system"], Field(description="Role of the speaker.")] = "user",
         idempotency_key: Annotated[
             str | None, Field(description="With a key the message is stored once, however often the call is repeated.")
         ] = None,
     ) -> AppendedView:
-        """Store a message at the end of a session. Private data is redacted as the server's policy says. Nothing is
-        remembered from it: search_memory does not find it; use `remember` for what later sessions should know."""
-        if bool(text) == bool(content):
+        """Store a message at the end of a session, with what it shows. Private data is redacted as the server's policy
+        says. Nothing is remembered from it: search_memory does not find it; use `remember` for what later sessions
+        should know."""
+        if (text and content) or not (text or content or attachments):
             raise Invalid("text: give the message as text or as content, one of them and not empty")
-        scope, text = self._scope_of(ctx), text or content
+        scope, text, policy = self._scope_of(ctx), text or content, self._tenuto.sessions.policy
         speaker = scope.user if role == "user" else None
         draft = self._tenuto.draft(text, role=Role(role), speaker=speaker)
-        check_message_sizes((draft,), self._tenuto.sessions.policy)
+        if attachments:
+            shown, contents = await asyncio.to_thread(read_blocks, scope, attachments, policy)
+            draft = replace(draft, parts=(*(draft.parts if text else ()), *shown), contents=contents)
+        check_message_sizes((draft,), policy)
         counted = await asyncio.to_thread(counter_for(self._tenuto.settings.model).with_count, draft)
         request = AppendRequest(messages=(counted,), idempotency_key=idempotency_key)
         named = await self._tenuto.sessions.find_named(scope, session_id)
@@ -122,8 +134,20 @@ class Tools:
         before: Annotated[int | None, Field(description="Messages next before this sequence number.")] = None,
         after: Annotated[int | None, Field(description="Messages next after this sequence number.")] = None,
     ) -> HistoryView:
-        """Get messages of a session as they are stored, oldest first: the newest, or those beside a number."""
+        """Get messages of a session as they are stored, oldest first: the newest, or those beside a number. Parts name
+        attachments by their ids, for get_attachment."""
         return await self._history(self._scope_of(ctx), session_id, Page(limit=limit, before=before, after=after))
+
+    async def get_attachment(
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId,
+        id: Annotated[str, Field(description="The attachment's id, as a part of a message has it.")],  # noqa: A002
+    ) -> AttachmentAnswer:
+        """Get a picture, a sound or a file that a message of the session shows."""
+        scope = self._scope_of(ctx)
+        named = await self._tenuto.sessions.find_named(scope, session_id)
+        return answer_of(named, await self._tenuto.sessions.attachment(scope, named, id))
 
     async def read_session(self, ctx: Context[Any, Any], id: str) -> str:  # noqa: A002
         """A session with its newest messages."""

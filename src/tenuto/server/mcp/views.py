@@ -32,6 +32,15 @@ class HistoryView(View, frozen=True, kw_only=True):
     more_after: bool
 
 
+class AttachmentBrief(View, frozen=True, kw_only=True):
+    """What is known of an attachment, whose bytes are a content block beside this."""
+
+    id: str
+    media_type: Annotated[str, Meta(description="The media type.")]
+    size: Annotated[int, Meta(description="How many bytes it has.")]
+    name: Annotated[str | None, Meta(description="The name of the file, if it came with one.")]
+
+
 class AppendedView(View, frozen=True, kw_only=True):
     """A stored message; a `duplicate` of the same idempotency key stored nothing."""
 

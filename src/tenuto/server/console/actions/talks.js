@@ -17,7 +17,7 @@ const NEW = {
   problem: null,
   unanswered: null, // why the last message has no answer, where its trace tells
   running: null,
-  queue: [], // what waits to be said, in order: `{ key, text, persona }`
+  queue: [], // what waits to be said, in order: `{ key, text, persona, attachments }`, after a reload with `lost`
   expires: null, // when it goes, if nothing is said in it
   forkedFrom: null, // the session and the message it branched off from: { session_id, seq, title }
 };
@@ -152,7 +152,27 @@ export function talkActions(store) {
     keepQueue(store.get().talks[key].id, waiting);
   }
 
-  return { change, queue, open, load, catchUp, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
+  /** Delete an attachment of a session; returns what went wrong. */
+  async function removeAttachment(session, id) {
+    try {
+      await api.removeAttachment(session, id);
+    } catch (error) {
+      const problem = Problem.from(error);
+      refused(store, problem);
+      if (problem.code !== "attachment_not_found") return problem;
+    }
+    const gone = (each) => (each.id === id ? { ...each, removed: true, id: null, file: null, source: null } : each);
+    const { key } = Object.values(store.get().talks).find((talk) => talk.id === session) ?? {};
+    if (key)
+      change(key, ({ items }) => ({
+        items: items.map((item) =>
+          item.attachments?.some((each) => each.id === id) ? { ...item, attachments: item.attachments.map(gone) } : item,
+        ),
+      }));
+    return null;
+  }
+
+  return { change, queue, open, load, catchUp, older, settle, attachment: api.attachment, removeAttachment, begin: () => show({ ...NEW, key: fresh() }) };
 }
 
 /** Whether a journal keeps it: it is not among the messages of the store, and would be lost on screen. */

@@ -1,6 +1,8 @@
 /** Turns: say something, hear the answer come in, stop it, have it again, or say something else instead. */
 
 import { api } from "../api.js";
+import { bytesToSend, isThere } from "../attachments.js";
+import { bytes } from "../format.js";
 import { called, t } from "../i18n.js";
 import { UNKEPT, fresh, waiting, words } from "../items.js";
 import { Problem } from "../problem.js";
@@ -31,8 +33,9 @@ export function turnActions(store, talks, sessions) {
     const stopper = new AbortController();
     let held = false;
     stoppers.set(talk.key, stopper);
+    const { sending } = items.at(-1);
     talks.change(talk.key, { items, running: pending });
-    store.change({ told: t("talk.thinking") });
+    store.change({ told: sending ? t("attachment.sending", { size: bytes(sending) }) : t("talk.thinking") });
     try {
       await follow(talk.key, pending, events ?? api.chat(again.request, { key: again.key, signal: stopper.signal }));
     } catch (error) {
@@ -133,34 +136,43 @@ export function turnActions(store, talks, sessions) {
   }
 
   /** Say something: now, or when the answer that is being made has ended and what waits already is said. */
-  function say(text) {
+  function say(text, attachments = []) {
     const { choice } = store.get();
     const { key, queue } = currentTalk(store.get());
-    talks.queue(key, [...queue, { key: fresh(), text, persona: choice.persona }]);
+    talks.queue(key, [...queue, { key: fresh(), text, persona: choice.persona, attachments }]);
     return next(key);
   }
 
-  /** Say what has waited longest, unless an answer is being made. */
+  /** Say what has waited longest, unless an answer is being made, or a reload took its attachments. */
   function next(talkKey) {
     const talk = store.get().talks[talkKey];
     if (!talk || talk.running !== null || talk.queue.length === 0) return undefined;
-    const [{ key, text, persona }, ...queue] = talk.queue;
+    const [{ key, text, persona, attachments = [], lost = [] }, ...queue] = talk.queue;
+    if (lost.length > 0) return undefined;
     const assistant = talk.assistant ?? store.get().choice.assistant;
     const whose = talk.id ? { session_id: talk.id } : { assistant };
-    const request = { message: text, ...whose, ...addressed({ persona }), ...answeredBy() };
+    const request = { message: text, ...withAttachments(attachments), ...whose, ...addressed({ persona }), ...answeredBy() };
     if (!talk.id) talks.change(talkKey, { assistant });
     talks.queue(talkKey, queue);
-    return take(talk, [...talk.items, words(text, persona), waiting(persona)], { request, key });
+    const said = words(text, persona, attachments);
+    return take(talk, [...talk.items, said, waiting(persona, bytesToSend(attachments))], { request, key });
   }
 
-  /** Take back what waits; returns its text. */
-  function takeBack({ key, text }) {
+  /** Take back what waits; returns its text and attachments. */
+  function takeBack({ key, text, attachments = [] }) {
     const talk = currentTalk(store.get());
     talks.queue(
       talk.key,
       talk.queue.filter((each) => each.key !== key),
     );
-    return text;
+    return { text, attachments };
+  }
+
+  /** Take back the last message, which the server did not take; returns its text and attachments. */
+  function withdraw({ again }) {
+    const { key, items } = currentTalk(store.get());
+    talks.change(key, { items: items.slice(0, -2) });
+    return { text: again.request.message, attachments: again.request.attachments };
   }
 
   /** Keep a talk as it is in a session of its own, before an edit. Returns the problem, or the id of that session. */
@@ -174,14 +186,15 @@ export function turnActions(store, talks, sessions) {
   }
 
   /** Say something else instead of an earlier message; what followed it is forgotten, but may be kept in a fork. */
-  function edit(item, text, fork = null) {
+  function edit(item, text, { fork = null, attachments = item.attachments.filter(isThere) } = {}) {
     const talk = currentTalk(store.get());
     const before = talk.items.slice(
       0,
       talk.items.findIndex((each) => each.key === item.key),
     );
-    const request = { message: text, session_id: talk.id, edit: item.seq, ...addressed(item), ...answeredBy() };
-    const said = { ...words(text, item.persona), fork };
+    const whose = { session_id: talk.id, edit: item.seq };
+    const request = { message: text, ...withAttachments(attachments), ...whose, ...addressed(item), ...answeredBy() };
+    const said = { ...words(text, item.persona, attachments), fork };
     return take(talk, [...before, said, waiting(item.persona)], { request, key: fresh() });
   }
 
@@ -226,7 +239,8 @@ export function turnActions(store, talks, sessions) {
   /** Send once more what failed or was stopped: by its key it is said once, however often it is sent. */
   function retry(item) {
     const talk = currentTalk(store.get());
-    return take(talk, [...talk.items.slice(0, -1), { ...waiting(item.persona), key: item.key }], item.again);
+    const sending = bytesToSend(item.again.request.attachments);
+    return take(talk, [...talk.items.slice(0, -1), { ...waiting(item.persona, sending), key: item.key }], item.again);
   }
 
   return {
@@ -235,6 +249,7 @@ export function turnActions(store, talks, sessions) {
     say,
     flush: () => next(currentTalk(store.get()).key),
     takeBack,
+    withdraw,
     keepOld,
     edit,
     regenerate,
@@ -256,6 +271,10 @@ function causesIn({ tools = [], error_message: message = "" }) {
 
 function addressed({ persona }) {
   return persona ? { persona } : {};
+}
+
+function withAttachments(attachments) {
+  return attachments.length > 0 ? { attachments } : {};
 }
 
 function withStep(steps, told) {

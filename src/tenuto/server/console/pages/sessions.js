@@ -2,8 +2,8 @@
 
 import { api } from "../api.js";
 import { guardedRequests } from "../actions/guarded.js";
-import { h } from "../dom.js";
 import { spoken } from "../marks.js";
+import { save } from "../saving.js";
 import { sessionsView } from "../views/sessions.js";
 import { en, zh } from "../words/sessions.js";
 
@@ -51,11 +51,4 @@ export function makeActions(store, { get, patch }) {
 
 function nameOf({ title }) {
   return spoken(title).replaceAll(/[\\/:*?"<>|\p{C}]/gu, " ").trim() || "session";
-}
-
-function save(blob, name) {
-  const href = URL.createObjectURL(blob);
-  h("a", { href, download: name }).click();
-  // The browser takes its time to begin with the download.
-  setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }

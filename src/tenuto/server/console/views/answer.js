@@ -1,12 +1,13 @@
 /** An answer: its words as they come, what tools did for it, what it is made of, and what one may do about it. */
 
 import { fill, h, set, write } from "../dom.js";
-import { milliseconds } from "../format.js";
+import { bytes, milliseconds } from "../format.js";
 import { called, has, t } from "../i18n.js";
 import { UNKEPT } from "../items.js";
 import { sentence } from "../problem.js";
 import { writeProse } from "../prose.js";
 import { addressOfPage } from "../route.js";
+import { attachmentsView } from "./attachments.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
 import { copyButton } from "./copying.js";
@@ -28,6 +29,7 @@ export function answerView(actions) {
     badges: h("span", { class: "badges" }),
   };
   const reasoning = reasoningView();
+  const media = attachmentsView(actions);
   const insight = insightView(actions);
   const anew = iconButton("again", t("talk.regenerate"), () => actions.turns.regenerate());
   const taken = takenView();
@@ -39,6 +41,7 @@ export function answerView(actions) {
     parts.speaker,
     parts.steps,
     parts.tools,
+    media.node,
     reasoning.node,
     parts.text,
     parts.extras,
@@ -50,7 +53,8 @@ export function answerView(actions) {
   );
   let shown = {};
 
-  function draw({ item, name, redacted, last, busy }) {
+  function draw({ item, session, name, redacted, last, busy }) {
+    media.draw(item.attachments, session);
     write(parts.speaker, name);
     taken.draw(redacted, item.redactedAt);
     set(copy, "hidden", !item.text);
@@ -81,6 +85,7 @@ export function answerView(actions) {
     const waiting = item.status === "running" && !item.text;
     // A step that runs says what happens.
     if (waiting && item.steps.some((step) => step.state === "started")) fill(parts.text);
+    else if (waiting && item.sending && item.trace === null) fill(parts.text, sendingView(item.sending));
     else if (waiting)
       fill(parts.text, h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))));
     else writeProse(parts.text, item.text);
@@ -93,10 +98,22 @@ export function answerView(actions) {
     const again = againNow && textButton(t("again"), () => actions.turns.retry(item));
     // Operators see there what is wrong with the model, and what to do.
     const health = item.problem?.reason && h("a", { href: addressOfPage("health") }, t("page.health"));
-    return fill(parts.notice, why(item), " ", again, " ", health, item.status === "failed" && causeView(item.problem));
+    const back = againNow && isWithdrawable(item) && textButton(t("queue.back"), () => actions.write(actions.turns.withdraw(item)));
+    return fill(parts.notice, why(item), " ", again, " ", back, " ", health, item.status === "failed" && causeView(item.problem));
   }
 
   return { node, draw };
+}
+
+/** Whether a message with attachments did not get as far as a turn: without one of them, the server may take it. */
+function isWithdrawable({ status, trace, again }) {
+  const { attachments = [], edit } = again?.request ?? {};
+  return status === "failed" && trace === null && attachments.length > 0 && edit === undefined;
+}
+
+function sendingView(size) {
+  const told = t("attachment.sending", { size: bytes(size) });
+  return h("p", { class: "sending" }, told, " ", h("progress", { "aria-label": told }));
 }
 
 /** Why there is no answer, or no other than before. */

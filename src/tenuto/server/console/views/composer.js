@@ -1,8 +1,12 @@
 /** Where one writes. Enter sends, or puts in line while an answer is made; Shift+Enter starts a new line. */
 
-import { h, set } from "../dom.js";
+import { attachmentOf } from "../attachments.js";
+import { h, set, write } from "../dom.js";
 import { called, t } from "../i18n.js";
+import { fresh } from "../items.js";
 import { assistantOf } from "../state.js";
+import { attachedView } from "./attached.js";
+import { iconButton } from "./buttons.js";
 import { icon } from "./icons.js";
 import { queueView } from "./queue.js";
 
@@ -21,8 +25,22 @@ export function composerView(actions) {
     { type: "button", class: "send", "aria-label": t("talk.stop"), title: t("talk.stop") },
     icon("stop"),
   );
-  const queue = queueView(actions, takeBack);
-  const form = h("form", { class: "composer", on: { submit: send } }, field, stop, button);
+  const queue = queueView(actions, actions.write);
+  const picker = h("input", { type: "file", multiple: true, hidden: true, "aria-label": t("attachment.add") });
+  const clip = iconButton("clip", t("attachment.add"), () => picker.click(), { class: "attach" });
+  const attached = attachedView(detach);
+  const wrong = h("p", { class: "notice", role: "alert", hidden: true });
+  const form = h(
+    "form",
+    { class: "composer", on: { submit: send } },
+    wrong,
+    attached.node,
+    picker,
+    clip,
+    field,
+    stop,
+    button,
+  );
   const node = h(
     "footer",
     {},
@@ -31,6 +49,18 @@ export function composerView(actions) {
   let talking = null;
 
   field.value = actions.draft.text;
+  attached.draw(actions.draft.attachments);
+  picker.addEventListener("change", () => {
+    attach(picker.files);
+    picker.value = ""; // the same file can be chosen again
+  });
+  field.addEventListener("paste", (event) => {
+    const { files, types } = event.clipboardData;
+    // Programs for texts and tables give a picture of what was copied along with its text.
+    if (files.length === 0 || types.includes("text/plain")) return;
+    event.preventDefault();
+    attach(files);
+  });
   field.addEventListener("input", () => {
     actions.draft.text = field.value;
     fit(field);
@@ -48,19 +78,49 @@ export function composerView(actions) {
 
   function send(event) {
     event.preventDefault();
+    const { attachments } = actions.draft;
+    if (isEmpty() || !talking || talking.loading) return;
     const text = field.value.trim();
-    if (!text || !talking || talking.loading) return;
     field.value = actions.draft.text = "";
     fit(field);
-    actions.turns.say(text);
+    keep([]);
+    actions.turns.say(text, attachments);
     offer();
   }
 
-  /** What waited is written on, before what is written already. */
-  function takeBack(text) {
-    field.value = actions.draft.text = [text, field.value].filter(Boolean).join("\n");
-    fit(field);
+  function isEmpty() {
+    return !field.value.trim() && actions.draft.attachments.length === 0;
+  }
+
+  /** Attach files to what is being written. */
+  function attach(files) {
+    const sound = [...files].filter(({ size }) => size > 0);
+    const empty = [...files].filter(({ size }) => size === 0);
+    keep([...actions.draft.attachments, ...sound.map((file) => attachmentOf(file, fresh()))]);
+    const names = empty.map(({ name }) => name).join(", ");
+    set(wrong, "hidden", empty.length === 0);
+    write(wrong, empty.length > 0 ? t("attachment.empty", { names }) : "");
+    field.focus();
+  }
+
+  function detach(attachment) {
+    keep(actions.draft.attachments.filter((each) => each !== attachment));
+    field.focus();
+  }
+
+  function keep(attachments) {
+    actions.draft.attachments = attachments;
+    attached.draw(attachments);
+    set(wrong, "hidden", true);
     offer();
+  }
+
+  /** Show what was taken back: it is written on, before what is written already. */
+  function follow() {
+    attached.draw(actions.draft.attachments);
+    if (field.value === actions.draft.text) return;
+    field.value = actions.draft.text;
+    fit(field);
     field.focus();
   }
 
@@ -68,7 +128,7 @@ export function composerView(actions) {
   function offer() {
     const running = Boolean(talking?.running);
     set(stop, "hidden", !running);
-    set(button, "hidden", running && !field.value.trim());
+    set(button, "hidden", running && isEmpty());
     label(button, t(running ? "talk.queue" : "talk.send"));
   }
 
@@ -79,6 +139,7 @@ export function composerView(actions) {
     talking = talk;
     const assistant = assistantOf(state, talk);
     field.placeholder = assistant ? t("talk.placeholder", { name: partner(assistant, state.choice.persona) }) : "";
+    follow();
     offer();
     queue.draw(talk);
     // Without a talk nothing could be sent.
@@ -88,7 +149,7 @@ export function composerView(actions) {
     if ((another || left) && !held && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
   }
 
-  return { node, draw };
+  return { node, draw, attach, takesFiles: () => node.checkVisibility() && talking !== null };
 }
 
 function label(button, name) {

@@ -22,7 +22,7 @@ export function frameView(actions, pages) {
   const sidebar = sidebarView({ ...actions, find });
   const heading = headingView(actions);
   const beginning = beginningView(actions);
-  const transcript = transcriptView(actions);
+  const transcript = transcriptView({ ...actions, ask: confirm.ask });
   const composer = composerView(actions);
   const waiting = waitingView(actions);
   const undo = undoView(actions);
@@ -36,7 +36,7 @@ export function frameView(actions, pages) {
   const skip = h("a", { class: "skip", href: "#main", on: { click: skipTo } }, t("pages.skip"));
   const node = h(
     "div",
-    { class: "frame", on: { keydown: press } },
+    { class: "frame", on: { keydown: press, dragover: dragOver, dragleave: dragLeave, drop } },
     skip,
     sidebar.node,
     veil,
@@ -60,6 +60,26 @@ export function frameView(actions, pages) {
       actions.house.drawer(false);
     }
     undo.press(event);
+  }
+
+  /** Files that are dropped anywhere are attached to what is being written; the browser would leave the page for them. */
+  function dragOver(event) {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    const taken = composer.takesFiles() && !document.querySelector("dialog[open]");
+    event.dataTransfer.dropEffect = taken ? "copy" : "none";
+    set(node, "data-dropping", taken);
+  }
+
+  function dragLeave({ relatedTarget }) {
+    if (!node.contains(relatedTarget)) set(node, "data-dropping", false);
+  }
+
+  function drop(event) {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    set(node, "data-dropping", false);
+    if (composer.takesFiles()) composer.attach(event.dataTransfer.files);
   }
 
   /** Open the window that opens anything by name; it is fetched when it is first asked for. */

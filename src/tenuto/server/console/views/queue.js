@@ -6,7 +6,7 @@ import { keyed } from "../keyed.js";
 import { textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
 
-/** `take(text)` gets what is taken back. */
+/** `take(message)` gets what is taken back. */
 export function queueView(actions, take) {
   const list = h("ol");
   const rows = keyed(list, () => rowView(actions, take));
@@ -23,8 +23,9 @@ export function queueView(actions, take) {
     const queue = talk?.queue ?? [];
     set(node, "hidden", queue.length === 0);
     rows(queue.map((item) => ({ key: item.key, item })));
-    write(why, t(talk?.running ? "queue.waits" : "queue.held"));
-    set(send, "hidden", Boolean(talk?.running));
+    const incomplete = queue[0]?.lost?.length > 0;
+    write(why, t(incomplete ? "queue.incomplete" : talk?.running ? "queue.waits" : "queue.held"));
+    set(send, "hidden", Boolean(talk?.running) || incomplete);
   }
 
   return { node, draw };
@@ -33,12 +34,17 @@ export function queueView(actions, take) {
 function rowView(actions, take) {
   const text = h("span", { class: "waits", dir: "auto" });
   const back = textButton(t("queue.back"), () => take(actions.turns.takeBack(shown)));
-  const node = h("li", {}, text, back);
+  const attached = h("span", { class: "hint" });
+  const node = h("li", {}, text, attached, back);
   let shown = null;
 
   function draw({ item }) {
     shown = item;
+    const { attachments = [], lost = [] } = item;
+    const count = attachments.length;
     writeMarked(text, item.text, { still: true });
+    const names = lost.map((name) => name || t("attachment.file")).join(", ");
+    write(attached, lost.length > 0 ? t("queue.lost", { names }) : count > 0 ? t("attachment.count", { count }) : "");
     set(back, "aria-label", t("queue.back.one", { text: item.text.slice(0, 40) }));
   }
 

@@ -81,6 +81,7 @@ function lines(state, talk) {
   return items.map((item, place) => ({
     key: item.key,
     item,
+    session: talk.id,
     name: nameOf(assistant, item.persona),
     later: behind[place],
     before: items[place - 1],

@@ -6,6 +6,9 @@ import { t } from "../i18n.js";
 import { hasMarks } from "../marks.js";
 import { sentence } from "../problem.js";
 import { addressOf } from "../route.js";
+import { isThere } from "../attachments.js";
+import { attachedView } from "./attached.js";
+import { attachmentsView } from "./attachments.js";
 import { iconButton, textButton } from "./buttons.js";
 import { codeBlock } from "./code_block.js";
 import { marked } from "./marks.js";
@@ -19,12 +22,14 @@ export function wordsView(actions) {
   const edit = iconButton("pen", t("talk.edit"), () => change());
   const taken = takenView();
   const old = h("p", { class: "old hint", hidden: true }, t("talk.edit.kept"), " ", h("a", {}, t("talk.edit.open")));
-  const look = [h("div", { class: "look" }, text, edit), old, taken.node];
+  const media = attachmentsView(actions);
+  const look = [media.node, h("div", { class: "look" }, text, edit), old, taken.node];
   const node = h("article", { class: "words", "aria-label": t("talk.you") }, look);
   let shown = null;
   let behind = 0; // how many messages an edit removes
 
-  function draw({ item, redacted, later, busy }) {
+  function draw({ item, session, redacted, later, busy }) {
+    media.draw(item.attachments, session);
     taken.draw(redacted, item.redactedAt);
     set(edit, "hidden", item.seq === null || busy);
     set(old, "hidden", !item.fork);
@@ -32,6 +37,7 @@ export function wordsView(actions) {
     behind = later;
     if (shown === item) return;
     if (shown?.text !== item.text) fill(text, said(item.text));
+    set(text, "hidden", item.text === "" && item.attachments.length > 0);
     set(text, "title", item.at && instant(item.at));
     shown = item;
   }
@@ -39,6 +45,14 @@ export function wordsView(actions) {
   function change() {
     const field = h("textarea", { rows: 3, "aria-label": t("talk.edit") });
     field.value = shown.text;
+    let attachments = shown.attachments.filter(isThere);
+    const attached = attachedView((gone) => {
+      attachments = attachments.filter((each) => each !== gone);
+      attached.draw(attachments);
+      field.focus();
+    });
+    attached.draw(attachments);
+    const isEmpty = () => !field.value.trim() && attachments.length === 0;
     const close = () => {
       fill(node, look);
       edit.focus();
@@ -46,19 +60,17 @@ export function wordsView(actions) {
     const wrong = h("p", { class: "notice", role: "alert" });
     const send = (event) => {
       event.preventDefault();
-      const said = field.value.trim();
       close();
-      if (said) actions.turns.edit(shown, said);
+      if (!isEmpty()) actions.turns.edit(shown, field.value.trim(), { attachments });
     };
     const sendAndKeep = async () => {
-      const said = field.value.trim();
-      if (!said || keep.disabled) return;
+      if (isEmpty() || keep.disabled) return;
       keep.disabled = true;
       const { fork, problem } = await actions.turns.keepOld();
       keep.disabled = false;
       if (problem) return void fill(wrong, sentence(problem));
       close();
-      actions.turns.edit(shown, said, fork);
+      actions.turns.edit(shown, field.value.trim(), { fork, attachments });
     };
     const keep = textButton(t("talk.edit.keep"), sendAndKeep, { hidden: behind === 0 });
     field.addEventListener("keydown", (event) => {
@@ -81,7 +93,8 @@ export function wordsView(actions) {
       keep,
       h("button", { class: "text-button strong" }, t("talk.send")),
     );
-    fill(node, h("form", { class: "editing", on: { submit: send } }, field, row, wrong));
+    // Shown attachments stay on the page, out of sight: a player that leaves it is not given its sound back.
+    fill(node, media.node, h("form", { class: "editing", on: { submit: send } }, attached.node, field, row, wrong));
     field.focus();
   }
 
