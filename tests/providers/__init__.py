@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from tests.providers.provider import KEY, Received, ScriptedProvider, start_provider
 from tests.providers.refusals import Refused
-from tests.providers.script import Answer, Ending, Failure, Hold, Reasoning, Refusal, Text, Tokens, ToolCall, Turn
+from tests.providers.script import (
+    Answer,
+    Ending,
+    Failure,
+    Hold,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    Tokens,
+    ToolCall,
+    Turn,
+)
 
 __all__ = [
     "KEY",
@@ -17,6 +29,7 @@ __all__ = [
     "Ending",
     "Failure",
     "Hold",
+    "ProviderItem",
     "Reasoning",
     "Received",
     "Refusal",

@@ -22,6 +22,7 @@ class Prompt:
     """A request that was accepted: `parts` are what the model reads, in the order in which a cache compares them.
 
     `breakpoints` are numbers of parts at whose end the client asks for a cache entry. `body` is the dialect's own.
+    `own_tools` are the types of tools that the provider runs.
     """
 
     model: str
@@ -30,6 +31,7 @@ class Prompt:
     tools: frozenset[str]
     reasons: bool
     body: Any
+    own_tools: tuple[str, ...] = ()
     breakpoints: tuple[int, ...] = ()
 
     @property
@@ -44,15 +46,23 @@ class Prompt:
 
 @dataclass
 class Ledger:
-    """What a provider remembers: files, stored responses, and the reasoning behind the calls that it made."""
+    """What a provider remembers: files, stored responses, and the reasoning behind the calls that it made.
+
+    `reasoning_of_item` is that behind what its own tools did, each by its id.
+    """
 
     files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
     reasoning_of_call: dict[str, str] = field(default_factory=dict)
+    reasoning_of_item: dict[str, str] = field(default_factory=dict)
     thoughts_of_call: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
     responses: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _numbers: Counter[str] = field(default_factory=Counter)
+
+    def led_to(self, reasoning_id: str) -> str | None:
+        """The first thing that a tool of the provider's own did behind this reasoning."""
+        return next((item for item, behind in self.reasoning_of_item.items() if behind == reasoning_id), None)
 
     def next_id(self, prefix: str) -> str:
         """An id that was never given before."""

@@ -38,6 +38,7 @@ from tests.providers.responses_shapes import (
     InputImage,
     ItemReference,
     MessageItem,
+    ProviderItem,
     ProviderTool,
     ReasoningItem,
     ResponsesRequest,
@@ -88,7 +89,15 @@ class OpenAIResponses(OpenAIDialect):
             raise _refuse_shape(error) from None
         parts = tuple(map(canonical, [*(body.tools or []), body.instructions or "", *raws]))
         _check_length("\n".join(parts), model, body)
-        return Prompt(model=body.model, stream=bool(body.stream), parts=parts, tools=names, reasons=reasons, body=body)
+        return Prompt(
+            model=body.model,
+            stream=bool(body.stream),
+            parts=parts,
+            tools=names,
+            reasons=reasons,
+            body=body,
+            own_tools=tuple(tool.type for tool in tools if isinstance(tool, ProviderTool)),
+        )
 
     def _items(self, body: ResponsesRequest) -> list[dict[str, Any]]:
         """The whole input, with what earlier responses left and references resolved."""
@@ -125,6 +134,9 @@ class OpenAIResponses(OpenAIDialect):
                 self._check_parts(parts, shapes, f"{path}.content", model)
             case FunctionOutputItem(output=list() as parts):
                 self._check_parts(parts, INPUTS, f"{path}.output", model)
+            case ProviderItem(type="web_search_call") if "sources" in item.get("action", {}):
+                unknown = f"{path}.action.sources"
+                raise Refused(f"Unknown parameter: '{unknown}'.", param=unknown, code="unknown_parameter")
             case ItemReference() if read.id not in self.ledger.items:
                 raise _not_found(read.id)
             case ItemReference():
@@ -176,13 +188,17 @@ class OpenAIResponses(OpenAIDialect):
             if isinstance(item, ReasoningItem):
                 before.add(self._check_reasoning(item, stored=stored))
                 follower = items[at + 1] if at + 1 < len(items) else None
+                led_to = self.ledger.led_to(str(item.id))
                 if (
                     follower is None
+                    or (led_to is not None and follower.id != led_to)
                     or isinstance(follower, FunctionOutputItem)
                     or getattr(follower, "role", "") == "user"
                 ):
                     text = f"Item '{item.id}' of type 'reasoning' was provided without its required following item."
                     raise Refused(text, param="input")
+            elif isinstance(item, ProviderItem):
+                self._check_item_reasoning(item, before)
             elif isinstance(item, FunctionCallItem):
                 needed = self.ledger.reasoning_of_call.get(item.call_id)
                 if needed is not None and needed not in before and (item.id is not None or at > latest):
@@ -191,6 +207,12 @@ class OpenAIResponses(OpenAIDialect):
                         f"'reasoning' item: '{needed}'."
                     )
                     raise Refused(text, param="input")
+
+    def _check_item_reasoning(self, item: ProviderItem, before: set[str]) -> None:
+        needed = self.ledger.reasoning_of_item.get(str(item.id))
+        if needed is not None and needed not in before:
+            text = f"Item '{item.id}' of type '{item.type}' was provided without its required 'reasoning' item."
+            raise Refused(text, param="input")
 
     def _check_reasoning(self, item: ReasoningItem, *, stored: bool) -> str:
         """The id of the reasoning that this item stands for."""
@@ -267,6 +289,8 @@ def _check_tools(body: ResponsesRequest, tools: Sequence[FunctionTool | Provider
     choice = body.tool_choice
     if isinstance(choice, dict) and choice.get("type") == "function" and choice.get("name") not in names:
         raise Refused("Tool choice 'function' not found in 'tools' parameter.", param="tool_choice")
+    if isinstance(choice, dict) and choice.get("type") in TOOLS and choice["type"] not in {tool.type for tool in tools}:
+        raise Refused(f"Tool choice '{choice['type']}' not found in 'tools' parameter.", param="tool_choice")
     if choice == "required" and not tools:
         text = "Tool choice 'required' must be specified with 'tools' parameter."
         raise Refused(text, param="tool_choice")

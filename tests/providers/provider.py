@@ -177,6 +177,9 @@ class ScriptedProvider:
         ):
             self.script_faults.append(f"the script calls {unknown[0]}, which the request does not offer")
             return Failure(500)
+        if isinstance(turn, Answer) and (ran := [one.type for one in turn.items if not _offers(prompt, one.type)]):
+            self.script_faults.append(f"the script has a {ran[0]}, and the request no tool for it")
+            return Failure(500)
         return turn
 
     def _count(self, dialect: Dialect, prompt: Prompt, answer: Answer, equal: int, cache: _Cache) -> Tokens:
@@ -194,6 +197,11 @@ class ScriptedProvider:
             written=written,
             reasoning=thought,
         )
+
+
+def _offers(prompt: Prompt, item_type: str) -> bool:
+    kind = "mcp" if item_type.startswith("mcp_") else item_type.removesuffix("_call")
+    return any(tool.startswith(kind) for tool in prompt.own_tools)
 
 
 def _is_json(raw: bytes) -> bool:

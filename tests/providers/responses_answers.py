@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from tests.providers.dialect import Ledger, Prompt, sign
 from tests.providers.refusals import Refused
-from tests.providers.responses_shapes import ReasoningConfig, ResponsesRequest, TextConfig, TextFormat
-from tests.providers.script import Answer, Ending, Reasoning, Refusal, Text, Tokens, ToolCall
+from tests.providers.responses_shapes import PREFIXES, ReasoningConfig, ResponsesRequest, TextConfig, TextFormat
+from tests.providers.script import Answer, Ending, ProviderItem, Reasoning, Refusal, Text, Tokens, ToolCall
 
 _CREATED: Final = 1_767_225_600
+# What an item of a provider's tool has only where the request includes it, and what stands there else.
+_INCLUDED: Final = {"file_search_call": "results", "code_interpreter_call": "outputs"}
 _INCOMPLETE: Final = {Ending.LENGTH: "max_output_tokens", Ending.FILTERED: "content_filter"}
 
 
@@ -97,6 +99,10 @@ def _output(ledger: Ledger, prompt: Prompt, answer: Answer) -> list[dict[str, An
                 ledger.reasoning_of_call[call_id] = reasoning
             call = {"call_id": call_id, "name": part.name, "arguments": part.written, "status": "completed"}
             items.append({"id": ledger.next_id("fc_"), "type": "function_call", **call})
+        elif isinstance(part, ProviderItem):
+            items.append(_provider_item(ledger, prompt.body, part))
+            if reasoning is not None:
+                ledger.reasoning_of_item[items[-1]["id"]] = reasoning
         else:
             message = {
                 "type": "message",
@@ -108,7 +114,20 @@ def _output(ledger: Ledger, prompt: Prompt, answer: Answer) -> list[dict[str, An
     return items
 
 
-def _shown(prompt: Prompt, answer: Answer) -> list[Text | ToolCall]:
+def _provider_item(ledger: Ledger, body: ResponsesRequest, part: ProviderItem) -> dict[str, Any]:
+    """What a tool of the provider did, with no more than the request includes."""
+    item = {"id": ledger.next_id(f"{PREFIXES[part.type]}_"), "type": part.type, **part.fields}
+    if part.type != "mcp_list_tools":
+        item["status"] = "completed"
+    include = body.include or []
+    if (field := _INCLUDED.get(part.type)) and f"{part.type}.{field}" not in include:
+        item[field] = None
+    if part.type == "web_search_call" and "web_search_call.action.sources" not in include:
+        item["action"] = {name: value for name, value in item["action"].items() if name != "sources"}
+    return item
+
+
+def _shown(prompt: Prompt, answer: Answer) -> list[Text | ToolCall | ProviderItem]:
     return [part for part in answer.parts if prompt.reasons or not isinstance(part, Reasoning)]
 
 
@@ -131,7 +150,12 @@ def _reasoning_item(body: ResponsesRequest, part: Reasoning, reasoning_id: str) 
 def _content(body: ResponsesRequest, part: Text) -> dict[str, Any]:
     if isinstance(part, Refusal):
         return {"type": "refusal", "refusal": part.whole}
-    return {"type": "output_text", "text": part.whole, "annotations": [], "logprobs": _logprobs(body, part.pieces)}
+    return {
+        "type": "output_text",
+        "text": part.whole,
+        "annotations": list(part.cites),
+        "logprobs": _logprobs(body, part.pieces),
+    }
 
 
 def _logprobs(body: ResponsesRequest, pieces: Sequence[str]) -> list[dict[str, Any]]:
@@ -142,7 +166,9 @@ def _logprobs(body: ResponsesRequest, pieces: Sequence[str]) -> list[dict[str, A
     return [{**token, "top_logprobs": [token][: body.top_logprobs or 0]} for token in tokens]
 
 
-def _item_events(item: dict[str, Any], part: Text | ToolCall, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _item_events(
+    item: dict[str, Any], part: Text | ToolCall | ProviderItem, index: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """From the item's first event to its last, with a delta for each piece."""
     place = {"item_id": item["id"], "output_index": index}
     empty: dict[str, dict[str, Any]] = {
@@ -150,8 +176,12 @@ def _item_events(item: dict[str, Any], part: Text | ToolCall, index: int) -> Ite
         "function_call": {"arguments": "", "status": "in_progress"},
         "message": {"content": [], "status": "in_progress"},
     }
-    yield "response.output_item.added", {"output_index": index, "item": {**item, **empty[item["type"]]}}
+    began = {"status": "in_progress"} if "status" in item else {}
+    yield "response.output_item.added", {"output_index": index, "item": {**item, **empty.get(item["type"], began)}}
     match part:
+        case ProviderItem():
+            for state in ("in_progress", "completed"):
+                yield f"response.{item['type']}.{state}", place
         case ToolCall():
             half = len(part.written) // 2
             for piece in (part.written[:half], part.written[half:]):
@@ -173,11 +203,13 @@ def _piece_events(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     field = "refusal" if text_kind == "refusal" else "text"
     logprobs: list[Any] | None = content.get("logprobs")
-    emptied = {**content, field: "", **({} if logprobs is None else {"logprobs": []})}
+    emptied = {**content, field: "", **({} if logprobs is None else {"logprobs": [], "annotations": []})}
     yield f"response.{part_kind}.added", {**here, "part": emptied}
     for at, piece in enumerate(part.pieces):
         likely = {} if logprobs is None else {"logprobs": logprobs[at : at + 1]}
         yield f"response.{text_kind}.delta", {**here, "delta": piece, **likely}
+    for number, cited in enumerate(content.get("annotations", ())):
+        yield "response.output_text.annotation.added", {**here, "annotation_index": number, "annotation": cited}
     likely = {} if logprobs is None else {"logprobs": logprobs}
     yield f"response.{text_kind}.done", {**here, field: part.whole, **likely}
     yield f"response.{part_kind}.done", {**here, "part": content}

@@ -244,4 +244,13 @@ _PROVIDER_TOOLS: Final = (
     "tool_search",
 )
 TOOLS: Final[dict[str, type]] = {"function": FunctionTool, **dict.fromkeys(_PROVIDER_TOOLS, ProviderTool)}
-PREFIXES: Final = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+PREFIXES: Final = {
+    "message": "msg",
+    "function_call": "fc",
+    "reasoning": "rs",
+    "web_search_call": "ws",
+    "file_search_call": "fs",
+    "code_interpreter_call": "ci",
+    "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
+}

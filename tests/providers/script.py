@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -48,12 +48,14 @@ class Hold:
 
 @dataclass(frozen=True)
 class Text:
-    """Words; each piece is one delta of a stream."""
+    """Words; each piece is one delta of a stream. `cites` are what they cite, in the dialect that has it."""
 
     pieces: tuple[str, ...]
+    cites: tuple[dict[str, Any], ...] = ()
 
-    def __init__(self, *pieces: str) -> None:
+    def __init__(self, *pieces: str, cites: Sequence[dict[str, Any]] = ()) -> None:
         object.__setattr__(self, "pieces", pieces)
+        object.__setattr__(self, "cites", tuple(cites))
 
     @property
     def whole(self) -> str:
@@ -91,7 +93,15 @@ class ToolCall:
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
-Part: TypeAlias = Text | Refusal | Reasoning | ToolCall
+@dataclass(frozen=True)
+class ProviderItem:
+    """What a tool of the provider did, as an item of OpenAI's responses: its type, and its fields besides the id."""
+
+    type: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+Part: TypeAlias = Text | Refusal | Reasoning | ToolCall | ProviderItem
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,11 @@ class Answer:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
+    def items(self) -> tuple[ProviderItem, ...]:
+        """What the provider's own tools did, among the parts."""
+        return tuple(part for part in self.parts if isinstance(part, ProviderItem))
+
+    @property
     def refusal(self) -> Refusal | None:
         """The refusal, if it is one."""
         return next((part for part in self.parts if isinstance(part, Refusal)), None)
@@ -163,7 +178,8 @@ class Answer:
     @property
     def characters(self) -> int:
         """How long it is, thoughts left out."""
-        texts = [part.written if isinstance(part, ToolCall) else part.whole for part in self.parts]
+        said = [part for part in self.parts if not isinstance(part, ProviderItem)]
+        texts = [part.written if isinstance(part, ToolCall) else part.whole for part in said]
         return sum(map(len, texts)) - self.thought_characters
 
     @property

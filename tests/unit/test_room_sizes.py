@@ -16,19 +16,19 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 5250,  # models that requests name; demanded forms; parameters; why an answer ended; thoughts; pictures
+    "chat": 5350,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
-    "context": 4100,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
+    "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "errors": 950,  # a package that exports each by its name
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4150,
-    "llm": 3500,  # which parameters reach which provider; attempts of our own; thoughts that go back; prompt caches
-    "model": 5800,  # attachments and their types; parameters and their ranges; thoughts
+    "llm": 3750,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
+    "model": 5900,  # attachments and their types; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10300,  # thoughts
+    "privacy": 10350,  # thoughts, items
     "recall": 2900,
-    "server": 13400,  # attachments, in the forms of A2A and MCP as well
+    "server": 13600,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time

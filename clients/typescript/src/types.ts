@@ -939,7 +939,7 @@ export interface TraceList {
   truncated: boolean;
 }
 
-/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got, and `dropped_reasoning` counts thoughts that it was not sent, since another provider made them. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
+/** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got, and `dropped_reasoning` counts thoughts that it was not sent, since another provider made them, `dropped_items` the same of what tools of a provider did. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {
   trace_id: string;
   session_id: string;
@@ -960,6 +960,7 @@ export interface TraceView {
   finish: FinishReason;
   parameters: Record<string, unknown>;
   dropped_reasoning: number;
+  dropped_items: number;
   usage: UsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;

@@ -28,6 +28,7 @@ from tenuto.model.generation import (
     ModelDone,
     ModelEvent,
     ModelRequest,
+    ProviderItem,
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
@@ -38,6 +39,7 @@ from tenuto.model.generation import (
 from tenuto.model.parameters import AnswerSchema, FinishReason
 from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import PromptMessage
+from tenuto.model.provider_items import ITEM_TYPES, with_annotations
 from tenuto.model.reasoning import REASONING
 from tenuto.model.turn import TraceSpan
 from tenuto.model.values import JsonObject, to_text
@@ -137,6 +139,10 @@ class Completion:
     dropped_parameters: tuple[str, ...] = ()
     # Thoughts of the prompt that did not go to the model, at most in one request.
     dropped_reasoning: int = 0
+    # The same of what tools of a provider did.
+    dropped_items: int = 0
+    # What the text cites.
+    annotations: tuple[JsonObject, ...] = ()
     # What was thought before the answer; that before calls of our own tools is stored with these.
     thoughts: Thoughts = field(default_factory=Thoughts)
     # Pictures, sounds and files that a fallback did not get.
@@ -171,7 +177,8 @@ class Completion:
     @property
     def parts(self) -> tuple[JsonObject, ...]:
         """The answer as it is stored."""
-        return self.thoughts.parts(self.text, self.calls, stored=True, pending=True)
+        parts = self.thoughts.parts(self.text, self.calls, stored=True, pending=True)
+        return with_annotations(parts, self.annotations) if self.annotations else parts
 
     @property
     def spent(self) -> tuple[int, int, int]:
@@ -196,6 +203,8 @@ class Completion:
         self.logprobs = ended.logprobs
         self.dropped_parameters = ended.dropped_parameters
         self.dropped_reasoning = max(self.dropped_reasoning, ended.dropped_reasoning)
+        self.dropped_items = max(self.dropped_items, ended.dropped_items)
+        self.annotations = ended.annotations
         self.media_left_out = ended.media_left_out
         self.cached_tokens += ended.cached_tokens
         self.cache_write_tokens += ended.cache_write_tokens
@@ -273,7 +282,8 @@ class AgentLoop:
             if self.completion.calls:
                 break
         self.completion.take_from_call(self.answer_tool)
-        if not self.completion.text.strip() and not self.completion.calls and self.completion.finish not in _SILENT:
+        made = self.completion.text.strip() or self.completion.calls or self.completion.thoughts.items
+        if not made and self.completion.finish not in _SILENT:
             raise ModelFailed(self.model.name, "answered nothing")
         return request
 
@@ -319,7 +329,7 @@ class AgentLoop:
                                 self.completion.chunks.append(text)
                                 if self.schema is None:
                                     await self._emit_delta(event, deadline)
-                            case ReasoningDelta() | ReasoningDone():
+                            case ReasoningDelta() | ReasoningDone() | ProviderItem():
                                 for shown in thoughts.hear(event, texts, len(calls)):
                                     await self._emit_delta(shown, deadline)
                             case ToolCallRequested(call=call):
@@ -336,7 +346,7 @@ class AgentLoop:
                 raise
         return "".join(texts), [*calls, *written.calls] if written is not None else calls
 
-    async def _emit_delta(self, event: TextDelta | ReasoningDelta, deadline: asyncio.Timeout) -> None:
+    async def _emit_delta(self, event: TextDelta | ReasoningDelta | ProviderItem, deadline: asyncio.Timeout) -> None:
         """Emit words or thoughts. Time spent on a slow reader does not count against it."""
         until = deadline.when()
         if deadline.expired():
@@ -361,11 +371,11 @@ class AgentLoop:
     async def _run_tools(self, request: ModelRequest, text: str, calls: list[ToolCall]) -> ModelRequest:
         """Run the tools, and append calls and results to the prompt.
 
-        Thoughts go back whole, whatever room there is: a provider refuses the results without them.
+        Thoughts and items go back whole, whatever room there is: a provider refuses the results without them.
         """
         thoughts, self.completion.thoughts = self.completion.thoughts, Thoughts(withheld=not self.shows_reasoning)
         parts = thoughts.parts(text, calls, stored=False)
-        spoken = [part for part in parts if part["type"] != REASONING]
+        spoken = [part for part in parts if part["type"] != REASONING and part["type"] not in ITEM_TYPES]
         self._spend_tokens(sum(map(self.counter.count_part, spoken)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
         with self.steps.step("tools"):
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]

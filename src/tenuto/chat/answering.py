@@ -204,6 +204,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
             messages=messages,
             tools=(*[tool.spec for tool in offers.own], *offers.callers),
             tool_choice=offers.choice,
+            provider_tools=request.provider_tools,
             parameters=work.parameters,
             schema=request.schema if offers.answer is None else None,
             contents=contents,

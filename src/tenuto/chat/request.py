@@ -11,11 +11,22 @@ from typing import Any, ClassVar, Final, TypeAlias
 from tenuto.errors import Invalid
 from tenuto.model.attachment import Content, attachment_part
 from tenuto.model.channel import ChatLine
-from tenuto.model.generation import AUTO, NONE, REQUIRED, ReasoningDelta, StepChanged, TextDelta, ToolCall, ToolSpec
+from tenuto.model.generation import (
+    AUTO,
+    NONE,
+    REQUIRED,
+    ProviderItem,
+    ReasoningDelta,
+    StepChanged,
+    TextDelta,
+    ToolCall,
+    ToolSpec,
+)
 from tenuto.model.message import Draft, Role, check_drafts, check_shown_parts
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language, Manifest
+from tenuto.model.provider_items import NO_PROVIDER_TOOLS, ProviderTools
 from tenuto.model.session import MAX_SEQ
 from tenuto.model.values import JsonObject, Value, check_int, check_json, check_text, check_type
 
@@ -39,6 +50,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     caller's: a turn ends when the model calls one of them, and a later turn brings the output. A tool of the assistant
     with the same name is not offered. With a `tool_choice` of `required`, or of a tool's name, only the caller's tools
     are offered, and one must be called.
+    `provider_tools` are run by the provider of the model, and refused where it is not OpenAI's own Responses API.
     With a `schema` the answer has that form, or the turn fails. With `require_attachments` the turn is refused where
     the model does not take a picture, a sound or a file of the request; without, a placeholder stands in its place and
     the answer is degraded. `parameters` are for the model, and refused where it
@@ -66,6 +78,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     instructions: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = AUTO
+    provider_tools: ProviderTools = NO_PROVIDER_TOOLS
     schema: AnswerSchema | None = None
     parameters: ModelParameters = NO_PARAMETERS
     model: str | None = None
@@ -101,6 +114,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         if self.reply_metadata:
             check_type(self.reply_metadata, dict, "reply_metadata")
             check_json(self.reply_metadata, "reply_metadata")
+        if self.provider_tools.tools:
+            check_json(list(self.provider_tools.tools), "tools")
         if self.tools or self.tool_choice != AUTO:
             self._check_tools()
 
@@ -132,7 +147,7 @@ class ChatRequest(Value, frozen=True, kw_only=True):
         names = {tool.name for tool in self.tools}
         if len(names) < len(self.tools):
             raise Invalid("two tools have the same name")
-        if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names), *names):
+        if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names or self.provider_tools.tools), *names):
             raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
 
 
@@ -180,7 +195,8 @@ class Reply(Value, frozen=True, kw_only=True):
     `finish` says why the answer ended. Of its input, `cached_tokens` were in the provider's cache and
     `cache_write_tokens` are now; of its output, `reasoning_tokens` were thought. `logprobs` are there if they were
     asked for, and are not stored. `reasoning` is what the model thought before it answered, as far as its provider and
-    the settings show it; `parts` are thoughts, text and calls in their order, where there are thoughts.
+    the settings show it; `parts` are thoughts, items of a provider's tools, text and calls in their order, where there
+    are thoughts, items or citations.
     """
 
     session_id: str
@@ -251,7 +267,15 @@ class ReplyFinished(Value, frozen=True, kw_only=True):
 
 
 ChatEvent: TypeAlias = (
-    TurnStarted | TextDelta | ReasoningDelta | StepChanged | ToolStarted | ToolFinished | CallRequested | ReplyFinished
+    TurnStarted
+    | TextDelta
+    | ReasoningDelta
+    | ProviderItem
+    | StepChanged
+    | ToolStarted
+    | ToolFinished
+    | CallRequested
+    | ReplyFinished
 )
 
 

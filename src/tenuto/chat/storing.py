@@ -44,6 +44,7 @@ from tenuto.model.parameters import FinishReason
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Kind
+from tenuto.model.provider_items import ANNOTATIONS, is_provider_item
 from tenuto.model.reasoning import is_reasoning, shown_reasoning
 from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
@@ -115,7 +116,7 @@ async def report(deps: ChatDeps, work: Answering, outcome: TurnOutcome) -> Reply
         outcome.session,
         text=work.completion.text,
         calls=tuple(work.completion.calls),
-        parts=work.completion.parts if work.completion.thoughts else (),
+        parts=work.completion.parts if work.completion.thoughts or work.completion.annotations else (),
         created=work.context.created,
         steps=work.steps.taken,
         degraded=tuple(work.degraded),
@@ -186,10 +187,14 @@ async def replay(deps: ChatDeps, turn: OpenTurn, trace_id: str) -> Reply:
 
 
 async def _thought_parts(deps: ChatDeps, session: Session, final: Draft | None) -> tuple[JsonObject, ...]:
-    """The parts of an answer that the model thought about."""
-    if final is None or not any(map(is_reasoning, final.parts)):
+    """The parts of an answer that are more than text and calls."""
+    if final is None or not any(map(_is_beside, final.parts)):
         return ()
     return tuple(await deps.redaction.restore(session, list(final.parts)))
+
+
+def _is_beside(part: JsonObject) -> bool:
+    return is_reasoning(part) or is_provider_item(part) or ANNOTATIONS in part
 
 
 def _complete_answer(work: Answering) -> None:
@@ -439,6 +444,7 @@ async def _make_trace(
         cache_write_tokens=completion.cache_write_tokens,
         reasoning_tokens=completion.reasoning_tokens,
         dropped_reasoning=completion.dropped_reasoning,
+        dropped_items=completion.dropped_items,
         cost_nanos=completion.cost_nanos,
         finish=completion.finish,
         parameters=work.parameters.given,

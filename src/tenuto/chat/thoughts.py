@@ -1,4 +1,5 @@
-"""What the model thought in one request: collected as it comes, and put back among text and calls in their order.
+"""What the model thought, and what tools of its provider did, in one request: collected as it comes, and put back
+among text and calls in their order.
 
 There are two of each thought. The one that the provider made goes back to it unchanged, while this turn runs. The one
 that readers see has passed the privacy policy, and is stored: where the two differ, it never goes back.
@@ -8,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tenuto.model import text_part, tool_call
-from tenuto.model.generation import ReasoningDelta, ReasoningDone, ToolCall
+from tenuto.model.generation import ProviderItem, ReasoningDelta, ReasoningDone, ToolCall
 from tenuto.model.reasoning import REASONING, REDACTED, WITHHELD, is_proven
 from tenuto.model.values import JsonObject
 
@@ -53,18 +55,33 @@ def _is_raw(text: str, made: JsonObject) -> bool:
     return not made["text"] and text == "\n\n".join(made.get("details", {}).get("raw_content", ()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What a tool of the provider did: how many characters of text are before it, and the index of the thought."""
+
+    text_before: int
+    behind: int
+    made: JsonObject
+    calls_before: ClassVar[int] = 0
+
+    def part(self, *, stored: bool, pending: bool = False) -> JsonObject:
+        """The part, which goes back as it is stored."""
+        return self.made
+
+
 @dataclass(slots=True)
 class Thoughts:
-    """The thoughts of one request, in their order."""
+    """The thoughts of one request, in their order, and what tools of the provider did."""
 
     withheld: bool = False
     # The index of the newest thought, where no reader has heard of it yet.
     _unseen: int | None = None
     _by_index: dict[int, Thought] = field(default_factory=dict)
+    items: list[_Item] = field(default_factory=list)
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._by_index)
+        return len(self._by_index) + len(self.items)
 
     @property
     def texts(self) -> list[str]:
@@ -72,9 +89,15 @@ class Thoughts:
         return [thought.text for thought in self._by_index.values() if thought.text and not self.withheld]
 
     def hear(
-        self, event: ReasoningDelta | ReasoningDone, texts: Sequence[str], calls_before: int
-    ) -> Iterator[ReasoningDelta]:
+        self, event: ReasoningDelta | ReasoningDone | ProviderItem, texts: Sequence[str], calls_before: int
+    ) -> Iterator[ReasoningDelta | ProviderItem]:
         """Add what came behind these texts and calls; gives what readers are told of it."""
+        if isinstance(event, ProviderItem):
+            yield from self.reveal()
+            if event.done:
+                self.items.append(_Item(sum(map(len, texts)), max(self._by_index, default=-1), event.part))
+            yield event
+            return
         if self._unseen not in (None, event.index):
             yield from self.reveal()
         if isinstance(event, ReasoningDone):
@@ -108,13 +131,13 @@ class Thoughts:
     def parts(
         self, text: str, calls: Sequence[ToolCall], *, stored: bool, pending: bool = False
     ) -> tuple[JsonObject, ...]:
-        """Thoughts, text and calls in the order in which they came; the results of `pending` calls come in a later
-        turn."""
-        if not self._by_index:
+        """Thoughts, items, text and calls in the order in which they came; the results of `pending` calls come in a
+        later turn."""
+        if not self:
             said = (text_part(text),) if text or not calls else ()
             return (*said, *[tool_call(call.id, call.name, call.arguments) for call in calls])
         parts: list[JsonObject] = []
-        last, thoughts = max(len(calls) - 1, 0), list(self._by_index.values())
+        last, thoughts = max(len(calls) - 1, 0), self._in_order()
         said_until = 0
         for thought in thoughts:
             if not min(thought.calls_before, last):
@@ -128,6 +151,13 @@ class Thoughts:
                 parts += [one.part(stored=stored, pending=pending) for one in behind]
             parts.append(tool_call(call.id, call.name, call.arguments))
         return tuple(parts)
+
+    def _in_order(self) -> list[Thought | _Item]:
+        places: list[tuple[int, bool, Thought | _Item]] = [
+            *[(index, False, thought) for index, thought in self._by_index.items()],
+            *[(item.behind, True, item) for item in self.items],
+        ]
+        return [one for *_, one in sorted(places, key=lambda place: place[:2])]
 
 
 def _text_parts(text: str) -> list[JsonObject]:

@@ -59,7 +59,7 @@ from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
 from tenuto.model.turn import MAX_WINDOW, ONCE
 from tenuto.model.values import JsonObject, check_type
-from tenuto.ports import SpanAttributes, refused_parameters
+from tenuto.ports import SpanAttributes, facts_of, refused_parameters
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.attachments import prepare
 from tenuto.sessions.lease import complete_despite_cancel, release_on_error
@@ -251,6 +251,8 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
         _check_parameters(deps, choice)
     if choice.request.schema is not None:
         check_schema(choice.request.schema)
+    if choice.request.provider_tools.tools:
+        _check_provider_tools(deps, choice)
     check_taken(choice.request, deps.models(choice.assistant.model))
     await _check_input(deps, choice)
     if choice.assistant.remembers and _brings_more_than_a_question(choice.request):
@@ -272,6 +274,13 @@ def _check_parameters(deps: ChatDeps, choice: Choice) -> None:
     model = deps.models(assistant.model)
     for name in refused_parameters(model, parameters):
         raise UnsupportedParameter(name, f"is not taken by {model.name}")
+
+
+def _check_provider_tools(deps: ChatDeps, choice: Choice) -> None:
+    model, place = deps.models(choice.assistant.model), choice.request.provider_tools.place
+    if not facts_of(model).provider_tools:
+        why = f"{model.name} calls functions alone; OpenAI runs its tools for its own models, by the responses API"
+        raise UnsupportedParameter(f"tools[{place}].type", why)
 
 
 async def _check_input(deps: ChatDeps, choice: Choice) -> None:

@@ -13,7 +13,7 @@ from tenuto.chat.request import CallRequested, ChatEvent, Reply, ReplyFinished, 
 from tenuto.errors import FailureReason
 from tenuto.extras import with_folder
 from tenuto.model import Role
-from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta
+from tenuto.model.generation import ProviderItem, ReasoningDelta, StepChanged, TextDelta
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import (
     Disposition,
@@ -210,9 +210,10 @@ class TraceView(
     model, `error_message` and `reason` say why the first one did not answer.
 
     `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got, and
-    `dropped_reasoning` counts thoughts that it was not sent, since another provider made them. `steps` are milliseconds
-    by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private
-    values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`.
+    `dropped_reasoning` counts thoughts that it was not sent, since another provider made them, `dropped_items` the same
+    of what tools of a provider did. `steps` are milliseconds by name, `spans` the single runs of each step, in order;
+    older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief
+    listing leaves out `tools`, `spans`, `data` and `context`.
     """
 
     id: str
@@ -234,6 +235,7 @@ class TraceView(
     finish: FinishReason
     parameters: JsonObject
     dropped_reasoning: int
+    dropped_items: int
     usage: UsageView
     steps: dict[str, float]
     redacted: dict[str, int]
@@ -374,6 +376,9 @@ def event_view(event: ChatEvent) -> tuple[str, View]:
             return "delta", TextDeltaView(text=event.text)
         case ReasoningDelta():
             return "reasoning", ReasoningDeltaView(text=event.text)
+        case ProviderItem(part=part, done=done):
+            titles = dict.fromkeys(Language, part["type"].replace("_", " "))
+            return "step", StepEventView(id=part["id"], state="done" if done else "started", titles=titles)
         case StepChanged(state="started"):
             return "step", StepEventView(id=event.id, state=event.state, titles=dict(event.titles))
         case StepChanged():

@@ -20,6 +20,7 @@ from tenuto.context.window import VerbatimHistory, WindowEntry
 from tenuto.context.wording import WORDING, Wording, language_of, quote_text
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Kind, Language, LayoutName, Piece, Prompt, PromptMessage, RecallPosition
+from tenuto.model.provider_items import ITEM_TYPES
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, Value, to_text
 
@@ -408,8 +409,9 @@ def _has_calls(message: PromptMessage) -> bool:
 
 
 def _leads_on(message: PromptMessage) -> bool:
-    """Whether an assistant's message goes on in the next one: it called, or ends with a thought."""
-    return _has_calls(message) or bool(message.parts and message.parts[-1]["type"] == REASONING)
+    """Whether an assistant's message goes on in the next one: it called, or does not end with text."""
+    last = message.parts[-1]["type"] if message.parts else None
+    return last == REASONING or last in ITEM_TYPES or _has_calls(message)
 
 
 def _behind_assistant(messages: Sequence[PromptMessage]) -> int:

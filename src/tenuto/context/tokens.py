@@ -30,6 +30,7 @@ from tenuto.model.media import LEFT_OUT, count_left_out, placeholder
 from tenuto.model.message import Draft, readable_part
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import PromptPolicy
+from tenuto.model.provider_items import ITEM_TYPES, is_provider_item, item_of_part
 from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.values import Json, JsonObject, to_text
 
@@ -178,6 +179,8 @@ class TokenCounter:
                 return self.count(part["text"]) + len(str(part.get("encrypted", ""))) // _SEALED_CHARACTERS_A_TOKEN
             case kind if kind in MEDIA_PARTS:
                 return self.count_media((part,))
+            case kind if kind in ITEM_TYPES and is_provider_item(part):
+                return TOOL_TOKENS + self.count(to_text(item_of_part(part)))
             case _:
                 readable = readable_part(part)
                 return 0 if readable is part else self.count_part(readable)
@@ -300,6 +303,8 @@ def _part_characters(part: JsonObject) -> int:
             return len(output_text(part.get("output")))
         case "reasoning" if is_reasoning(part):
             return len(part["text"]) + len(str(part.get("encrypted", "")))
+        case kind if kind in ITEM_TYPES and is_provider_item(part):
+            return len(to_text(item_of_part(part)))
         case _:
             readable = readable_part(part)
             return 0 if readable is part else _part_characters(readable)
@@ -415,12 +420,12 @@ def level(sizes: Sequence[int], limit: int) -> int:
 
 
 def truncate_parts(parts: Sequence[JsonObject], limit: int, counter: TokenCounter) -> tuple[JsonObject, ...]:
-    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs, and thoughts,
-    which cannot be cut, go.
+    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs. Thoughts
+    and items of a provider, which cannot be cut, go.
 
     A picture, a sound or a file cannot be cut: where there is no room for all of them, there are placeholders.
     """
-    parts = [part for part in parts if part["type"] != REASONING]
+    parts = [part for part in parts if part["type"] != REASONING and part["type"] not in ITEM_TYPES]
     media = counter.count_media([part for part in parts if part["type"] in MEDIA_PARTS])
     if media > limit:
         parts, media = [_as_placeholder(part) if part["type"] in MEDIA_PARTS else part for part in parts], 0

@@ -15,6 +15,7 @@ from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, marks_p
 from tenuto.model.media import keep_media, shows_media
 from tenuto.model.parameters import FinishReason, ModelFacts, ModelParameters
 from tenuto.model.prompt import Language
+from tenuto.model.provider_items import NO_PROVIDER_TOOLS
 from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class FallbackChain:
             has_begun = False
             dropped = refused_parameters(model, request.parameters)
             shown, left_out = _with_placeholders(request, model)
+            shown, tools_left_out = _without_provider_tools(shown, model)
             # The port promises an iterator; those of models are generators, which must be closed at once.
             events = cast(AsyncGenerator[ModelEvent, None], model.stream_answer(_without(shown, dropped), tools))
             async with aclosing(events):
@@ -78,7 +80,7 @@ class FallbackChain:
                             if not has_begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
                                 raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
                             if first_failure is not None:
-                                event = _after_failure(event, first_failure, dropped)
+                                event = _after_failure(event, first_failure, (*dropped, *tools_left_out))
                                 event = replace(event, media_left_out=left_out)
                         has_begun = has_begun or not marks_place(event)
                         yield event
@@ -100,6 +102,13 @@ def _with_placeholders(request: ModelRequest, model: ChatModel) -> tuple[ModelRe
     language = request.tool_context.language if request.tool_context is not None else Language.ENGLISH
     messages, left_out = keep_media(request.messages, facts_of(model).media.takes, language)
     return (replace(request, messages=messages), left_out) if left_out else (request, 0)
+
+
+def _without_provider_tools(request: ModelRequest, model: ChatModel) -> tuple[ModelRequest, tuple[str, ...]]:
+    """The request without tools that the provider of this model does not run, and what it goes without."""
+    if not request.provider_tools.tools or facts_of(model).provider_tools:
+        return request, ()
+    return replace(request, provider_tools=NO_PROVIDER_TOOLS), ("tools",)
 
 
 def _without(request: ModelRequest, names: Sequence[str]) -> ModelRequest:

@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -49,9 +48,17 @@ from tenuto.errors import (
 )
 from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
+from tenuto.llm.failure_details import (
+    MESSAGE_CHARACTERS,
+    provider_message,
+    refused_field,
+    retry_after,
+    status_before_retry,
+)
 from tenuto.llm.named_files import NamedFilesChatModel, with_file_names
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
+from tenuto.llm.pydantic_ai_items import ItemCollector, add_provider_tools, returning_items, runs_tools, with_items
 from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
@@ -96,13 +103,10 @@ _ABOUT_ACCESS: Final = (
     failures.ModelNotFoundError,
     failures.ModelContextWindowExceededError,
 )
-_MESSAGE_CHARACTERS: Final = 300
 _TOO_MANY: Final = 429
 _SERVER_FAILED: Final = 500
 # A code or type of a provider's error; anything else in these fields may be a text.
 _CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
-# The name of a request's field, with its place: `messages[2].content`.
-_FIELD: Final = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 _CHOICES: Final[dict[str, Literal["none", "required"]]] = {NONE: "none", REQUIRED: "required"}
 _FINISHES: Final = {
     "length": FinishReason.LENGTH,
@@ -119,7 +123,7 @@ class PydanticAIModel:
 
     def __init__(self, name: str, model: Model, access: ModelConnection, calls: ModelCalls | None = None) -> None:
         self._name = name
-        self._model = model
+        self._model = model = with_items(model)
         self._access = access
         self._calls = ModelCalls(name) if calls is None else calls
         self._unpriced = False
@@ -174,10 +178,12 @@ class PydanticAIModel:
 
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
-            prompt, dropped_reasoning = self._thinker.prompt(request.messages)
+            shown, dropped_items = returning_items(self._model, request.messages)
+            prompt, dropped_reasoning = self._thinker.prompt(shown)
             parameters = self._request_parameters(request)
             messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
             settings, dropped = self._settings(request, prompt)
+            items = add_provider_tools(settings, request) if request.provider_tools.tools else ItemCollector()
             async with model_request_stream(
                 self._model,
                 messages,
@@ -186,22 +192,30 @@ class PydanticAIModel:
                 instrument=False if self._access.observed else None,
             ) as stream:
                 async for event in stream if self._limit is not None else _until_silence(stream):
+                    for item in items.take():
+                        yield item
                     if text := _event_text(event):
                         yield TextDelta(text=text)
                     elif (thought := self._thinker.delta(event)) is not None:
                         yield thought
-                response = self._check_response(stream)
+                response = self._check_response(stream, items)
         except ModelFailed:
             raise
         except Exception as exc:
             raise self._failure(exc) from None
-        for thought_or_call in self._thinker.ended(response):
+        for thought_or_call in (*items.take(), *self._thinker.ended(response)):
             yield thought_or_call
         details = response.provider_details or {}
         if refusal := details.get("refusal"):
             yield TextDelta(text=make_storable(str(refusal)), refusal=True)
         ended = self._done_event(response, details)
-        yield replace(ended, dropped_reasoning=dropped_reasoning, dropped_parameters=dropped)
+        yield replace(
+            ended,
+            annotations=tuple(items.annotations),
+            dropped_reasoning=dropped_reasoning,
+            dropped_items=dropped_items,
+            dropped_parameters=dropped,
+        )
 
     def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
         """The names of those that it does not take."""
@@ -293,7 +307,7 @@ class PydanticAIModel:
         always = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
         return _THINKING_TOKENS if background and (wanted or always) else 0
 
-    def _check_response(self, stream: StreamedResponse) -> ModelResponse:
+    def _check_response(self, stream: StreamedResponse, items: ItemCollector) -> ModelResponse:
         """The whole answer, if it is whole and says anything."""
         response = stream.get()
         declined = stream.finish_reason == "content_filter"
@@ -302,7 +316,7 @@ class PydanticAIModel:
             # A connection that just ends looks like an answer's end; the protocol marks the real one.
             raise ModelFailed(self._name, "broke off", FailureReason.UNREACHABLE)
         ended = declined or stream.finish_reason == "length"
-        if not ended and not any(_has_content(part) for part in response.parts):
+        if not (ended or items.made or any(_has_content(part) for part in response.parts)):
             raise ModelFailed(self._name, "gave an empty answer")
         return response
 
@@ -343,7 +357,7 @@ class PydanticAIModel:
         elif not _CONTENT_FILTER.isdisjoint(values):
             raised = failures.ContentFilterError
         if is_late := isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
-            status = _status_before_retry(exc)
+            status = status_before_retry(exc)
             raised = failures.ModelRateLimitError if status == _TOO_MANY else failures.ModelAPIError
         _log.warning(
             "model %s at %s failed: %s %s %s %s",
@@ -352,19 +366,19 @@ class PydanticAIModel:
             (type(exc) if is_late else raised).__name__.lstrip("_"),
             status or "",
             " ".join(filter(_CODE.fullmatch, values)),
-            str(exc)[:_MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
+            str(exc)[:MESSAGE_CHARACTERS] if issubclass(raised, _ABOUT_ACCESS) else "",
         )
         if is_late and status is None:
             return ModelTimeout(self._name)
         _, why, reason, kind = next((row for row in _WHY if issubclass(raised, row[0])), _UNKNOWN)
         error = kind(self._name, f"{why} ({status})" if status else why, reason)
-        error.wait = _retry_after(exc)
+        error.wait = retry_after(exc)
         if isinstance(error, RequestRefused):
-            error.parameter = _refused_field(exc)
+            error.parameter = refused_field(exc)
         limited = isinstance(error, ModelLimited) and error.wait is not None
         error.may_pass = limited or reason is FailureReason.UNREACHABLE or (status or 0) >= _SERVER_FAILED
         if issubclass(raised, _ABOUT_ACCESS):
-            error.provider_message = _provider_message(exc)
+            error.provider_message = provider_message(exc)
         return error
 
 
@@ -402,6 +416,7 @@ def _facts_of(name: str, model: Model, dialect: Dialect, context_window: int | N
         parameters=parameters_taken(dialect, frozenset(ignored)),
         schemas=bool(model.profile.get("supports_json_schema_output")),
         media=media_of(name, model, dialect, reads_documents=documents),
+        provider_tools=runs_tools(model),
     )
 
 
@@ -419,43 +434,6 @@ def _response_format(schema: AnswerSchema) -> JsonObject:
 def _part_logprobs(response: ModelResponse) -> list[JsonObject]:
     parts = [part.provider_details or {} for part in response.parts if isinstance(part, TextPart)]
     return [one for details in parts for one in details.get("logprobs") or ()]
-
-
-def _retry_after(error: BaseException) -> timedelta | None:
-    cause: BaseException | None = error
-    while cause is not None:
-        if (seconds := getattr(cause, "retry_after", None)) is not None:
-            return timedelta(seconds=float(seconds))
-        cause = cause.__cause__ or cause.__context__
-    return None
-
-
-def _refused_field(error: Exception) -> str | None:
-    """The field of the request that a provider's error names."""
-    body: object = getattr(error, "body", None)
-    if isinstance(body, dict) and isinstance(body.get("error"), dict):
-        body = body["error"]
-    field = body.get("param") if isinstance(body, dict) else None
-    return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
-
-
-def _status_before_retry(error: BaseException) -> int | None:
-    """The status that the provider sent before a client waited, to try again, until its time was over."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if (status := getattr(getattr(cause, "response", None), "status_code", None)) is not None:
-            return int(status)
-        cause = cause.__cause__ or cause.__context__
-    return None
-
-
-def _provider_message(error: Exception) -> str:
-    """The message in the body of a provider's error, in one line."""
-    body: object = getattr(error, "body", None)
-    for name in ("error", "message"):
-        if isinstance(body, dict) and name in body:
-            body = body[name]
-    return make_storable(" ".join(body.split()))[:_MESSAGE_CHARACTERS] if isinstance(body, str) else ""
 
 
 async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:

@@ -25,12 +25,14 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from tenuto.errors import Invalid
+from tenuto.llm.pydantic_ai_items import to_native_part
 from tenuto.llm.pydantic_ai_media import to_contents
 from tenuto.model.attachment import MEDIA_PARTS, Content
 from tenuto.model.generation import UNREADABLE, ToolCall, ToolSpec
 from tenuto.model.media import LEFT_OUT
 from tenuto.model.message import Role, readable_part, text_part
 from tenuto.model.prompt import PromptMessage
+from tenuto.model.provider_items import ITEM_TYPES
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, check_json, make_storable
 
@@ -107,8 +109,8 @@ def _output(output: Json, shown: _Shown) -> str | list[str | MultiModalContent]:
 
 
 def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:
-    """Text before calls, but with thoughts all in the order in which it came."""
-    if not any(part["type"] == REASONING for part in message.parts):
+    """Text before calls, but with thoughts or what the provider did all in the order in which it came."""
+    if not any(part["type"] == REASONING or part["type"] in ITEM_TYPES for part in message.parts):
         if text := message.text:
             yield TextPart(content=text)
         yield from (_call_part(part) for part in message.parts if part["type"] == "tool_call")
@@ -122,6 +124,8 @@ def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:
             yield from (to_thinking(part) for part in run if "call_id" not in part)
         elif kind == "tool_call":
             yield from (_call_part(part, signatures.get(part["id"])) for part in run)
+        elif kind in ITEM_TYPES:
+            yield from map(to_native_part, run)
 
 
 def to_thinking(part: JsonObject) -> ThinkingPart:

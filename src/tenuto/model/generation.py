@@ -16,6 +16,7 @@ from tenuto.model.message import Message
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, FinishReason, ModelParameters
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language, Piece, PromptMessage, PromptPolicy
+from tenuto.model.provider_items import NO_PROVIDER_TOOLS, ProviderTools
 from tenuto.model.scope import Scope
 from tenuto.model.session import Session
 from tenuto.model.values import Json, JsonObject, Value
@@ -123,16 +124,17 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
     see. `tool_choice` is `auto`, `none`, `required` or the name of the tool that must be called; with a `schema` the
-    answer must have that form. It has at most `reply_tokens`, or what the model gives. For a `background` request no
-    user waits. `contents` are the bytes of the attachments that the messages show, by id.
-    `tool_results` are the tools that ran in this turn, those before the model included. The rest is for models that do
-    not read prompts (the offline one): the question, its language, the talk and the state.
+    answer must have that form. `provider_tools` are run by the provider itself. The answer has at most `reply_tokens`,
+    or what the model gives. For a `background` request no user waits. `contents` are the bytes of the attachments that
+    the messages show, by id. `tool_results` are the tools that ran in this turn, those before the model included. The
+    rest is for models that do not read prompts (the offline one): the question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = AUTO
     background: bool = False
+    provider_tools: ProviderTools = NO_PROVIDER_TOOLS
     parameters: ModelParameters = NO_PARAMETERS
     schema: AnswerSchema | None = None
     contents: Mapping[str, Content] = MappingProxyType({})
@@ -169,6 +171,13 @@ class ReasoningDone(Value, frozen=True, kw_only=True):
     index: int = 0
 
 
+class ProviderItem(Value, frozen=True, kw_only=True):
+    """The provider has begun to run a tool of its own, or is `done` with it: then the part is whole."""
+
+    part: JsonObject
+    done: bool = False
+
+
 class ToolCallRequested(Value, frozen=True, kw_only=True):
     """The model asks for a tool before it goes on."""
 
@@ -181,9 +190,10 @@ class ModelDone(Value, frozen=True, kw_only=True):
     Then `fallback_reason` and `fallback_message` say why the first one did not answer, without words of users.
     `redacted` counts what the privacy policy took out of its words, by name. Of the input, `cached_tokens` were read
     from the provider's cache and `cache_write_tokens` written to it; of the output, `reasoning_tokens` were thought and
-    not said. `logprobs` are those of the text's tokens, as the chat completions API has them. `dropped_parameters` name
-    what a fallback does not take, `dropped_reasoning` counts the thoughts in the prompt that it was not sent, since
-    another provider made them, and `media_left_out` the pictures, sounds and files that it did not get.
+    not said. `logprobs` are those of the text's tokens, as the chat completions API has them, `annotations` what the
+    text cites. `dropped_parameters` name what a fallback does not take, `dropped_reasoning` counts the thoughts in the
+    prompt that it was not sent, since another provider made them, `dropped_items` the same of what a provider's own
+    tools did, and `media_left_out` the pictures, sounds and files that it did not get.
     `response_model` and `response_id` are what the provider calls the model and the answer.
     """
 
@@ -195,8 +205,10 @@ class ModelDone(Value, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     logprobs: tuple[JsonObject, ...] | None = None
+    annotations: tuple[JsonObject, ...] = ()
     dropped_parameters: tuple[str, ...] = ()
     dropped_reasoning: int = 0
+    dropped_items: int = 0
     media_left_out: int = 0
     cost_nanos: int = 0
     offline: bool = False
@@ -208,7 +220,7 @@ class ModelDone(Value, frozen=True, kw_only=True):
     response_id: str = ""
 
 
-ModelEvent: TypeAlias = TextDelta | ReasoningDelta | ReasoningDone | ToolCallRequested | ModelDone
+ModelEvent: TypeAlias = TextDelta | ReasoningDelta | ReasoningDone | ProviderItem | ToolCallRequested | ModelDone
 
 
 def marks_place(event: ModelEvent) -> bool:

@@ -69,13 +69,13 @@ class Trace(Value, frozen=True, kw_only=True):
     `speaker` is the user. `steps` are milliseconds by name, in order; `spans` are their single runs, of which older
     traces have none. `degraded` names what was not available. `error` is the code of the error that ended the turn,
     `None` if it was answered; `error_message` says it in words, and `reason` why the model failed where it did. Of a
-    turn that a fallback model answered both tell of the first model.
-    `parameters` are those that its model got, and `finish` says why the answer ended. `dropped_reasoning` counts the
-    thoughts in its prompt that its model was not sent, since another provider made them.
-    `stopped` says that a user ended it, with a part of an answer or without. `data` is the structured part of the
-    answer. `redacted` counts values redacted from its texts before it was stored, by type. `digest_key` names the key
-    of the digests in its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither
-    is in the store, so that no reader of it can confirm a guess; no answer contains the digests.
+    turn that a fallback model answered both tell of the first model. `parameters` are those that its model got, and
+    `finish` says why the answer ended. `dropped_reasoning` counts the thoughts in its prompt that its model was not
+    sent, since another provider made them, `dropped_items` the same of what tools of a provider did. `stopped` says
+    that a user ended it, with a part of an answer or without. `data` is the structured part of the answer. `redacted`
+    counts values redacted from its texts before it was stored, by type. `digest_key` names the key of the digests in
+    its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither is in the store,
+    so that no reader of it can confirm a guess; no answer contains the digests.
     """
 
     id: str
@@ -100,6 +100,7 @@ class Trace(Value, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     dropped_reasoning: int = 0
+    dropped_items: int = 0
     cost_nanos: int = 0
     finish: FinishReason = FinishReason.STOP
     parameters: JsonObject = {}

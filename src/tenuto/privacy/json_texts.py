@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tenuto.model.attachment import ATTACHMENT, FILE_ID, MEDIA_PARTS, PROVIDER, shows_attachment
 from tenuto.model.opaque import is_opaque
+from tenuto.model.provider_items import is_provider_item
 from tenuto.model.reasoning import REDACTED, WITHHELD, is_reasoning
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
@@ -30,6 +31,8 @@ _STRUCTURE: Final = frozenset({"type", "id", "call_id", "name", "role", "through
 # Those of a part that shows an attachment, or a file of a provider: its name is the user's.
 _OF_ATTACHMENT: Final = frozenset({"type", ATTACHMENT, FILE_ID, PROVIDER, "media_type", "size"})
 
+# Those of what a provider's own tool did.
+_OF_ITEM: Final = _STRUCTURE | {"provider", "status", "container_id", "server_label", REDACTED}
 # Those of a thought: what only its provider reads is no text of anybody's, and must stay as it is.
 _OF_THOUGHT: Final = _STRUCTURE | {"provider", "model", "signature", "encrypted", REDACTED, WITHHELD}
 
@@ -99,20 +102,19 @@ def replace_texts(value: Json, replace: Replace, name: str = "", internal: Place
 
 
 def replace_part_texts(parts: Iterable[JsonObject], replace: Replace) -> tuple[JsonObject, ...]:
-    """A message's parts with their texts replaced, except in structural fields. A thought that changes says so: its
-    signature fits it no longer."""
-    return tuple(
-        [
-            _replace_in_thought(part, replace)
-            if is_reasoning(part)
-            else _replace_in_object(part, replace, "", None, _STRUCTURE)
-            for part in parts
-        ]
-    )
+    """A message's parts with their texts replaced, except in structural fields. A thought, or what a provider did, says
+    if it changes: a signature fits it no longer, and the provider does not know it as its own."""
+    return tuple([_replace_in_part(part, replace) for part in parts])
 
 
-def _replace_in_thought(part: JsonObject, replace: Replace) -> JsonObject:
-    replaced = _replace_in_object(part, replace, "", None, _OF_THOUGHT)
+def _replace_in_part(part: JsonObject, replace: Replace) -> JsonObject:
+    if is_reasoning(part):
+        kept = _OF_THOUGHT
+    elif is_provider_item(part):
+        kept = _OF_ITEM
+    else:
+        return _replace_in_object(part, replace, "", None, _STRUCTURE)
+    replaced = _replace_in_object(part, replace, "", None, kept)
     return replaced if replaced == part else {**replaced, REDACTED: True}
 
 

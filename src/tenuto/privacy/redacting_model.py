@@ -20,6 +20,7 @@ from tenuto.model.generation import (
     ModelDone,
     ModelEvent,
     ModelRequest,
+    ProviderItem,
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
@@ -29,9 +30,11 @@ from tenuto.model.generation import (
 from tenuto.model.parameters import ModelParameters
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
+from tenuto.model.provider_items import is_provider_item
 from tenuto.model.reasoning import is_reasoning
+from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel, ModelChain, Tool, facts_of, refused_parameters
-from tenuto.privacy.json_texts import Replace, neutralizing, replace_part_texts, replace_texts
+from tenuto.privacy.json_texts import Replace, Slot, neutralizing, replace_part_texts, replace_texts
 from tenuto.privacy.placeholders import RestoringStream, restore_text
 from tenuto.privacy.redactor import AT_ONCE, Redactor
 from tenuto.privacy.tenant_policies import ScopePolicy
@@ -108,8 +111,12 @@ class RedactingModel:
 
 
 def _replace_texts(message: PromptMessage, new_text: Replace) -> PromptMessage:
-    """The message with its texts replaced. Thoughts of this turn go back as they came, and only to their provider."""
-    parts = [part if is_reasoning(part) else replace_part_texts((part,), new_text)[0] for part in message.parts]
+    """The message with its texts replaced. What the provider thought and did in this turn goes back as it came, and
+    only to itself."""
+    parts = [
+        part if is_reasoning(part) or is_provider_item(part) else replace_part_texts((part,), new_text)[0]
+        for part in message.parts
+    ]
     return replace(message, parts=tuple(parts))
 
 
@@ -120,18 +127,28 @@ class _AnswerStream:
         self.values = values
         self._restoring = RestoringStream(values)
         self._redacting = redacting
+        self._given: list[str] = []
+        self._made: list[str] = []
 
     @property
     def redacted(self) -> dict[str, int]:
         return dict(self._redacting.redacted) if self._redacting is not None else {}
 
+    @property
+    def changed(self) -> bool:
+        """Whether the text is not what the model said."""
+        return "".join(self._given) != "".join(self._made)
+
     def feed(self, text: str) -> str:
+        self._given.append(text)
         text = self._restoring.feed(text)
-        return self._redacting.feed(text) if self._redacting is not None else text
+        self._made.append(self._redacting.feed(text) if self._redacting is not None else text)
+        return self._made[-1]
 
     def flush(self) -> str:
         rest = self._restoring.flush()
-        return self._redacting.feed(rest) + self._redacting.flush() if self._redacting is not None else rest
+        self._made.append(self._redacting.feed(rest) + self._redacting.flush() if self._redacting is not None else rest)
+        return self._made[-1]
 
 
 async def _restore_events(
@@ -151,12 +168,20 @@ async def _restore_events(
             continue
         if isinstance(event, TextDelta):
             yield replace(event, text=await _fed(outlet, event.text))
-        elif not isinstance(event, ReasoningDone):
+        elif not isinstance(event, ReasoningDone | ProviderItem):
             yield TextDelta(text=outlet.flush())
-        if isinstance(event, ToolCallRequested):
+        if isinstance(event, ProviderItem):
+            [part], counts = await asyncio.to_thread(_new_texts, (event.part,), new_thought)
+            redacted.update(counts)
+            yield replace(event, part=part)
+        elif isinstance(event, ToolCallRequested):
             arguments = replace_texts(event.call.arguments, lambda slot: restore_text(slot.text, outlet.values))
             yield ToolCallRequested(call=replace(event.call, arguments=arguments))
         elif isinstance(event, ModelDone):
+            if event.annotations:
+                # Places in a text that is another one now would be wrong.
+                cited = () if outlet.changed else _new_texts(event.annotations, new_thought)[0]
+                event = replace(event, annotations=cited)
             taken = dict(redacted + Counter(outlet.redacted))
             yield replace(event, redacted=taken) if taken else event
         elif isinstance(event, ReasoningDone):
@@ -165,6 +190,21 @@ async def _restore_events(
     if thought is not None:
         yield ReasoningDelta(text=thought[1].flush(), index=thought[0])
     yield TextDelta(text=outlet.flush())
+
+
+def _new_texts(
+    values: Sequence[JsonObject], new_outlet: Callable[[], _AnswerStream]
+) -> tuple[tuple[JsonObject, ...], Counter[str]]:
+    """What came beside the text, with its own texts restored and redacted, and counts of what was redacted."""
+    redacted: Counter[str] = Counter()
+
+    def new_text(slot: Slot) -> str:
+        outlet = new_outlet()
+        text = outlet.feed(slot.text) + outlet.flush()
+        redacted.update(outlet.redacted)
+        return text
+
+    return replace_part_texts(values, new_text), redacted
 
 
 async def _fed(outlet: _AnswerStream, text: str) -> str:

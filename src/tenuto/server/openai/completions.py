@@ -29,6 +29,7 @@ from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
 from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import degraded_view, messages_of
+from tenuto.server.openai.provider_items import check_functions
 from tenuto.server.openai.response_requests import policy_of, schema_of, tools_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
@@ -259,6 +260,7 @@ async def _turn_of(
     # An answer at the end, begun by the caller, belongs to what is new.
     end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
     last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
+    check_functions(body.tools)
     tools = tools_of(body.tools, body.tool_choice)
     answerer = context.chat.answerer_of(scope.tenant, body.model)
     turn = ChatRequest(

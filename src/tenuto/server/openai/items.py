@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,10 +22,12 @@ from tenuto.model import Content, Draft, Message, Page, Rewrite, Role, Scope, Se
 from tenuto.model.attachment import MEDIA_PARTS, shown_in
 from tenuto.model.message import FINISH, is_summary, readable_part
 from tenuto.model.parameters import FinishReason
+from tenuto.model.provider_items import ITEM_TYPES, is_provider_item, item_of_part
 from tenuto.model.reasoning import REASONING, is_reasoning
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.openai.errors import ItemNotFound
+from tenuto.server.openai.provider_items import provider_part_of_item
 from tenuto.server.openai.reasoning_items import part_of_item, reasoning_item
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.sessions.ids import derived_id
@@ -40,7 +43,7 @@ COMPACTION: Final = "compaction"
 _COMPACTED: Final = "tenuto summary: "
 _PREFIXES: Final = {MESSAGE: "msg_", CALL: "fc_", CALL_OUTPUT: "fco_", REASONING: "rs_"}
 # Items that a client brought, and gets back as they came.
-_AS_SENT: Final = frozenset({COMPACTION, REASONING})
+_AS_SENT: Final = frozenset({COMPACTION, REASONING, *ITEM_TYPES})
 # Parts that are items of their own: ours, and those of chat completions.
 _APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OUTPUT})
 # Messages that a search for an item reads at once.
@@ -64,8 +67,9 @@ def drafts_from_items(items: Sequence[JsonObject], now: datetime) -> tuple[Draft
 
 def _draft(item: JsonObject, now: datetime) -> Draft:
     draft = draft_from_item(item, new_id=fresh_id, now=now)
-    if (thought := part_of_item(item)) is not None:
-        return replace(draft, role=Role.ASSISTANT, parts=(thought,), extra=item)
+    made = part_of_item(item) or provider_part_of_item(item)
+    if made is not None:
+        return replace(draft, role=Role.ASSISTANT, parts=(made,), extra=item)
     summary = _open_compaction(item) if item.get("type") == COMPACTION else None
     if summary is None:
         return draft
@@ -106,7 +110,7 @@ def items_of_message(message: Draft, show: ShowMedia = _REFER) -> list[JsonObjec
         show = show_media(contents={content.id: content for content in message.contents})
     if message.extra.get("type") in _AS_SENT:
         return [_complete(message.extra, message, show)]
-    if message.role is Role.ITEM or not any(part["type"] in _APART or is_reasoning(part) for part in message.parts):
+    if message.role is Role.ITEM or not any(map(_is_item, message.parts)):
         return [_complete(item_from_message(message), message, show)]
     return [item for item, _ in _items_and_parts(message, show)]
 
@@ -114,19 +118,20 @@ def items_of_message(message: Draft, show: ShowMedia = _REFER) -> list[JsonObjec
 def _items_and_parts(message: Draft, show: ShowMedia = _REFER) -> list[tuple[JsonObject, tuple[int, ...]]]:
     """The items of a message that is several, each with the places of its parts.
 
-    The content is one item, where it begins among the thoughts, or at the beginning; calls and outputs come last.
+    The content is one item, where it begins among the thoughts and what a provider did, or at the beginning; calls and
+    outputs come last.
     """
     parts = message.parts
     apart = [place for place, part in enumerate(parts) if part["type"] in _APART]
-    thoughts = [place for place, part in enumerate(parts) if is_reasoning(part)]
-    content = tuple([place for place in range(len(parts)) if place not in apart and place not in thoughts])
+    beside = [place for place, part in enumerate(parts) if is_reasoning(part) or is_provider_item(part)]
+    content = tuple([place for place in range(len(parts)) if place not in apart and place not in beside])
     items: list[tuple[JsonObject, tuple[int, ...]]] = []
     name = str(message.metadata.get("trace") or message.id)
-    for number, place in enumerate(thoughts):
-        items.append((reasoning_item(name, number, parts[place]), (place,)))
+    made = items_beside(name, [parts[place] for place in beside])
+    items += [(item, (place,)) for item, place in zip(made, beside, strict=True)]
     if content:
         item = {"role": message.role.value, "content": [parts[place] for place in content], **message.extra}
-        before = sum(place < content[0] for place in thoughts)
+        before = sum(place < content[0] for place in beside)
         items.insert(before, (_complete(item, message, show), content))
     called = [_item_of_part(parts[place]) for place in apart]
     # By its call, an item keeps its id when one before it is removed.
@@ -137,6 +142,17 @@ def _items_and_parts(message: Draft, show: ShowMedia = _REFER) -> list[tuple[Jso
         (_complete(item, message, show, name), (place,)) for item, name, place in zip(called, names, apart, strict=True)
     ]
     return items
+
+
+def items_beside(name: str, parts: Sequence[JsonObject]) -> list[JsonObject]:
+    """Thoughts, and what a provider did, as items of the answer of this name."""
+    numbers = count()
+    return [reasoning_item(name, next(numbers), part) if is_reasoning(part) else item_of_part(part) for part in parts]
+
+
+def _is_item(part: JsonObject) -> bool:
+    """Whether a part is an item of its own."""
+    return part["type"] in _APART or is_reasoning(part) or is_provider_item(part)
 
 
 def text_item(trace: str, text: str, status: str = "completed") -> JsonObject:

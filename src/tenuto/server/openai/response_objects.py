@@ -31,6 +31,7 @@ from tenuto.model import Message, Page, Scope, Session
 from tenuto.model.message import FINISH, STOPPED, is_input, is_summary
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, Reason
+from tenuto.model.provider_items import annotations_in, is_provider_item
 from tenuto.model.reasoning import is_reasoning
 from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
@@ -42,12 +43,12 @@ from tenuto.server.openai.items import (
     ECHO,
     call_item,
     degraded_view,
+    items_beside,
     items_of_message,
     output_text,
     refusal_part,
     text_item,
 )
-from tenuto.server.openai.reasoning_items import reasoning_item
 from tenuto.sessions import Sessions
 
 DELETED: Final = "deleted"
@@ -159,15 +160,15 @@ class Echo:
         }
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
-        """The items of a reply: its text, with the thoughts before and behind it, then its calls."""
+        """The items of a reply: its text, with thoughts and a provider's items around it, then its calls."""
         status = "incomplete" if reply.finish in _INCOMPLETE else "completed"
         said = [text_item(self.trace, reply.text, status)] if reply.text or not reply.calls else []
         if said and reply.finish is FinishReason.REFUSAL:
             said[0]["content"] = [refusal_part(reply.text)]
-        if said and reply.logprobs is not None:
-            said[0]["content"] = [{**output_text(reply.text), "logprobs": list(reply.logprobs)}]
-        thoughts = [part for part in reply.parts if is_reasoning(part)]
-        items = [reasoning_item(self.trace, number, part) for number, part in enumerate(thoughts)]
+        elif said and (reply.parts or reply.logprobs is not None):
+            about = {"annotations": annotations_in(reply.parts), "logprobs": list(reply.logprobs or ())}
+            said[0]["content"] = [{**output_text(reply.text), **about}] if said[0]["content"] else []
+        items = items_beside(self.trace, [one for one in reply.parts if is_reasoning(one) or is_provider_item(one)])
         before = next((place for place, part in enumerate(reply.parts) if part["type"] == "text"), len(items))
         items[before:before] = said
         return items + [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]

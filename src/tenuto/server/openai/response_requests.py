@@ -23,6 +23,7 @@ from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import ECHO, ItemLog
+from tenuto.server.openai.provider_items import provider_tools_of, repeated_tool
 from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
@@ -121,7 +122,7 @@ class ResponseBody(OpenBody, frozen=True, kw_only=True):
             if value is not None and value != usual:
                 said[name] = {**usual, **value} if isinstance(usual, dict) else value
         if self.tools:
-            said["tools"] = [_with_strict(tool) for tool in self.tools]
+            said["tools"] = [repeated_tool(tool) for tool in self.tools]
         if self.conversation_id is not None:
             said["conversation"] = {"id": self.conversation_id}
         if said.get("service_tier") == "auto":
@@ -140,14 +141,8 @@ class ToolChoice(msgspec.Struct, frozen=True):
     choice: str = "auto"
 
 
-def _with_strict(tool: JsonObject) -> JsonObject:
-    if tool.get("type") != "function":
-        return tool
-    return {"description": None, "parameters": None, "strict": True, **tool}
-
-
 def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) -> ToolChoice:
-    """The functions among the tools, and the choice between them; tools that OpenAI would run are not offered.
+    """The functions among the tools, and the choice between them; `provider_tools_of` gives the others.
 
     Raises:
         Invalid: a function has no name, or the choice is of none of them.
@@ -256,6 +251,7 @@ async def read_request(
         instructions=body.instructions or None,
         tools=tools.tools,
         tool_choice=tools.choice,
+        provider_tools=provider_tools_of(body.tools, body.tool_choice, body.include),
         schema=schema_of(body.text),
         parameters=body.parameters(extra),
         reply_tokens=body.max_output_tokens,

@@ -10,10 +10,12 @@ import msgspec
 
 from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import TenutoError, failure_reason
-from tenuto.model.generation import ReasoningDelta, TextDelta
+from tenuto.model.generation import ProviderItem, ReasoningDelta, TextDelta
+from tenuto.model.provider_items import ITEM_TYPES, item_of_part
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import JsonObject
 from tenuto.server.openai.items import MESSAGE, output_text, refusal_part, text_item, text_item_id
+from tenuto.server.openai.provider_items import ItemEvents
 from tenuto.server.openai.reasoning_items import begun_reasoning_item, summary_of
 from tenuto.server.openai.response_objects import Echo, failure_of
 from tenuto.server.problems import AccessDenied
@@ -67,7 +69,8 @@ class ResponseStream:
         # The thoughts since the last tool of the assistant's own, and behind how many such rounds they are.
         self._thoughts: list[_StreamedThought] = []
         self._rounds = 0
-        self._thoughts_begun = 0
+        self._beside_begun = 0
+        self._provided = ItemEvents()
 
     @property
     def event_count(self) -> int:
@@ -87,6 +90,9 @@ class ResponseStream:
                 yield from self._say(text, _REFUSAL if refusal else _TEXT)
             case ReasoningDelta():
                 yield from self._think(event)
+            case ProviderItem(part=part, done=done):
+                yield from self._end_summary()
+                yield from self._provide(item_of_part(part), done=done)
             case ToolStarted():
                 # Thoughts and text before a tool of the assistant's own are none of the answer.
                 yield from self._end_summary()
@@ -107,7 +113,7 @@ class ResponseStream:
         if self._text is None:
             self._text = ""
             self._place, self._items = self._items, self._items + 1
-            is_first = self._place == self._thoughts_begun
+            is_first = self._place == self._beside_begun
             self._named = self._echo.trace if is_first else f"{self._echo.trace}-{self._place}"
             item = text_item(self._named, "", "in_progress")
             yield self._event("response.output_item.added", output_index=self._place, item=item)
@@ -131,11 +137,19 @@ class ResponseStream:
         for item in items:
             if item["type"] == MESSAGE:
                 yield from self._end_text(item)
+            elif item["type"] in ITEM_TYPES:
+                yield from self._provide(item, done=True)
             elif item["type"] != REASONING:
                 yield from self._call(item)
         response = self._echo.finished(reply, self._now())
         ended = response["status"] == "completed"
         yield self._event("response.completed" if ended else "response.incomplete", response=response)
+
+    def _provide(self, item: JsonObject, *, done: bool) -> Iterator[JsonObject]:
+        begins = self._provided.begins(item)
+        for kind, fields in self._provided.events(item, self._items, done=done):
+            yield self._event(kind, **fields)
+        self._items, self._beside_begun = self._items + begins, self._beside_begun + begins
 
     def _think(self, delta: ReasoningDelta) -> Iterator[JsonObject]:
         if not (self._thoughts and self._thoughts[-1].index == delta.index):
@@ -151,7 +165,7 @@ class ResponseStream:
 
     def _begin_thought(self, index: int) -> Iterator[JsonObject]:
         place, self._items = self._items, self._items + 1
-        self._thoughts_begun += 1
+        self._beside_begun += 1
         name = f"{self._echo.trace}-{self._rounds}" if self._rounds else self._echo.trace
         item = begun_reasoning_item(name, len(self._thoughts))
         self._thoughts.append(_StreamedThought(index, place, item))
@@ -177,6 +191,8 @@ class ResponseStream:
         text: str = part[kind[1]]
         if self._text is None or (text.startswith(self._text) and text != self._text):
             yield from self._say(text[len(self._text or "") :], kind)
+        for number, cited in enumerate(part.get("annotations", ())):
+            yield self._part("response.output_text.annotation.added", annotation_index=number, annotation=cited)
         more = {"logprobs": part["logprobs"]} if kind is _TEXT else {}
         yield self._part(f"response.{kind[0]}.done", **{kind[1]: text}, **more)
         yield self._part("response.content_part.done", part=part)

@@ -98,10 +98,11 @@ function facts(trace) {
 }
 
 /** What was thought, and what the model was not told of what others thought. */
-function thoughts({ usage, dropped_reasoning: dropped = 0 }) {
+function thoughts({ usage, dropped_reasoning: dropped = 0, dropped_items: items = 0 }) {
   return [
     [t("insight.reasoning"), usage.reasoning_tokens],
     [t("insight.dropped_reasoning"), dropped],
+    [t("insight.dropped_items"), items],
   ].flatMap(([name, count]) => (count ? [[name, number(count)]] : []));
 }
 

@@ -213,6 +213,7 @@ export const en = {
   "insight.usage.label": "Tokens",
   "insight.reasoning": "Tokens of reasoning",
   "insight.dropped_reasoning": "Reasoning of other providers, not sent",
+  "insight.dropped_items": "Items of provider tools, not sent",
   "insight.cost": "Cost",
   "insight.parameters": "Parameters",
   "insight.free": "none",

@@ -213,6 +213,7 @@ export const zh = {
   "insight.usage.label": "Token",
   "insight.reasoning": "思考所用 token",
   "insight.dropped_reasoning": "未发送的其他服务商思考内容",
+  "insight.dropped_items": "未发送的服务商工具条目",
   "insight.cost": "费用",
   "insight.parameters": "参数",
   "insight.free": "无",
