@@ -323,7 +323,7 @@ class AgentLoop:
                     async for event in _storable_events(events, written):
                         match event:
                             case TextDelta(text=text):
-                                for marker in thoughts.reveal():
+                                for marker in thoughts.reveal() if thoughts.unseen is not None else ():
                                     await self._emit_delta(marker, deadline)
                                 texts.append(text)
                                 self.completion.chunks.append(text)
