@@ -11,17 +11,23 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 import tenuto
 from tenuto.errors import TenutoError
+from tenuto.integrations.embedded_media import EmbeddedMedia
 from tenuto.integrations.event_loops import LoopBridge, find_bridge
+from tests.attachments import PNG, base64, png
 from tests.integrations.bridge_refusals import nothing, refuses_because
-from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, open_talk
+from tests.integrations.conversations import ADAPTERS, IN_PROCESS, NAMED, PIXEL, open_talk
 from tests.journeys.http_service import BASE, http_service
 from tests.samples import ANN, BOB, EVE
 
 WRITERS: Final = 16
 EACH: Final = 2
+WITH_PICTURES: Final = ("pydantic_ai", "adk", "llama_index", "agent_framework")
+URL_SAFE, STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
+ENCODED: Final = base64(PIXEL)
 WITHOUT_CLEAR: Final = ("agent_framework",)
 every_adapter = pytest.mark.parametrize("name", ADAPTERS)
 
@@ -72,6 +78,60 @@ async def test_messages_of_all_kinds_come_back_equal_to_their_owner_alone(name: 
             await again.add("anew")
             assert await again.texts() == ["anew"]
         assert await open_talk(name, app, BOB, "s").texts() == ["bob of acme"]
+
+
+@pytest.mark.parametrize("name", WITH_PICTURES)
+async def test_a_picture_is_stored_once_beside_messages_and_can_be_removed(name: str, url: str) -> None:
+    """Its bytes are in no message, and without it the conversation is still read."""
+    async with http_service(store=url) as service:
+        _, key = await service.keys.create(tenant="acme")
+        async with tenuto.connect(BASE, key, transport=httpx.ASGITransport(service.app)) as client:
+            for app, conversation in ((service.tenuto, "here"), (client, "there")):
+                talk = open_talk(name, app, ANN, conversation)
+                await talk.store(talk.kinds)
+                assert await talk.read() == talk.kinds
+        sessions, scope = service.tenuto.sessions, replace(ANN, site="shop") if name == "adk" else ANN
+        for session in (await sessions.list(scope)).sessions:
+            (attachment,) = await sessions.attachments(scope, session.id)
+            assert (await sessions.attachment(scope, session.id, attachment.id)).data == PIXEL
+            page = await sessions.messages(scope, session.id)
+            shown = [part for message in page.messages for part in message.parts if "attachment" in part]
+            assert [part["type"] for part in shown] == ["image"]
+            # A signature of a thought has the same bytes, and is no picture.
+            parts = [part for message in page.messages for part in message.parts if "thought" not in str(part)]
+            assert not any(ENCODED[:-2] in str(part).translate(STANDARD) for part in parts)
+            await sessions.remove_attachment(scope, session.id, attachment.id)
+        for conversation in ("here", "there"):
+            assert await open_talk(name, service.tenuto, ANN, conversation).read()
+        sessions.policy = replace(sessions.policy, max_attachments=0)
+        refused = open_talk(name, service.tenuto, ANN, "none")
+        with pytest.raises(TenutoError, match="max_attachments"):
+            await refused.store(refused.kinds)
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["not base64!", "", base64(b"<svg onload='x'/>"), base64(PNG)[:-2], base64(b"\xfb\xff\xfe").replace("+", "-")],
+    ids=("text", "empty", "script", "cut", "other-alphabet"),
+)
+def test_what_is_no_content_stays_in_its_element(data: str) -> None:
+    media = EmbeddedMedia(("data", "mime"))
+    element = {"inner": [{"data": data, "mime": "image/svg+xml"}]}
+
+    assert media.take_out(element) == [element]
+
+
+@pytest.mark.parametrize(("url_safe", "head"), [(True, ""), (False, ""), (False, "data:image/png;base64,")])
+def test_contents_come_back_to_their_places(url_safe: bool, head: str) -> None:
+    media = EmbeddedMedia(("data", "mime"), url_safe=url_safe)
+    encoded = [head + base64(data).translate(URL_SAFE if url_safe else {}) for data in (PNG, png(1))]
+    element = {"a": [{"data": one, "mime": "image/png", "more": 1} for one in encoded], "data": "of no type"}
+
+    emptied, *parts = media.take_out(element)
+
+    assert [part["data"] for part in parts] == [base64(PNG), base64(png(1))]
+    assert [one["data"] for one in emptied["a"]] == [head, head]
+    assert media.join([{"type": "x", "x": emptied}, *parts], lambda part: part["x"]) == [element]
 
 
 @pytest.mark.requirement("A25")

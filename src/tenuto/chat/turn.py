@@ -108,7 +108,7 @@ async def answer_once(
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
     choice = await _choice(deps, scope, request, None)
-    await _check_input(deps, choice)
+    await admit(deps, choice)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, await _begin_unstored(deps, choice, history), None)
     reply = await _answer_and_store(deps, context, StepTimer(deps.telemetry), sink)

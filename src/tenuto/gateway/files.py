@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 from tenuto.errors import ChannelUnavailable, Invalid, TooLarge
 from tenuto.gateway.wording import ChatWording
 from tenuto.model import Content, Scope
-from tenuto.model.attachment import AUDIO, FILE, IMAGE, REMOVED, attachment_part
+from tenuto.model.attachment import REMOVED, attachment_part
 from tenuto.model.channel import ChatFile, IncomingMessage
-from tenuto.model.media_types import check_content_type, is_picture, media_type_of
+from tenuto.model.media_types import check_content_type, media_type_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import Channel, FileChannel
+from tenuto.sessions.media_parts import shown_type
 
 _MEGABYTE: Final = 1024 * 1024
 # What a message may bring, as a body over HTTP.
@@ -65,7 +66,7 @@ async def load_files(channel: Channel, scope: Scope, message: IncomingMessage, l
         else:
             left -= len(content.data)
             contents[content.id] = content
-            parts.append(attachment_part(content, _type_of(content.media_type)))
+            parts.append(attachment_part(content, shown_type(content.media_type)))
     return LoadedFiles(tuple(parts), tuple(contents.values()), too_large, missing)
 
 
@@ -81,10 +82,3 @@ async def _load(channel: Channel, scope: Scope, message: IncomingMessage, file: 
     else:
         data = await channel.download(message, file, limit)
     return Content.of(scope, data, check_content_type(data, media_type_of(data, file.name)), file.name)
-
-
-def _type_of(media_type: str) -> str:
-    """What a file is to a model, whatever it was sent as."""
-    if is_picture(media_type):
-        return IMAGE
-    return AUDIO if media_type.startswith("audio/") else FILE

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tenuto.client.api import TenutoApi
 from tenuto.integrations import missing_extra
+from tenuto.integrations.embedded_media import EmbeddedMedia
 from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.session_log import SessionLog, SessionLogs
 from tenuto.model import Draft, Role, Scope
@@ -32,6 +33,7 @@ except ImportError as error:
 _NAME: Final = "agent_framework"
 _SESSION: Final = "default"
 """The session of runs without an id, as the framework's own providers have it."""
+_MEDIA: Final = EmbeddedMedia(("uri", "media_type"))
 _ROLES: Final = {role.value: role for role in Role}
 
 
@@ -131,7 +133,7 @@ class TenutoMemoryProvider(ContextProvider):
 def _draft(message: Message) -> Draft:
     rest: JsonObject = message.to_dict()
     # Contents have a type, as our parts do, and text contents are text parts.
-    parts = tuple(rest.pop("contents", ()))
+    parts = tuple([part for content in rest.pop("contents", ()) for part in _MEDIA.take_out(content)])
     role = _ROLES.get(str(message.role), Role.ITEM)
     return Draft(id=fresh_id(), role=role, sent_at=utc_now(), parts=parts, extra={_NAME: rest})
 
@@ -139,6 +141,7 @@ def _draft(message: Message) -> Draft:
 def _message(message: Stored) -> Message:
     rest = message.extra.get(_NAME)
     if isinstance(rest, dict):
+        contents = _MEDIA.join(message.parts, lambda part: part)
         # A copy: the stored message may be that of a cache.
-        return Message.from_dict(deep_copy({**rest, "contents": message.parts}))
+        return Message.from_dict(deep_copy({**rest, "contents": contents}))
     return Message(message.role.value, [message.text] if message.text else [])

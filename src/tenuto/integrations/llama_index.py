@@ -14,6 +14,7 @@ from typing import Any, Final
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.integrations import missing_extra
+from tenuto.integrations.embedded_media import EmbeddedMedia
 from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.parts import FrameworkForm, without
 from tenuto.integrations.session_log import SessionLog, SessionLogs, has_access
@@ -34,7 +35,12 @@ except ImportError as error:
 _NAME: Final = "llama_index"
 """The key of a session's metadata that holds its key; in a message's extra fields, that of the message."""
 _ARCHIVED: Final = "archived"
-_FORM: Final = FrameworkForm(_NAME, "text", lambda block: block.get("block_type") == "text")
+_FORM: Final = FrameworkForm(
+    *(_NAME, "text", lambda block: block.get("block_type") == "text"),
+    media=EmbeddedMedia(
+        ("image", "image_mimetype"), ("audio", "format"), ("video", "video_mimetype"), ("data", "document_mimetype")
+    ),
+)
 _ROLES: Final = {
     "user": Role.USER,
     "assistant": Role.ASSISTANT,

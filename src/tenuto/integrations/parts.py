@@ -1,7 +1,8 @@
 """Messages of frameworks as our messages, and back unchanged.
 
 The elements of a framework's message become parts: those that are text become text parts, which titles, search, private
-data rules and summaries read; all others are kept as they are. The rest of the message is kept in `extra`, under the
+data rules and summaries read; all others are kept as they are, with the pictures, sounds and files that they hold as
+parts behind them. The rest of the message is kept in `extra`, under the
 name of the framework. A message that another program wrote is text to the framework.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
+from tenuto.integrations.embedded_media import EmbeddedMedia
 from tenuto.model import Draft, Role
 from tenuto.model.message import text_part
 from tenuto.model.values import JsonObject
@@ -20,19 +22,27 @@ _MORE: Final = "more"
 
 
 class FrameworkForm:
-    """How a framework writes messages: where an element has its text, and which elements are text."""
+    """How a framework writes messages: where an element has its text or content, and which elements are text."""
 
-    def __init__(self, name: str, text: str, is_text: Callable[[JsonObject], bool] = lambda element: True) -> None:
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        is_text: Callable[[JsonObject], bool] = lambda element: True,
+        *,
+        media: EmbeddedMedia,
+    ) -> None:
         self.name = name
         self._text = text
         self._is_text = is_text
+        self._media = media
 
     def draft(
         self, role: Role, elements: Iterable[JsonObject], rest: JsonObject, *, message_id: str, sent_at: datetime
     ) -> Draft:
         """The message to store: its elements as parts, the rest as an extra field."""
-        parts = tuple(map(self._part, elements))
-        return Draft(id=message_id, role=role, sent_at=sent_at, parts=parts, extra={self.name: rest})
+        parts = [part for element in elements for part in self._parts(element)]
+        return Draft(id=message_id, role=role, sent_at=sent_at, parts=tuple(parts), extra={self.name: rest})
 
     def rest(self, message: Draft) -> JsonObject | None:
         """The message without its elements; `None` if the framework did not write it."""
@@ -43,14 +53,15 @@ class FrameworkForm:
         """The elements of the message; of another program's message, its text."""
         if self.rest(message) is None:
             return [{self._text: message.text}] if message.text else []
-        return [self._element(part) for part in message.parts]
+        return self._media.join(message.parts, self._element)
 
-    def _part(self, element: JsonObject) -> JsonObject:
+    def _parts(self, element: JsonObject) -> list[JsonObject]:
         text = element.get(self._text)
         if not isinstance(text, str) or not self._is_text(element):
-            return {"type": self.name, self.name: element}
+            emptied, *media = self._media.take_out(element)
+            return [{"type": self.name, self.name: emptied}, *media]
         more = {name: value for name, value in element.items() if name != self._text}
-        return {**text_part(text), _MORE: more} if more else text_part(text)
+        return [{**text_part(text), _MORE: more} if more else text_part(text)]
 
     def _element(self, part: JsonObject) -> JsonObject:
         if part["type"] != "text":

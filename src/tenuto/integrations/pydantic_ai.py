@@ -19,11 +19,12 @@ import msgspec
 from tenuto.client.api import TenutoApi
 from tenuto.errors import SessionNotFound
 from tenuto.integrations import missing_extra
+from tenuto.integrations.embedded_media import EmbeddedMedia
 from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.parts import FrameworkForm, without
 from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, has_access, with_title
 from tenuto.lru_cache import LruCache
-from tenuto.model import Changes, Draft, FinishTurn, Message, OpenTurn, Role, Scope, Session, SessionQuery
+from tenuto.model import Changes, Draft, Message, OpenTurn, Role, Scope, Session, SessionQuery
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
 
@@ -41,7 +42,10 @@ except ImportError as error:
 
 _NAME: Final = "pydantic_ai"
 """The key of a session's metadata that holds the record, and of a message's extra fields."""
-_FORM: Final = FrameworkForm(_NAME, "content", lambda part: part.get("part_kind") in ("user-prompt", "text"))
+_FORM: Final = FrameworkForm(
+    *(_NAME, "content", lambda part: part.get("part_kind") in ("user-prompt", "text")),
+    media=EmbeddedMedia(("data", "media_type"), url_safe=True),
+)
 _RECORDS: Final = TypeAdapter(ConversationRecord)
 _PAGE: Final = 100
 _PLACES: Final = 10_000
@@ -150,10 +154,10 @@ class TenutoConversationStore(ConversationStore):
                 copied_entries = await self._entries_to_copy(app, log, turn.session, record, entries)
             except KeyError:
                 raise ConversationConflict(name) from None
-            reply = tuple(map(_draft, (*copied_entries, *entries)))
+            drafts = [_draft(entry) for entry in (*copied_entries, *entries)]
             fields = _RECORDS.dump_python(record, mode="json")
-            changes = with_title(turn.session, reply, Changes(metadata={_NAME: fields}))
-            await log.sessions.finish(turn, FinishTurn(reply=reply, changes=changes))
+            changes = with_title(turn.session, drafts, Changes(metadata={_NAME: fields}))
+            await log.finish(turn, drafts, changes)
 
     def _check(self, head: Session, conversation_id: str, if_head: str | None) -> None:
         record = self._record(head)

@@ -18,6 +18,7 @@ from tenuto.model import (
     Changes,
     Content,
     Draft,
+    FinishTurn,
     Message,
     MessagePage,
     NewSession,
@@ -69,7 +70,7 @@ class SessionLog:
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         """Store messages in one step."""
-        request = AppendRequest(messages=tuple([with_media_beside(self._scope, draft) for draft in drafts]))
+        request = AppendRequest(messages=self._with_media_beside(drafts))
         try:
             return await self.on_session(self.sessions.append, request)
         except SessionNotFound:
@@ -222,6 +223,16 @@ class SessionLog:
         # Short, and released if this process dies: nothing but the end of the turn follows.
         request = TurnRequest(session_id=session_id, policy=policy, renews=True)
         return await self._app.begin_turn(scope, request, 0)
+
+    async def finish(self, turn: OpenTurn, drafts: Sequence[Draft], changes: Changes) -> None:
+        """Store messages and changes in one step, and release the session."""
+        messages = self._with_media_beside(drafts)
+        if isinstance(self.sessions, Sessions):
+            await self.sessions.check_attachments(self._scope, turn.session.id, messages)
+        await self.sessions.finish(turn, FinishTurn(reply=messages, changes=changes))
+
+    def _with_media_beside(self, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+        return tuple([with_media_beside(self._scope, draft) for draft in drafts])
 
     async def delete(self) -> None:
         """Remove the session with all of its messages; an absent one is no error."""

@@ -166,7 +166,7 @@ def read_media(
     else:
         content = None
     if content is not None:
-        part_type = source.type or _part_type(content.media_type)
+        part_type = source.type or shown_type(content.media_type)
         _check_part_type(part_type, content.media_type, place)
         return {**source.others, **_named(source, "detail"), **attachment_part(content, part_type)}, content
     if kind == ATTACHMENT:
@@ -176,7 +176,7 @@ def read_media(
         _check_link(value, at)
     said = _named(source, "media_type", "name", "detail")
     provider = {"provider": source.values.get("provider", OPENAI)} if kind == FILE_ID else {}
-    part_type = source.type or _part_type(str(said.get("media_type", UNKNOWN)))
+    part_type = source.type or shown_type(str(said.get("media_type", UNKNOWN)))
     return {**source.others, "type": part_type, **said, kind: value, **provider}, None
 
 
@@ -194,6 +194,13 @@ def with_data(
         return {**kept, "media_type": content.media_type, DATA: b64encode(content.data).decode()}
 
     return map_media(parts, bring)
+
+
+def shown_type(media_type: str) -> str:
+    """The type of a part that shows content of this media type to a model, where its sender says none."""
+    if is_picture(media_type):
+        return IMAGE
+    return AUDIO if media_type.startswith("audio/") else FILE
 
 
 def _form_of(part: JsonObject) -> _Form | None:
@@ -318,18 +325,11 @@ def _decode(text: str, limit: int, place: str) -> tuple[bytes, str]:
     return data, named if essence(named) != UNKNOWN else ""
 
 
-def _part_type(media_type: str) -> str:
-    """The type of a part that says none."""
-    if is_picture(media_type):
-        return IMAGE
-    return AUDIO if media_type.startswith("audio/") else FILE
-
-
 def _check_part_type(part_type: str, media_type: str, place: str) -> None:
     """Refuse content of another kind than its part: no model would take it."""
     if part_type == IMAGE and media_type == SVG:
         raise Invalid(f"{place}: an SVG is no picture to a model; send it as a file")
-    if part_type != FILE and part_type != _part_type(media_type):
+    if part_type != FILE and part_type != shown_type(media_type):
         raise Invalid(f"{place}: content of type {media_type} is no {part_type}")
 
 

@@ -148,6 +148,8 @@ class Sessions:
                 request = replace(request, changes=replace(changes, window_start=turn.stale_before))
         # `FinishTurn` itself has checked everything but the size.
         check_message_sizes(request.reply, policy)
+        if any(draft.contents for draft in request.reply):
+            request = replace(request, reply=await prepare(turn.scope, request.reply, policy))
         if request.changes is not None and request.changes.sets_values:
             await self._check_growth(turn, request.changes, policy)
         done = await self._store.finish_turn(turn, request)
@@ -155,6 +157,15 @@ class Sessions:
             changed = (*_MESSAGES, *(request.changes.fields if request.changes is not None else ()))
             await self._announce.emit_event(EventKind.UPDATED, done.session.scope, done.session.id, changed=changed)
         return done
+
+    async def check_attachments(self, scope: Scope, session_id: str, drafts: Sequence[Draft]) -> None:
+        """Refuse contents that `append` would refuse: for messages of others that the end of a turn stores.
+
+        Raises:
+            Invalid: a type is not taken.
+            AttachmentLimit: there would be too many, or too many bytes.
+        """
+        await self._attachments.check(scope, session_id, drafts, self.policy)
 
     async def renew(self, turn: OpenTurn) -> OpenTurn:
         """Extend the lease of a long turn."""

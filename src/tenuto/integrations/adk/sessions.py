@@ -14,6 +14,7 @@ from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import update_state
 from tenuto.errors import IdempotencyKeyReused, Invalid, SessionBusy, SessionNotFound, TurnLost
 from tenuto.integrations import missing_extra
+from tenuto.integrations.embedded_media import EmbeddedMedia
 from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.parts import FrameworkForm
 from tenuto.integrations.session_log import SessionLog, SessionLogs, abandon_on_error, with_title
@@ -39,7 +40,9 @@ _NAME: Final = "adk"
 _STATE: Final = "adk:"
 """What keys of a session's state begin with in its metadata; each holds its value in a list, since null removes."""
 _STATE_KEY: Final = "state"
-_FORM: Final = FrameworkForm(_NAME, "text", lambda part: not part.get("thought"))
+_FORM: Final = FrameworkForm(
+    *(_NAME, "text", lambda part: not part.get("thought")), media=EmbeddedMedia(("data", "mime_type"), url_safe=True)
+)
 _PAGE: Final = 1000
 
 
@@ -186,7 +189,7 @@ async def _finish(app: TenutoApi, log: SessionLog, turn: OpenTurn, event: Event)
     changes = with_title(turn.session, (draft,), Changes(metadata={_NAME: adk_metadata, **_storable(own)}))
     # First what is shared: if the event is not stored, its sender tries again, with the same values.
     await _merge_shared_state(app, turn.scope, shared_state)
-    await log.sessions.finish(turn, FinishTurn(reply=(draft,), changes=changes))
+    await log.finish(turn, (draft,), changes)
 
 
 def _draft(event: Event) -> Draft:
