@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter as Counts
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias
@@ -63,26 +63,47 @@ class StepTimer:
     spans: list[TraceSpan] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
+    def step(self, name: str, completion: Completion | None = None) -> AbstractContextManager[None]:
+        """The step that runs within it, and ends with it however it ends."""
+        if self.telemetry is None or name in _CALLS:
+            return _Step(self, name, completion)
+        return self._spanned_step(self.telemetry, name, completion)
+
     @contextmanager
-    def step(self, name: str, completion: Completion | None = None) -> Iterator[None]:
-        began, before = time.perf_counter(), completion.spent if completion is not None else _NOTHING_SPENT
-        try:
-            with self.telemetry.span(name) if self.telemetry and name not in _CALLS else nullcontext():
-                yield
-        finally:
-            taken = (time.perf_counter() - began) * 1000
-            self.taken[name] = round(self.taken.get(name, 0.0) + taken, 3)
-            spent = completion.spent if completion is not None else _NOTHING_SPENT
-            self.spans.append(
-                TraceSpan(
-                    name=name,
-                    start=round((began - self.began) * 1000, 3),
-                    milliseconds=round(taken, 3),
-                    input_tokens=spent[0] - before[0],
-                    output_tokens=spent[1] - before[1],
-                    cost_nanos=spent[2] - before[2],
-                )
+    def _spanned_step(self, telemetry: Telemetry, name: str, completion: Completion | None) -> Iterator[None]:
+        with _Step(self, name, completion), telemetry.span(name):
+            yield
+
+
+class _Step:
+    """One run of a step. A class, since every turn has several and a generator takes three times as long."""
+
+    __slots__ = ("_before", "_began", "_completion", "_name", "_timer")
+
+    def __init__(self, timer: StepTimer, name: str, completion: Completion | None) -> None:
+        self._timer, self._name, self._completion = timer, name, completion
+
+    def __enter__(self) -> None:
+        self._began, self._before = time.perf_counter(), _spent(self._completion)
+
+    def __exit__(self, *_: object) -> None:
+        timer, name, spent, before = self._timer, self._name, _spent(self._completion), self._before
+        taken = (time.perf_counter() - self._began) * 1000
+        timer.taken[name] = round(timer.taken.get(name, 0.0) + taken, 3)
+        timer.spans.append(
+            TraceSpan(
+                name=name,
+                start=round((self._began - timer.began) * 1000, 3),
+                milliseconds=round(taken, 3),
+                input_tokens=spent[0] - before[0],
+                output_tokens=spent[1] - before[1],
+                cost_nanos=spent[2] - before[2],
             )
+        )
+
+
+def _spent(completion: Completion | None) -> tuple[int, int, int]:
+    return _NOTHING_SPENT if completion is None else completion.spent
 
 
 BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
@@ -302,7 +323,7 @@ class AgentLoop:
                     async for event in _storable_events(events, written):
                         match event:
                             case TextDelta(text=text):
-                                for marker in thoughts.reveal():
+                                for marker in thoughts.reveal() if thoughts.unseen is not None else ():
                                     await self._emit_delta(marker, deadline)
                                 texts.append(text)
                                 self.completion.chunks.append(text)

@@ -123,7 +123,7 @@ async def _load_log(deps: ChatDeps, choice: Choice, turn: OpenTurn) -> tuple[Ope
         log = LogTail(turn.window, persona)
         summary = log.summary(start)
     if len(turn.window) > assistant.policies.context.loaded_messages:
-        uncovered = sum(message.seq >= first for message in turn.window)
+        uncovered = sum([message.seq >= first for message in turn.window])
         deps.reach.note(turn.scope, turn.session.id, uncovered)
     return turn, log, summary
 

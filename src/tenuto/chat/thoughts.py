@@ -76,7 +76,7 @@ class Thoughts:
 
     withheld: bool = False
     # The index of the newest thought, where no reader has heard of it yet.
-    _unseen: int | None = None
+    unseen: int | None = None
     _by_index: dict[int, Thought] = field(default_factory=dict)
     items: list[_Item] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class Thoughts:
                 self.items.append(_Item(sum(map(len, texts)), max(self._by_index, default=-1), event.part))
             yield event
             return
-        if self._unseen not in (None, event.index):
+        if self.unseen not in (None, event.index):
             yield from self.reveal()
         if isinstance(event, ReasoningDone):
             self._end(event, texts, calls_before)
@@ -107,24 +107,24 @@ class Thoughts:
             return
         if event.index not in self._by_index:
             self._by_index[event.index] = Thought(sum(map(len, texts)), withheld=self.withheld)
-            self._unseen = event.index
+            self.unseen = event.index
         if event.text:
             self._by_index[event.index].shown.append(event.text)
             if not self.withheld:
-                self._unseen = None
+                self.unseen = None
                 yield event
 
     def reveal(self) -> Iterator[ReasoningDelta]:
         """That there is a thought whose text is not shown, before what follows it."""
-        if self._unseen is not None:
-            yield ReasoningDelta(text="", index=self._unseen)
-            self._unseen = None
+        if self.unseen is not None:
+            yield ReasoningDelta(text="", index=self.unseen)
+            self.unseen = None
 
     def _end(self, done: ReasoningDone, texts: Sequence[str], calls_before: int) -> None:
         """Add what the provider made of a thought; those behind a call are known only now."""
         thought = self._by_index.pop(done.index, None)
         if thought is None:
-            self._unseen = done.index
+            self.unseen = done.index
             thought = Thought(sum(map(len, texts)), withheld=self.withheld)
         thought.made, thought.calls_before = done.part, calls_before
         self._by_index[done.index] = thought

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import logging
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -106,7 +107,7 @@ async def answer_once(
     deps: ChatDeps, scope: Scope, request: ChatRequest, history: tuple[Message, ...], sink: EventSink
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
-    choice = await _choice(deps, scope, request, ActiveAssistant())
+    choice = await _choice(deps, scope, request, None)
     await admit(deps, choice)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, await _begin_unstored(deps, choice, history), None)
@@ -177,10 +178,11 @@ async def choose(deps: ChatDeps, scope: Scope, request: ChatRequest) -> Choice:
         request.persona is not None or len(deps.assistants.find(request.assistant).personas) < 2
     )
     session = None if named else await _find_session(deps, scope, request.session_id)
-    return await _choice(deps, scope, request, ActiveAssistant.of(session))
+    return await _choice(deps, scope, request, session)
 
 
-async def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: ActiveAssistant) -> Choice:
+async def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, session: Session | None) -> Choice:
+    last = ActiveAssistant.of(session)
     assistant, persona = resolve_assistant(deps.assistants, request.assistant, request.persona, last)
     assistant.check_installed()
     if request.model is not None:
@@ -191,7 +193,14 @@ async def _choice(deps: ChatDeps, scope: Scope, request: ChatRequest, last: Acti
         policies = _policies_for(request, assistant.policies, prompt)
         assistant = dataclasses.replace(assistant, policies=policies)
     scope = scope if persona is None else replace(scope, persona=persona.id)
-    return Choice(request=request, scope=scope, assistant=assistant, prompt=prompt, persona=persona)
+    return Choice(
+        request=request,
+        scope=scope,
+        assistant=assistant,
+        prompt=prompt,
+        persona=persona,
+        in_session=session is not None,
+    )
 
 
 def resolve_assistant(
@@ -321,7 +330,10 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
         messages = await prepare(scope, messages, policy)
-    may_be_new = request.session_id is None or policy.on_missing is not OnMissing.ERROR
+    makes_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
+    # What a new session starts with takes long to make, so it waits until the one that was there is gone after all.
+    goes_on = makes_missing and choice.in_session and request.edit is None and not request.regenerate
+    may_be_new = makes_missing and not goes_on
     if may_be_new or request.regenerate or request.edit is not None:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
         check_message_sizes(messages, policy)
@@ -337,13 +349,19 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         # A request may bring a whole conversation, and its outputs belong to calls before it.
         window=min(loaded + max(0, len(messages) - 1), MAX_WINDOW),
         new_session=await _new_session(deps, choice) if may_be_new and not request.regenerate else None,
-        policy=_without_journal(policy) if request.regenerate else policy,
+        policy=_without_journal(policy) if request.regenerate else _for_stored(policy) if goes_on else policy,
         renews=True,
     )
     if request.edit is not None:
         editing = replace(turn_request, policy=_without_journal(policy))
         await rewind_for_edit(deps.sessions, scope, request, editing, lambda session: _check_budgets(deps, session))
-    turn = await deps.sessions.begin(scope, turn_request)
+    try:
+        turn = await deps.sessions.begin(scope, turn_request)
+    except SessionNotFound:
+        if not goes_on:
+            raise
+        new_session = await _new_session(deps, choice)
+        turn = await deps.sessions.begin(scope, replace(turn_request, new_session=new_session, policy=policy))
     await _store_profile(deps, scope, request.profile)
     if turn.state is TurnState.FINISHED:
         return Beginning(choice=choice, turn=turn)
@@ -490,6 +508,12 @@ async def _store_profile(deps: ChatDeps, scope: Scope, profile: JsonObject) -> N
         await deps.profiles.update(scope, profile)
     except TenutoError as error:
         _log.warning("a profile was not stored: %s", error.code)
+
+
+@lru_cache(maxsize=64)
+def _for_stored(policy: SessionPolicy) -> SessionPolicy:
+    """The policy of a turn in a session that was there a moment ago."""
+    return replace(policy, on_missing=OnMissing.ERROR)
 
 
 def _without_journal(policy: SessionPolicy) -> SessionPolicy:

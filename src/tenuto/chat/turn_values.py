@@ -50,7 +50,8 @@ class ActiveAssistant(NamedTuple):
 class Choice(Value, frozen=True, kw_only=True):
     """Who answers what: the assistant has the request's policies, and the scope names the persona.
 
-    `prompt` is the assistant's policy with a budget that its model has room for.
+    `prompt` is the assistant's policy with a budget that its model has room for. `in_session` tells that the request's
+    session was there when it was read for its assistant.
     """
 
     request: ChatRequest
@@ -58,6 +59,7 @@ class Choice(Value, frozen=True, kw_only=True):
     assistant: Assistant
     prompt: PromptPolicy
     persona: Persona | None
+    in_session: bool = False
 
 
 class Beginning(Value, frozen=True, kw_only=True):

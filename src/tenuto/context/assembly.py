@@ -40,6 +40,7 @@ from tenuto.model.prompt import (
     Reason,
     RecallPosition,
     digest_text,
+    digest_texts,
 )
 from tenuto.model.turn import OpenTurn
 from tenuto.model.values import JsonObject, to_text
@@ -114,7 +115,8 @@ class ManifestBuilder:
     def window(self, history: Sequence[Message], window: Window) -> None:
         """Record every message of the history: included ones one by one, the others in ranges."""
         if window.verbatim is not None:
-            around = window.verbatim.around
+            messages, around = window.verbatim.messages, window.verbatim.around
+            digests = digest_texts(_verbatim_texts(messages), self._digest_key)
             self._entries[_MESSAGE] += [
                 ManifestEntry(
                     kind=_MESSAGE,
@@ -125,9 +127,9 @@ class ManifestBuilder:
                     id=message.id,
                     first=message.seq,
                     last=message.seq,
-                    digest=digest_text(_verbatim_text(message), self._digest_key),
+                    digest=digest,
                 )
-                for message in window.verbatim.messages
+                for message, digest in zip(messages, digests, strict=True)
             ]
             return
         places: list[tuple[int, Turn | tuple[int, Reason]]] = [(turn.start, turn) for turn in window.turns]
@@ -205,10 +207,12 @@ def message_text(message: Message) -> str:
     return "\n".join(texts)
 
 
-def _verbatim_text(message: Message) -> str:
+def _verbatim_texts(messages: Sequence[Message]) -> list[str]:
     # Nearly every message is one text.
-    text: str = message.parts[0]["text"] if len(message.parts) == 1 and "text" in message.parts[0] else ""
-    return text or message_text(message)
+    return [
+        (message.parts[0].get("text") if len(message.parts) == 1 else "") or message_text(message)
+        for message in messages
+    ]
 
 
 @cache

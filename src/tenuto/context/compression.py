@@ -38,6 +38,7 @@ from tenuto.model.values import JsonObject, Value
 
 # Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.
 _ITEM: Final = Role.ITEM
+_SYSTEM: Final = Role.SYSTEM
 
 
 class _SummaryPart(msgspec.Struct, frozen=True):
@@ -369,8 +370,11 @@ def _measure_conversation(
 
 def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit: int) -> list[int]:
     """What each message takes in a prompt: its words at most the cap, and what it shows, of which the newest stay."""
-    if not shows_media(talk):
-        return [0 if message.role is _ITEM else _cost(message, counter.count_message(message), cap) for message in talk]
+    if _ITEM not in [message.role for message in talk] and not shows_media(talk):
+        return [
+            (tokens if tokens < cap or message.role is _SYSTEM else cap) + MESSAGE_TOKENS
+            for message, tokens in zip(talk, counter.count_messages(talk), strict=True)
+        ]
     costs: list[int] = []
     for message in reversed(talk):
         if message.role is _ITEM:
@@ -381,12 +385,9 @@ def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit
         media = 0 if len(parts) == 1 and parts[0]["type"] == "text" else counter.count_media(parts)
         shown = min(media, media_limit)
         media_limit -= shown
-        costs.append(_cost(message, tokens - media, cap) + shown)
+        words = tokens - media
+        costs.append((words if words < cap or message.role is _SYSTEM else cap) + shown + MESSAGE_TOKENS)
     return costs[::-1]
-
-
-def _cost(message: Message, words: int, cap: int) -> int:
-    return (words if words < cap or message.role is Role.SYSTEM else cap) + MESSAGE_TOKENS
 
 
 def _choose_cut(between: _CutPoints, size: _ConversationSize, least: int) -> int:

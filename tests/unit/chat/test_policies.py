@@ -11,10 +11,11 @@ import pytest
 from tenuto.chat.views import ContextView
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail
-from tenuto.model import NewSession, Page, Scope
+from tenuto.model import NewSession, Page, Scope, Session
 from tenuto.model.generation import Persona
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Disposition, Kind, Language, PromptPolicy
+from tenuto.model.session import ASSISTANT
 from tests.chats import SMALL, Adder, ask, helper, patient, talk
 from tests.clock import FakeClock
 from tests.samples import ANN
@@ -64,6 +65,29 @@ async def test_an_unknown_session_is_refused_made_or_adopted_as_the_policy_says(
 
     assert new.session_id != "gone"
     assert adopted.session_id == "gone"
+
+
+@pytest.mark.parametrize("policy", [OnMissing.ADOPT, OnMissing.NEW_ID])
+async def test_a_session_that_goes_while_its_turn_begins_is_made_anew(
+    policy: OnMissing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that a new one starts with: its title, and who answers in it."""
+    t = talk("Hi.", assistants=[helper(policies=patient(on_missing=policy))])
+    session_id = (await t.chat.take_turn(ANN, ask("Which lamp did I order?"))).session_id
+    read = t.sessions.get
+
+    async def read_and_lose(scope: Scope, session_id: str) -> Session:
+        session = await read(scope, session_id)
+        await t.sessions.delete(scope, session_id)
+        return session
+
+    with monkeypatch.context() as losing:
+        losing.setattr(t.sessions, "get", read_and_lose)
+        reply = await t.chat.take_turn(ANN, ask("And which chair?", session_id))
+
+    session = await t.sessions.get(ANN, reply.session_id)
+    assert (reply.created, reply.session_id == session_id) == (True, policy is OnMissing.ADOPT)
+    assert (session.title, session.metadata[ASSISTANT]) == ("And which chair?", "helper")
 
 
 async def test_a_long_session_brings_no_more_than_it_needs() -> None:
