@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 pytest.importorskip("dbos")
 
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
-from a2a.helpers.proto_helpers import get_artifact_text, get_message_text, new_data_message, new_text_message
+from a2a.helpers.proto_helpers import get_artifact_text, get_message_text, new_data_message
 from a2a.types import a2a_pb2 as proto
 from a2a.utils.errors import (
     ContentTypeNotSupportedError,
@@ -36,53 +32,12 @@ from tenuto.model.prompt import PromptPolicy
 from tenuto.tasks import Tasks
 from tests.attachments import PNG
 from tests.chats import patient
-from tests.journeys.http_service import ANN, BASE, HttpService, code, http_service, playing
+from tests.journeys.a2a_clients import BINDINGS, State, answer, client, message, send
+from tests.journeys.http_service import ANN, HttpService, code, http_service, playing
 from tests.journeys.server_process import running_server
 from tests.servers.openai_server import stalling, start_model_server
 
 pytestmark = pytest.mark.requirement("A2")
-
-
-BINDINGS = ("JSONRPC", "HTTP+JSON")
-State = proto.TaskState
-
-
-@asynccontextmanager
-async def client(
-    service: HttpService,
-    headers: dict[str, str],
-    binding: str = "JSONRPC",
-    *,
-    streams: bool = False,
-    agent: str = "",
-    app: ASGIApp | None = None,
-) -> AsyncIterator[Client]:
-    """A client of the default assistant, or of another agent, as its card says."""
-    transport = httpx.ASGITransport(app=app or service.app)
-    async with httpx.AsyncClient(transport=transport, headers=headers, base_url=BASE, timeout=60) as http:
-        card = await A2ACardResolver(http, f"{BASE}{agent}").get_agent_card()
-        config = ClientConfig(httpx_client=http, streaming=streams, supported_protocol_bindings=[binding])
-        yield ClientFactory(config).create(card)
-
-
-def message(text: str, **fields: Any) -> proto.SendMessageRequest:
-    """A message of a user, and how it is sent."""
-    how = {name: fields.pop(name) for name in ("return_immediately", "history_length") if name in fields}
-    said = new_text_message(text, role=proto.ROLE_USER, **fields)
-    return proto.SendMessageRequest(message=said, configuration=proto.SendMessageConfiguration(**how))
-
-
-async def send(agent: Client, request: proto.SendMessageRequest) -> proto.Task:
-    """The task that a message ends in."""
-    last = [event async for event in agent.send_message(request)][-1]
-    if last.HasField("task"):
-        return last.task
-    return await agent.get_task(proto.GetTaskRequest(id=last.status_update.task_id))
-
-
-def answer(task: proto.Task) -> str:
-    """What a task has answered."""
-    return get_artifact_text(task.artifacts[0])
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

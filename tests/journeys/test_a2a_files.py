@@ -18,9 +18,9 @@ from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.model.attachment import MediaInputs
 from tenuto.model.parameters import ModelFacts
 from tests.attachments import PDF, PNG, SVG, base64, png
+from tests.journeys.a2a_clients import BINDINGS, State, answer, client, send
 from tests.journeys.http_service import ANN, at, http_service, playing
 from tests.journeys.server_process import running_server
-from tests.journeys.test_a2a import BINDINGS, State, answer, client, send
 from tests.servers.openai_server import stalling, start_model_server
 
 pytestmark = pytest.mark.requirement("A2")

@@ -6,10 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -17,11 +14,10 @@ from tenuto.llm import Echo, Hang, Say, ScriptedModel
 from tenuto.model.message import Role
 from tests.clock import FakeClock
 from tests.journeys.conftest import GROUNDS
-from tests.journeys.http_service import HttpService, http_service, playing
-from tests.lark_platform import Chat, Event, Forgery, LarkPlatform, start_lark_platform
-from tests.servers.loopback import serving
+from tests.journeys.http_service import HttpService
+from tests.journeys.lark_bot import ALICE, BOB, bot
+from tests.lark_platform import Forgery, LarkPlatform, start_lark_platform
 
-ALICE, BOB = "ou_alice", "ou_bob"
 RESET = "已清空对话历史，下次对话将从零开始。"
 SECRET = "pelican-7431"
 
@@ -30,47 +26,10 @@ on_sqlite_and_redis = pytest.mark.parametrize(
 )
 
 
-@dataclass(frozen=True)
-class Bot:
-    """A server that answers the platform's callbacks."""
-
-    platform: LarkPlatform
-    address: str
-    service: HttpService
-
-    async def hear(self, *events: Event) -> None:
-        """Take events in this order, acknowledging each."""
-        for event in events:
-            delivered = await self.platform.deliver(event, self.address)
-            assert delivered.status == 200, delivered.body
-
-    async def answer(self, chat: Chat, user: str, text: str, **how: Any) -> str:
-        """The reply to a person's message."""
-        event = self.platform.say(chat, user, text, **how)
-        await self.hear(event)
-        return (await self.platform.reply_to(event)).text
-
-
 @pytest.fixture
 async def platform() -> AsyncIterator[LarkPlatform]:
     async with start_lark_platform() as platform:
         yield platform
-
-
-@asynccontextmanager
-async def bot(platform: LarkPlatform, model: ScriptedModel, **given: Any) -> AsyncIterator[Bot]:
-    """A server with the platform's app, whose assistant plays the model's scripts."""
-    app = platform.app
-    settings: dict[str, Any] = {
-        "lark_app_id": app.app_id,
-        "lark_app_secret": app.app_secret,
-        "lark_encrypt_key": app.encrypt_key,
-        "lark_verification_token": app.verification_token,
-        "lark_domain": platform.url,
-        "lark_assistant": "helper",
-    }
-    async with http_service(**playing(model), **settings, **given) as service, serving(service.app) as url:
-        yield Bot(platform, f"{url}/lark/events", service)
 
 
 def history(model: ScriptedModel) -> list[str]:

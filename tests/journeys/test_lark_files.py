@@ -12,7 +12,7 @@ from tenuto.model import Content, Message, Page
 from tenuto.model.attachment import MediaInputs
 from tenuto.model.parameters import ModelFacts
 from tests.attachments import PDF, PNG, WAV, png
-from tests.journeys.test_lark import ALICE, Bot, bot
+from tests.journeys.lark_bot import ALICE, Bot, bot
 from tests.lark_platform import Chat, LarkPlatform, start_lark_platform
 
 pytestmark = pytest.mark.requirement("D1")
