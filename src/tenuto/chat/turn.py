@@ -107,6 +107,7 @@ async def answer_once(
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
     choice = await _choice(deps, scope, request, ActiveAssistant())
+    check_taken(choice.request, deps.models(choice.assistant.model), history)
     await _check_input(deps, choice)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, await _begin_unstored(deps, choice, history), None)
