@@ -13,6 +13,7 @@ from openai import AsyncOpenAI
 from openai.types.responses import ResponseError
 
 from tenuto.chat import ChatRequest, LiveTurns
+from tenuto.errors import Invalid
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import Role, Scope
@@ -299,14 +300,17 @@ async def test_an_answer_without_memory_is_whole_and_says_that_it_is_not_stored(
         assert len({one.id for one in made} | {one.output[0].id for one in made}) == 6
 
 
-def test_allowed_tools_are_read_in_both_forms_and_odd_names_are_none() -> None:
+def test_allowed_tools_are_read_in_both_forms_and_odd_names_are_refused() -> None:
     tools: list[Any] = [{"type": "function", "name": name} for name in "ab"]
-    odd: list[Any] = [None, {"name": ["a"]}, {"function": "a"}, {"function": {"name": {}}}]
-    flat = {"mode": "required", "tools": [*odd, {"type": "function", "name": "b"}]}
-    deep = {"mode": "required", "tools": [*odd, {"type": "function", "function": {"name": "b"}}]}
+    flat: Any = {"mode": "required", "tools": [{"type": "function", "name": "b"}]}
+    deep = {"mode": "required", "tools": [{"type": "function", "function": {"name": "b"}}]}
     for choice in ({**flat}, {"allowed_tools": deep}):
         chosen = tools_of(tools, {"type": "allowed_tools", **choice})
         assert ([tool.name for tool in chosen.tools], chosen.choice) == (["b"], "required")
+    odd: Any
+    for odd in (None, {"name": ["a"]}, {"function": "a"}, {"function": {"name": {}}}, {"name": "c"}):
+        with pytest.raises(Invalid, match="tool_choice: allows"):
+            tools_of(tools, {"type": "allowed_tools", **flat, "tools": [*flat["tools"], odd]})
 
 
 async def test_a_demanded_form_may_have_the_name_of_a_function() -> None:

@@ -74,14 +74,14 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "messages": (lambda t, ann: t.ask(ann, "", messages=["hi"]), "messages must be a tuple, not list"),
     "a message": (lambda t, ann: t.ask(ann, "", messages=("hi",)), "a message must be a Draft, not str"),
     "tools": (lambda t, ann: t.ask(ann, "hi", tools=("f",)), "a tool must be a ToolSpec, not str"),
-    "same tools": (lambda t, ann: t.ask(ann, "hi", tools=(TOOL, TOOL)), "two tools have the same name"),
+    "same tools": (lambda t, ann: t.ask(ann, "hi", tools=(TOOL, TOOL)), "tools: two have the same name"),
     "tool choice": (
         lambda t, ann: t.ask(ann, "hi", tools=(TOOL,), tool_choice="g"),
-        "tool_choice must be auto, none, required or the name of one of the tools",
+        "tool_choice: must be auto, none, required or the name of one of the tools",
     ),
     "required without tools": (
         lambda t, ann: t.ask(ann, "hi", tool_choice="required"),
-        "tool_choice must be auto, none, required or the name of one of the tools",
+        "tool_choice: must be auto, none, required or the name of one of the tools",
     ),
     "reply tokens": (
         lambda t, ann: t.ask(ann, ChatRequest(text="hi", reply_tokens=0)),

@@ -146,9 +146,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
             check_json([tool.name, tool.description, tool.parameters], "a tool")
         names = {tool.name for tool in self.tools}
         if len(names) < len(self.tools):
-            raise Invalid("two tools have the same name")
+            raise Invalid("tools: two have the same name")
         if self.tool_choice not in (AUTO, NONE, *(REQUIRED,) * bool(names or self.provider_tools.tools), *names):
-            raise Invalid("tool_choice must be auto, none, required or the name of one of the tools")
+            raise Invalid("tool_choice: must be auto, none, required or the name of one of the tools")
 
 
 def last_question(messages: Sequence[Draft]) -> str:

@@ -294,7 +294,7 @@ def _reply_drafts(work: Answering, trace: Trace, now: datetime) -> tuple[Draft, 
     if completion.stopped:
         metadata[STOPPED] = True
     if completion.finish not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
-        metadata[FINISH] = completion.finish
+        metadata[FINISH] = completion.finish.value
     if work.degraded:
         metadata["degraded"] = list(work.degraded)
     if work.toolbox.data:

@@ -30,6 +30,9 @@ def refused_field(error: Exception) -> str | None:
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     field = body.get("param") if isinstance(body, dict) else None
+    if field is None and isinstance(body, dict) and isinstance(body.get("message"), str):
+        # Anthropic's messages begin with the name of the field.
+        field = body["message"].partition(": ")[0].strip("`")
     return field if isinstance(field, str) and _FIELD.fullmatch(field) else None
 
 

@@ -1,4 +1,8 @@
-"""OpenAI's models, with the names of files: Pydantic AI sends each document as `filename.pdf`."""
+"""OpenAI's models, which send files by their names and schemas as they are.
+
+Pydantic AI sends each document as `filename.pdf`, and rewrites schemas until they fit the strict mode: the caller would
+get answers of another form than the one asked for, where OpenAI would have refused it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from typing import Any, Final
 from openai.types.chat import ChatCompletionUserMessageParam
 from openai.types.responses import EasyInputMessageParam
 from pydantic_ai.messages import BinaryContent, UserPromptPart
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer
 
 FILE_NAME: Final = "filename"
 """The key of a content's metadata for its name."""
@@ -17,6 +22,11 @@ FILE_NAME: Final = "filename"
 
 class NamedFilesChatModel(OpenAIChatModel):
     """The chat completions API."""
+
+    def customize_request_parameters(self, model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
+        if _rewrites_for_openai(self):
+            return model_request_parameters
+        return super().customize_request_parameters(model_request_parameters)
 
     async def _map_user_prompt(self, part: UserPromptPart) -> ChatCompletionUserMessageParam:
         message = await super()._map_user_prompt(part)
@@ -28,6 +38,11 @@ class NamedFilesChatModel(OpenAIChatModel):
 
 class NamedFilesResponsesModel(OpenAIResponsesModel):
     """The responses API."""
+
+    def customize_request_parameters(self, model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
+        if _rewrites_for_openai(self):
+            return model_request_parameters
+        return super().customize_request_parameters(model_request_parameters)
 
     async def _map_user_prompt(self, part: UserPromptPart) -> EasyInputMessageParam:
         message = await super()._map_user_prompt(part)
@@ -42,6 +57,11 @@ def with_file_names(model: Model) -> Model:
     if type(model) is OpenAIResponsesModel and model.provider is not None:
         return NamedFilesResponsesModel(model.model_name, provider=model.provider)
     return model
+
+
+def _rewrites_for_openai(model: Model) -> bool:
+    """Whether schemas would be changed for OpenAI itself, and not for what another server cannot read."""
+    return issubclass(model.profile.get("json_schema_transformer") or object, OpenAIJsonSchemaTransformer)
 
 
 def _items(content: object) -> list[dict[str, Any]]:

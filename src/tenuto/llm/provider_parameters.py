@@ -66,6 +66,8 @@ _USUAL: Final[Mapping[str, object]] = {
     "logprobs": False,
     "top_logprobs": 0,
     "parallel_tool_calls": True,
+    # As much as there is.
+    "reasoning_summary": "auto",
     "service_tier": "auto",
     "provider_store": False,
 }

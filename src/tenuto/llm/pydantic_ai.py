@@ -286,6 +286,8 @@ class PydanticAIModel:
             given.pop("parallel_tool_calls", None)
         if request.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
             given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(request.schema)}
+        elif request.schema is not None and request.schema.schema is None:
+            given |= _any_object(self._dialect, given)
         return given
 
     @property
@@ -429,6 +431,15 @@ def _response_format(schema: AnswerSchema) -> JsonObject:
     if schema.strict is not None:
         form["strict"] = schema.strict
     return {"type": "json_schema", "json_schema": form}
+
+
+def _any_object(dialect: Dialect, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that demand any JSON object, for which Pydantic AI has no word and other providers no mode."""
+    if dialect is not Dialect.OPENAI_RESPONSES:
+        return {}
+    verbosity = given.get("openai_text_verbosity")
+    text = {"format": {"type": "json_object"}, **({"verbosity": verbosity} if verbosity is not None else {})}
+    return {"extra_body": {**given.get("extra_body", {}), "text": text}}
 
 
 def _part_logprobs(response: ModelResponse) -> list[JsonObject]:

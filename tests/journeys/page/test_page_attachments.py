@@ -13,7 +13,7 @@ from tenuto.llm import Hang, Say
 from tests.attachments import PNG, SVG, WAV, base64, png
 from tests.journeys.http_service import http_service
 from tests.journeys.page.page_checks import AXE, NAMELESS, WIDE
-from tests.journeys.page.visit import PHONE, Visit, listening, scripted, visiting
+from tests.journeys.page.visit import PHONE, HeldRoutes, Visit, listening, scripted, visiting
 from tests.npm_clients import install_clients
 from tests.providers.provider import KEY, ScriptedProvider
 from tests.providers.script import Answer, Text
@@ -134,9 +134,9 @@ async def test_what_is_attached_is_sent_seen_again_kept_by_an_edit_and_deleted(
         await page.get_by_role("button", name="Delete “tea.png”").click()
         await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         for tab in (visit, other):
-            await expect(tab.page.locator("[data-type=removed]")).to_have_text("deleted picture")
+            await expect(tab.page.locator("[data-type=removed]")).to_have_text("picture removed")
         await page.reload()
-        await expect(page.locator("[data-type=removed]")).to_have_text("deleted picture")
+        await expect(page.locator("[data-type=removed]")).to_have_text("picture removed")
         assert await page.evaluate("window.hurt") is None
 
 
@@ -148,9 +148,14 @@ async def test_a_refused_attachment_is_taken_back_with_its_message_and_a_queue_k
     scripts = ((Say("Half "), pause, Say("done.")), "Second.", "Third.")
     async with scripted(chromium, *scripts, max_attachment_bytes=5000) as (visit, _, service):
         visit.allow("413", "400")
+        held = HeldRoutes()
+        await visit.page.route("**/v1/chat", held)
         await hand(visit, "paste", {**PICTURE, "data": base64(png(9000))})
         await visit.field.press("Enter")
         refused = visit.answers.first
+        await expect(refused.get_by_role("progressbar")).to_have_accessible_name("Sending 9.1 kB …")
+        await (await held.next()).continue_()
+        await visit.page.unroute("**/v1/chat")
         await expect(refused.get_by_role("alert")).to_contain_text(
             "larger than the server accepts: attachments[0].data: the attachment is larger than 5000 bytes"
         )
@@ -172,6 +177,10 @@ async def test_a_refused_attachment_is_taken_back_with_its_message_and_a_queue_k
         await visit.field.press("Enter")
         queue = visit.page.get_by_role("region", name="Waiting messages")
         await expect(queue).to_contain_text("1 attachment")
+        await hand(visit, "paste", {**PICTURE, "data": base64(PNG)})
+        await visit.field.press("Enter")
+        await queue.get_by_role("button", name="Take back “tea.png”").click()
+        await expect(attached(visit)).to_have_text(["tea.png"])
         pause.release.set()
         await visit.hear(2)
         [session] = (await service.http.get("/v1/sessions")).json()["sessions"]
@@ -187,3 +196,32 @@ async def test_a_refused_attachment_is_taken_back_with_its_message_and_a_queue_k
         await expect(queue.get_by_role("button", name="Send now")).to_be_hidden()
         await queue.get_by_role("button", name="Take back").click()
         await expect(visit.field).to_have_value("Later")
+
+
+async def test_what_tools_showed_and_what_is_kept_elsewhere_is_told(chromium: Browser) -> None:
+    """A picture in a tool's output, a link that is not fetched, a provider's file, and a picture that was dropped."""
+    picture = {"type": "image", "data": base64(PNG), "name": "plot.png"}
+    elsewhere = [
+        {"type": "image", "url": "https://example.com/tea.png"},
+        {"type": "file", "file_id": "file-1", "name": "a.pdf"},
+        {"type": "audio", "removed": True},
+    ]
+    messages = [
+        {"role": "user", "parts": [{"type": "text", "text": "Draw it"}, *elsewhere]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "plot", "arguments": {}}]},
+        {"role": "tool", "parts": [{"type": "tool_result", "call_id": "c", "output": [picture]}]},
+        {"role": "assistant", "text": "There it is."},
+    ]
+    async with scripted(chromium) as (visit, _, service):
+        await service.http.post("/v1/sessions", json={"id": "s"})
+        sent = await service.http.post("/v1/sessions/s/messages", json={"messages": messages})
+        assert sent.status_code == 201, sent.text
+
+        await visit.open("/#/chat/s")
+
+        assert await drawn(visit.answers.locator(".attachments img")) == ["plot.png", 2, "blob"]
+        about = visit.page.locator(".words .attachments .about")
+        await expect(about).to_have_text(
+            ["https://example.com/tea.png", "a.pdf (at the provider openai)", "sound removed"]
+        )
+        await expect(about.get_by_role("link")).to_have_attribute("rel", "noopener noreferrer")

@@ -30,7 +30,7 @@ from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import degraded_view, messages_of
 from tenuto.server.openai.provider_items import check_functions
-from tenuto.server.openai.response_requests import policy_of, schema_of, tools_of
+from tenuto.server.openai.response_requests import check_stream_options, policy_of, schema_of, tools_of
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
     ServerSentEvent,
@@ -90,13 +90,13 @@ class _CompletionBody(OpenBody, frozen=True, kw_only=True):
     require_attachments: bool | None = None
 
     @property
-    def text(self) -> JsonObject | None:
+    def form(self) -> JsonObject | None:
         """The form that the answer must have, as requests for responses say it."""
         form = self.response_format
         if form is None:
             return None
         schema = form.get("json_schema")
-        return {"format": {**(schema if isinstance(schema, dict) else {}), "type": form.get("type")}}
+        return {**(schema if isinstance(schema, dict) else {}), "type": form.get("type")}
 
     def parameters(self, extra: JsonObject) -> ModelParameters:
         """What the request says of how the model is to answer.
@@ -127,7 +127,8 @@ class _Completion:
 
     def __init__(self, body: _CompletionBody, model: str, created: int) -> None:
         self._usage = bool((body.stream_options or {}).get("include_usage"))
-        self._head = {"id": f"chatcmpl-{uuid4().hex}", "created": created, "model": model, "service_tier": "default"}
+        tier = "default" if body.service_tier in (None, "auto") else body.service_tier
+        self._head = {"id": f"chatcmpl-{uuid4().hex}", "created": created, "model": model, "service_tier": tier}
 
     def whole(self, reply: Reply) -> JsonObject:
         text, calls = reply.text or None, reply.calls
@@ -189,6 +190,7 @@ async def create_completion(
     """Complete a conversation. With the header `Tenuto-Session`, as a turn of that session; else nothing is stored."""
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
+    check_stream_options(body)
     _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
     check_messages(body.messages)
     turn, history = await _turn_of(context, scope, body)
@@ -210,6 +212,7 @@ def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> Non
     With `calls_elsewhere`, the call of an output may stand in the session.
     """
     calls: set[str] = set()
+    waiting: dict[str, str] = {}
     for place, message in enumerate(messages):
         role, at = message.get("role"), f"messages[{place}]"
         if role not in _ROLES:
@@ -220,11 +223,19 @@ def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> Non
             raise Invalid(f"{at}.tool_call_id: expected str")
         if role == "tool" and not calls_elsewhere and message["tool_call_id"] not in calls:
             raise Invalid(f"{at}.tool_call_id: no message before it calls a tool with this id")
+        if role == "tool":
+            waiting.pop(message["tool_call_id"], None)
+        elif waiting and not calls_elsewhere:
+            break
         made = message.get("tool_calls")
         for call in made if isinstance(made, list) else ():
             if not isinstance(call, dict) or not isinstance(call.get("id"), str):
                 raise Invalid(f"{at}.tool_calls: expected calls with an id")
             calls.add(call["id"])
+            waiting[call["id"]] = at
+    if waiting and not calls_elsewhere:
+        # In a session, the output may come with a later request.
+        raise Invalid(f"{next(iter(waiting.values()))}.tool_calls: a call has no output behind it")
 
 
 async def _in_session(
@@ -272,7 +283,7 @@ async def _turn_of(
         instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
         tools=tools.tools,
         tool_choice=tools.choice,
-        schema=schema_of(body.text),
+        schema=schema_of(body.form, "response_format", ".json_schema"),
         reply_tokens=body.max_completion_tokens or body.max_tokens,
         require_attachments=bool(body.require_attachments),
     )

@@ -15,9 +15,12 @@ from starlette.responses import Response
 from tenuto.errors import (
     BudgetExhausted,
     Conflict,
+    FailureReason,
     Invalid,
     ModelRefused,
+    ModelUnknown,
     NotFound,
+    RequestRefused,
     SessionBusy,
     TenutoError,
     TooLarge,
@@ -39,11 +42,30 @@ _ADDRESSES: Final = (
     *("/v1/vector_stores", "/v1/videos"),
 )
 # What OpenAI calls by another code.
-_CODES: Final = {"model_unknown": "model_not_found", "instructions_too_long": "context_length_exceeded"}
+_CODES: Final = {
+    "model_unknown": (404, "model_not_found"),
+    **dict.fromkeys(("instructions_too_long", "prompt_too_long"), (400, "context_length_exceeded")),
+}
+_NO_QUOTA: Final = "insufficient_quota"
 _log = logging.getLogger(__name__)
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
 # Our messages about a field begin with its name.
 _FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][\w.\[\]]*)?): ")
+# Parameters that a route's requests have under another name than the model port.
+_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "/v1/chat/completions": {
+        "provider_metadata": "metadata",
+        "provider_store": "store",
+        "reply_tokens": "max_completion_tokens",
+    },
+    "/v1/responses": {
+        "reasoning_effort": "reasoning.effort",
+        "reasoning_summary": "reasoning.summary",
+        "verbosity": "text.verbosity",
+        "logprobs": "include",
+        "reply_tokens": "max_output_tokens",
+    },
+}
 # OpenAI's clients retry these by themselves, where the same request can only fail again.
 _NOT_AGAIN: Final = (Conflict, BudgetExhausted, ModelRefused)
 
@@ -92,7 +114,7 @@ class OpenAIRouter(Router):
             try:
                 return await endpoint(request)
             except (TenutoError, AccessDenied) as error:
-                return failure_response(error)
+                return failure_response(error, request.url.path)
             except ClientDisconnect:
                 raise
             except Exception:
@@ -102,22 +124,24 @@ class OpenAIRouter(Router):
         return answer
 
 
-def failure_response(error: TenutoError | AccessDenied) -> Response:
-    """The response to an error that a caller is told of."""
+def failure_response(error: TenutoError | AccessDenied, path: str = "") -> Response:
+    """The response to an error that a caller is told of; parameters have the names of the route at this path."""
     if isinstance(error, AccessDenied):
         code = "invalid_api_key" if isinstance(error, InvalidCredential) else error.code
         return _response(error.status, error_body(error.status, code, str(error)), error.headers)
     if isinstance(error, Unavailable):
         _log.warning("%s: %s", error.code, error)
     problem = error_response(error)
+    status, code = _CODES.get(error.code, (problem.status_code, error.code))
+    if isinstance(error, ModelRefused) and error.reason is FailureReason.LIMIT:
+        status, code = 429, _NO_QUOTA
     headers = {name: problem.headers[name] for name in ("Retry-After",) if name in problem.headers}
     if isinstance(error, _NOT_AGAIN) and not isinstance(error, SessionBusy):
         headers["x-should-retry"] = "false"
-    return _response(
-        problem.status_code,
-        error_body(problem.status_code, _CODES.get(error.code, error.code), str(error), error),
-        headers,
-    )
+    message, names = str(error), _NAMES.get(path, {})
+    if (field := _FIELD.match(message)) is not None and field[1] in names:
+        message = names[field[1]] + message.removeprefix(field[1])
+    return _response(status, error_body(status, code, message, error), headers)
 
 
 def in_shape_of(path: str, problem: Response) -> Response:
@@ -137,11 +161,16 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:
     """The body of an error; `param` is the field that an invalid request is about, `reason` why a model failed."""
     named = _FIELD.match(message) if isinstance(error, Invalid | TooLarge) else None
-    kind = "insufficient_quota" if isinstance(error, BudgetExhausted) else _KINDS.get(status)
+    field = named[1] if named else None
+    if isinstance(error, RequestRefused):
+        field = error.parameter
+    elif isinstance(error, ModelUnknown):
+        field = "model"
+    kind = _NO_QUOTA if isinstance(error, BudgetExhausted) or code == _NO_QUOTA else _KINDS.get(status)
     kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
     reason = failure_reason(error) if error is not None else None
     more = {"reason": reason} if reason is not None else {}
-    return {"error": {"message": message, "type": kind, "param": named[1] if named else None, "code": code, **more}}
+    return {"error": {"message": message, "type": kind, "param": field, "code": code, **more}}
 
 
 def _response(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> Response:

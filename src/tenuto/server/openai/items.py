@@ -50,6 +50,8 @@ _APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OU
 _READ: Final = 200
 # Shows pictures where nothing but the ids of items is looked at.
 _REFER: Final = show_media()
+INCOMPLETE: Final = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
+"""Why an answer is not complete, in the API's words."""
 _STATUS: Final = frozenset({MESSAGE, CALL, CALL_OUTPUT})
 
 
@@ -227,7 +229,8 @@ def _complete(item: JsonObject, message: Draft, show: ShowMedia, name: str = "")
     kind = given if isinstance(given, str) and given else MESSAGE
     complete: JsonObject = {"id": _id_of(item, kind, message, name), "type": kind}
     if kind in _STATUS:
-        complete["status"] = "completed"
+        cut = kind == MESSAGE and message.metadata.get(FINISH) in INCOMPLETE
+        complete["status"] = "incomplete" if cut else "completed"
     complete |= {name: value for name, value in item.items() if value is not None or name not in complete}
     if kind == MESSAGE:
         complete["content"] = list(_content(item.get("content"), str(item.get("role")), show))

@@ -41,6 +41,7 @@ from tenuto.server.auth import RateLimited
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import (
     ECHO,
+    INCOMPLETE,
     call_item,
     degraded_view,
     items_beside,
@@ -71,8 +72,6 @@ _FAILURES: Final = {
         "invalid_prompt",
     ),
 }
-# Why a response is not complete, in the API's words.
-_INCOMPLETE: Final = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 # Why a part of the conversation is not in a prompt, though there is room for it.
 _NOT_TRUNCATED: Final = (
     *(Reason.COVERED, Reason.PAST, Reason.IRRELEVANT, Reason.OTHER_PERSONA),
@@ -141,7 +140,7 @@ class Echo:
         degraded: Sequence[str] = (),
     ) -> JsonObject:
         """The response in this status."""
-        if status == "completed" and finish in _INCOMPLETE:
+        if status == "completed" and finish in INCOMPLETE:
             status = "incomplete"
         return {
             "id": self.response_id,
@@ -150,7 +149,7 @@ class Echo:
             "completed_at": completed_at,
             "status": status,
             "error": error,
-            "incomplete_details": {"reason": _INCOMPLETE[finish]} if status == "incomplete" else None,
+            "incomplete_details": {"reason": INCOMPLETE[finish]} if status == "incomplete" else None,
             "model": self.model,
             **DEFAULTS,
             **self.said,
@@ -161,7 +160,7 @@ class Echo:
 
     def output_of(self, reply: Reply) -> list[JsonObject]:
         """The items of a reply: its text, with thoughts and a provider's items around it, then its calls."""
-        status = "incomplete" if reply.finish in _INCOMPLETE else "completed"
+        status = "incomplete" if reply.finish in INCOMPLETE else "completed"
         said = [text_item(self.trace, reply.text, status)] if reply.text or not reply.calls else []
         if said and reply.finish is FinishReason.REFUSAL:
             said[0]["content"] = [refusal_part(reply.text)]

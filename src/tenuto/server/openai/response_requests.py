@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -31,9 +31,21 @@ from tenuto.sessions.ids import derived_id
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Result = TypeVar("_Result")
 _REASONING: Final = ("effort", "summary", "generate_summary")
+_TEXT: Final = ("format", "verbosity")
 _LOGPROBS: Final = "message.output_text.logprobs"
+_INCLUDABLE: Final = (
+    _LOGPROBS,
+    "reasoning.encrypted_content",
+    "message.input_image.image_url",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+)
 # How an answer travels is no part of what is asked.
 _NOT_SAID: Final = ("stream", "background")
+_FORMS: Final = ("text", "json_object", "json_schema")
 _NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
@@ -81,6 +93,7 @@ class ResponseBody(OpenBody, frozen=True, kw_only=True):
         if self.max_tool_calls is not None:
             extra = {"max_tool_calls": self.max_tool_calls, **extra}
         more = {f"reasoning.{name}": value for name, value in reasoning.items() if name not in _REASONING and value}
+        more |= {f"text.{name}": value for name, value in text.items() if name not in _TEXT and value is not None}
         return ModelParameters(
             **{name: getattr(self, name) for name in _SAME},
             reasoning_effort=reasoning.get("effort"),
@@ -148,62 +161,115 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
     Raises:
         Invalid: a function has no name, or the choice is of none of them.
     """
-    specs = [_spec(tool) for tool in tools or () if tool.get("type") == "function"]
+    specs: list[ToolSpec] = []
+    for place, tool in enumerate(tools or ()):
+        kind = tool.get("type")
+        if not isinstance(kind, str):
+            raise Invalid(f"tools[{place}].type: expected str")
+        if kind == "function":
+            specs.append(_spec(tool, f"tools[{place}]"))
+    names = {spec.name for spec in specs}
+    # Those that the provider runs; the choice of one of them is passed on.
+    kinds = {tool["type"] for tool in tools or ()} - {"function"}
     wanted = "auto"
     match choice:
-        case str():
+        case None:
+            pass
+        case "none" | "auto" | "required":
             wanted = choice
-        case {"type": "allowed_tools", "mode": str(mode), "tools": list(allowed)}:
-            specs, wanted = _allowed(specs, allowed), mode
-        case {"type": "allowed_tools", "allowed_tools": {"mode": str(mode), "tools": list(allowed)}}:
+        case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list(allowed)} | {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(allowed)},
+        }:
             specs, wanted = _allowed(specs, allowed), mode
         case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
             wanted = name
-            if name not in {spec.name for spec in specs}:
+            if name not in names:
                 raise Invalid("tool_choice: names none of the tools")
+        case {"type": str(kind)} if kind in kinds:
+            pass
+        case _:
+            raise Invalid("tool_choice: expected auto, none, required, a function or allowed tools")
+    if wanted == "required" and not specs and not kinds:
+        raise Invalid("tool_choice: required, and there are no functions among the tools")
     return ToolChoice(tuple(specs), wanted)
 
 
 def _allowed(specs: list[ToolSpec], allowed: list[Json]) -> list[ToolSpec]:
-    """The functions among those that are named, in either form."""
-    named = [one.get("function", one) for one in allowed if isinstance(one, dict)]
-    names = [function.get("name") for function in named if isinstance(function, dict)]
+    """The functions among those that are named, in either form.
+
+    Raises:
+        Invalid: one is named that is none of the tools.
+    """
+    known = [spec.name for spec in specs]
+    names: list[str] = []
+    for one in allowed:
+        function = one.get("function", one) if isinstance(one, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or name not in known:
+            raise Invalid("tool_choice: allows what is none of the tools")
+        names.append(name)
     return [spec for spec in specs if spec.name in names]
 
 
-def _spec(tool: JsonObject) -> ToolSpec:
+def _spec(tool: JsonObject, place: str) -> ToolSpec:
     """A function as Responses describe it, or as chat completions do, one level deeper."""
-    function = tool.get("function", tool)
+    function, place = tool.get("function", tool), place + ".function" * ("function" in tool)
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str) or not name:
-        raise Invalid("tools: a function has no name")
+        raise Invalid(f"{place}.name: expected the name of a function")
     about, parameters = function.get("description") or "", function.get("parameters") or _NO_PARAMETERS
-    if not isinstance(about, str) or not isinstance(parameters, dict):
-        raise Invalid("tools: a function's description is not a text, or its parameters are not a schema")
+    if not isinstance(about, str):
+        raise Invalid(f"{place}.description: expected str")
+    if not isinstance(parameters, dict):
+        raise Invalid(f"{place}.parameters: expected a schema")
     strict = function.get("strict")
     return ToolSpec(
         name=name, description=about, parameters=parameters, strict=strict if isinstance(strict, bool) else None
     )
 
 
-def schema_of(text: JsonObject | None) -> AnswerSchema | None:
-    """The form that the request demands of the answer; `None` for plain text.
+def schema_of(form: Json, field: str, inside: str = "") -> AnswerSchema | None:
+    """The form that a field of the request demands of the answer; `None` for plain text. Its schema is `inside`.
 
     Raises:
-        Invalid: its schema is no object.
+        Invalid: it is of no known type, or its schema is no object.
     """
-    form = text.get("format") if isinstance(text, dict) else None
-    if not isinstance(form, dict) or form.get("type") not in ("json_schema", "json_object"):
+    if form is None:
+        return None
+    kind = form.get("type") if isinstance(form, dict) else None
+    if not isinstance(form, dict) or kind not in _FORMS:
+        raise Invalid(f"{field}.type: expected one of {', '.join(_FORMS)}")
+    if kind == "text":
         return None
     schema, name, about, strict = form.get("schema"), form.get("name"), form.get("description"), form.get("strict")
-    if form["type"] == "json_schema" and not isinstance(schema, dict):
-        raise Invalid("text: the format's schema is not an object")
+    if kind == "json_schema" and not isinstance(schema, dict):
+        raise Invalid(f"{field}{inside}.schema: expected a JSON schema")
     return AnswerSchema(
         name=name if isinstance(name, str) and name else "answer",
         description=about if isinstance(about, str) else "",
         schema=schema,
         strict=strict if isinstance(strict, bool) else None,
     )
+
+
+class _Streamed(Protocol):
+    """A request whose answer may be streamed."""
+
+    @property
+    def stream(self) -> bool | None: ...
+    @property
+    def stream_options(self) -> JsonObject | None: ...
+
+
+def check_stream_options(body: _Streamed) -> None:
+    """Refuse options of a stream where there is none, as OpenAI does.
+
+    Raises:
+        Invalid: they would have no effect.
+    """
+    if body.stream_options is not None and not body.stream:
+        raise Invalid("stream_options: only with stream")
 
 
 class Asked(NamedTuple):
@@ -229,6 +295,10 @@ async def read_request(
         Invalid: the request contradicts itself, or brings nothing to answer.
     """
     check_metadata(body.metadata)
+    check_stream_options(body)
+    for place, included in enumerate(body.include or ()):
+        if included not in _INCLUDABLE:
+            raise Invalid(f"include[{place}]: expected one of {', '.join(_INCLUDABLE)}")
     if body.store is False and body.background:
         raise Invalid("background: a response that is not stored cannot be made in the background")
     said, created_at = body.said(), now_in_seconds(context)
@@ -253,7 +323,7 @@ async def read_request(
         tools=tools.tools,
         tool_choice=tools.choice,
         provider_tools=provider_tools_of(body.tools, body.tool_choice, body.include),
-        schema=schema_of(body.text),
+        schema=schema_of((body.text or {}).get("format"), "text.format"),
         parameters=body.parameters(extra),
         reply_tokens=body.max_output_tokens,
         reply_metadata={ECHO: {"created_at": created_at, "model": body.model or assistant, **said}},

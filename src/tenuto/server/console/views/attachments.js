@@ -39,7 +39,6 @@ function attachmentView(actions) {
   const node = h("li", {}, content, caption, wrong);
   let shown = null;
   let session = null;
-  let blob = null;
 
   function draw(attachment, of) {
     const before = shown;
@@ -62,10 +61,9 @@ function attachmentView(actions) {
     else whenSeen(content, present);
   }
 
-  /** The bytes, fetched once. */
+  /** The bytes. They are fetched again to enlarge or save what is shown: kept, those of a long talk would fill the memory. */
   async function load() {
-    blob ??= shown.file ?? (await actions.talks.attachment(session, shown.id));
-    return blob;
+    return shown.file ?? actions.talks.attachment(session, shown.id);
   }
 
   async function attempt(act) {

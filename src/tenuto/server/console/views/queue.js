@@ -45,7 +45,8 @@ function rowView(actions, take) {
     writeMarked(text, item.text, { still: true });
     const names = lost.map((name) => name || t("attachment.file")).join(", ");
     write(attached, lost.length > 0 ? t("queue.lost", { names }) : count > 0 ? t("attachment.count", { count }) : "");
-    set(back, "aria-label", t("queue.back.one", { text: item.text.slice(0, 40) }));
+    const named = item.text || attachments.map(({ name }) => name).join(", ") || names;
+    set(back, "aria-label", t("queue.back.one", { text: named.slice(0, 40) }));
   }
 
   return { node, draw };

@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { instant, number } from "../format.js";
 import { t } from "../i18n.js";
+import { save } from "../saving.js";
 import { textButton } from "./buttons.js";
 import { worded } from "./policy.js";
 
@@ -32,7 +33,7 @@ export function receiptView(receipt) {
         h("dd", { class: mono ? "mono" : null, data: { fact: name } }, value),
       ]),
     ),
-    h("p", { class: "row" }, textButton(t("privacy.receipt.save"), () => save(receipt))),
+    h("p", { class: "row" }, textButton(t("privacy.receipt.save"), () => saveReceipt(receipt))),
   );
 }
 
@@ -43,9 +44,7 @@ export function countsOf(counts) {
   return said.join(", ") || t("privacy.erased.nothing");
 }
 
-function save(receipt) {
+function saveReceipt(receipt) {
   const file = new Blob([`${JSON.stringify(receipt, null, 2)}\n`], { type: "application/json" });
-  const href = URL.createObjectURL(file);
-  h("a", { href, download: `receipt-${receipt.id}.json` }).click();
-  URL.revokeObjectURL(href);
+  save(file, `receipt-${receipt.id}.json`);
 }
