@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.attachments import PNG, base64, png
-from tests.chaos.test_journal_outages import SECRET, WHO, _until_ready
+from tests.chaos.replaying import SECRET, WHO, until_replayed
 from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers import start_redis
 from tests.servers.openai_server import stalling, start_model_server
@@ -76,13 +76,13 @@ def test_a_picture_that_came_in_an_outage_is_stored_once_the_store_is_back(tmp_p
         options = ("--store", store.url)
         with running_server(tmp_path, *options, **settings) as first:
             ask(first, PNG, "k1")
-            _until_ready(first)
+            until_replayed(first)
             store.kill()
             away = [ask(first, picture, key) for picture, key in ((PNG, "k2"), (png(1), "k3"))]
             assert first.end(signal.SIGKILL) == -signal.SIGKILL
         store.start()
         with running_server(tmp_path, *options, **settings) as second:
-            _until_ready(second)
+            until_replayed(second)
             again = ask(second, png(1), "k3")
             roles, attachments = stored(second)
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import jwt
 import pytest
 
 from tenuto.model import Scope
@@ -22,8 +20,8 @@ from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tenuto.stores.engine.journal_folder import JournalCounts
 from tenuto.stores.factory import open_records
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords
-from tests.journeys.http_service import bearer
-from tests.journeys.server_process import WAIT, ServerProcess, running_server
+from tests.chaos.replaying import SECRET, WHO, until_replayed
+from tests.journeys.server_process import ServerProcess, running_server
 from tests.samples import begin, closing, talk, texts
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 from tests.timeouts import LONG
@@ -33,8 +31,6 @@ pytestmark = pytest.mark.requirement("T7")
 
 ANN = Scope(tenant="acme", user="ann")
 # Tokens are checked without a look at the store; whether keys exist, a server that starts in an outage cannot know.
-SECRET = "a secret of at least thirty-two bytes"
-WHO = bearer(jwt.encode({"tenant_id": "acme", "sub": "ann", "exp": 2**32}, SECRET, "HS256"))
 
 
 @pytest.fixture(params=["valkey", "postgres"])
@@ -60,20 +56,6 @@ def _log(process: ServerProcess, session: str) -> list[tuple[str, str]]:
     answer = process.http.get(f"/v1/sessions/{session}/messages", params={"limit": 100}, headers=WHO)
     assert answer.status_code == 200, answer.text
     return [(message["role"], message["text"]) for message in answer.json()["messages"]]
-
-
-def _until_ready(process: ServerProcess) -> None:
-    """Until the store answers and nothing waits for it."""
-    until = time.monotonic() + WAIT
-    while time.monotonic() < until:
-        ready = process.http.get("/readyz")
-        if (
-            ready.json()["status"] == "ready"
-            and "tenuto_journal_waiting 0.0" in process.http.get("/metrics", headers=bearer(SECRET)).text
-        ):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the journal was not replayed: " + "".join(process.log[-20:]))
 
 
 async def _elsewhere(server: RedisServer | PostgresServer, session: str, question: str, answer: str) -> None:
@@ -103,7 +85,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
 
     with running_server(tmp_path, *options, **settings) as first:
         session = says(first, "My favourite colour is green.", None, "k1")["session_id"]
-        _until_ready(first)
+        until_replayed(first)
         # Should the machine have stood still since, the talk is in doubt until the store tells of it again.
         assert _log(first, session) == said
         server.kill()
@@ -121,7 +103,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
     server.start()
     await _elsewhere(server, session, "Is anybody there?", "Elsewhere, yes.")
     with running_server(tmp_path, *options, **settings) as third:
-        _until_ready(third)
+        until_replayed(third)
         kept, kept_new = _log(third, session), _log(third, new["session_id"])
         repeated = _say(third, "What is my cat called?", session, "k4")
 

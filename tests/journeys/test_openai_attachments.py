@@ -178,3 +178,22 @@ async def test_what_clients_show_reaches_the_provider(
         await ann.responses.create(model="general", input=items, tools=[function], store=False)
 
     assert [contents_of(one) for one in provider.accepted] == [[("image/png", PIXEL)]] * 5
+
+
+async def test_a_request_may_be_refused_where_the_model_does_not_take_what_it_shows() -> None:
+    """Without that field the answer is degraded."""
+    strict = {"require_attachments": True}
+    chat_part: Any = {"type": "image_url", "image_url": {"url": data_url(PNG, "image/png")}}
+    said: list[Any] = [{"role": "user", "content": [chat_part]}, {"role": "assistant", "content": "Hm."}]
+    chat: Any = {"messages": [*said, {"role": "user", "content": "And now?"}], "model": "helper"}
+    response: Any = {"input": [{"role": "user", "content": [PICTURE]}], "model": "helper"}
+    async with openai_served(**playing(ScriptedModel(Say("I cannot see it.")))) as served:
+        ann = served.ann
+        answers = [await ann.chat.completions.create(**chat), await ann.responses.create(**response)]
+        with pytest.raises(openai.BadRequestError) as of_chat:
+            await ann.chat.completions.create(**chat, extra_body=strict)
+        with pytest.raises(openai.BadRequestError) as of_response:
+            await ann.responses.create(**response, extra_body=strict)
+
+    assert [(answer.model_extra or {})["degraded"] for answer in answers] == [["attachment"]] * 2
+    assert [refused.value.code for refused in (of_chat, of_response)] == ["unsupported_attachment"] * 2

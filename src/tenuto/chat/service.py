@@ -186,6 +186,7 @@ class Chat:
 
         Raises:
             AssistantNotFound: there is no such assistant or character.
+            UnsupportedAttachment: the model does not take a picture, a sound or a file that the request requires.
             BudgetExhausted: the tenant has spent what it may.
             ModelFailed: no model answered.
         """

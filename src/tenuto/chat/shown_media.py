@@ -9,7 +9,7 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.turn_values import TurnContext
 from tenuto.errors import AttachmentNotFound, StateCorrupt, TenutoError, UnsupportedAttachment
-from tenuto.model import Content, Scope
+from tenuto.model import Content, Message, Scope
 from tenuto.model.attachment import ATTACHMENT, iter_media_parts, media_type_of, shows_attachment
 from tenuto.model.media import describe_media, iter_parts, keep_media
 from tenuto.model.prompt import Language, PromptMessage
@@ -21,8 +21,9 @@ ATTACHMENTS = "attachment"
 _log = logging.getLogger(__name__)
 
 
-def check_taken(request: ChatRequest, model: ChatModel) -> None:
-    """Refuse what the request shows and the model does not take, where the request requires that it is sent.
+def check_taken(request: ChatRequest, model: ChatModel, history: Sequence[Message] = ()) -> None:
+    """Refuse what the request shows and the model does not take, where the request requires that it is sent; so also
+    for a `history` that came with it.
 
     Raises:
         UnsupportedAttachment: there is such a picture, sound or file.
@@ -30,7 +31,7 @@ def check_taken(request: ChatRequest, model: ChatModel) -> None:
     if not request.require_attachments:
         return
     takes = facts_of(model).media.takes
-    parts = [*request.parts, *(part for message in request.messages for part in message.parts)]
+    parts = [*request.parts, *(part for message in (*history, *request.messages) for part in message.parts)]
     for part in iter_media_parts(parts):
         if not takes(part):
             raise UnsupportedAttachment(media_type_of(part) or part["type"], f"is not taken by {model.name}")

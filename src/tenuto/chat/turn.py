@@ -108,7 +108,7 @@ async def answer_once(
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
     choice = await _choice(deps, scope, request, None)
-    await admit(deps, choice)
+    await admit(deps, choice, history)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, await _begin_unstored(deps, choice, history), None)
     reply = await _answer_and_store(deps, context, StepTimer(deps.telemetry), sink)
@@ -235,8 +235,9 @@ def _policies_for(request: ChatRequest, policies: Preset, prompt: PromptPolicy) 
 # Admit: what may be stored and shown to a model
 
 
-async def admit(deps: ChatDeps, choice: Choice) -> None:
-    """Refuse what no session may hold and what the prompt has no room for, before anything is stored.
+async def admit(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] = ()) -> None:
+    """Refuse what no session may hold and what the prompt has no room for, before anything is stored; a `history` came
+    with the request.
 
     Raises:
         Invalid: the schema of the answer is none.
@@ -252,7 +253,7 @@ async def admit(deps: ChatDeps, choice: Choice) -> None:
     if choice.request.schema is not None:
         check_schema(choice.request.schema)
     _check_provider_tools(deps, choice)
-    check_taken(choice.request, deps.models(choice.assistant.model))
+    check_taken(choice.request, deps.models(choice.assistant.model), history)
     await _check_input(deps, choice)
     if choice.assistant.remembers and _brings_more_than_a_question(choice.request):
         # In a thread, since it can be long.

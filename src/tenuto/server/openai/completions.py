@@ -87,6 +87,7 @@ class _CompletionBody(OpenBody, frozen=True, kw_only=True):
     modalities: list[str] | None = None
     functions: list[JsonObject] | None = None
     function_call: str | JsonObject | None = None
+    require_attachments: bool | None = None
 
     @property
     def form(self) -> JsonObject | None:
@@ -284,6 +285,7 @@ async def _turn_of(
         tool_choice=tools.choice,
         schema=schema_of(body.form, "response_format", ".json_schema"),
         reply_tokens=body.max_completion_tokens or body.max_tokens,
+        require_attachments=bool(body.require_attachments),
     )
     return turn, messages_of(drafts[first:last])
 

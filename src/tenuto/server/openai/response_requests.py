@@ -81,6 +81,7 @@ class ResponseBody(OpenBody, frozen=True, kw_only=True):
     user: str | None = None
     include: list[str] | None = None
     stream_options: JsonObject | None = None
+    require_attachments: bool | None = None
 
     def parameters(self, extra: JsonObject) -> ModelParameters:
         """What the request says of how the model is to answer.
@@ -330,6 +331,7 @@ async def read_request(
         reply_metadata={ECHO: {"created_at": created_at, "model": body.model or assistant, **said}},
         policy=existing(policy_of(context.chat, assistant)),
         compress_above=body.compress_above,
+        require_attachments=bool(body.require_attachments),
     )
     return Asked(scope, body, turn, created_at, said)
 
