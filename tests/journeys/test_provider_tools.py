@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, BadRequestError
 
+from tenuto.model.privacy import Mode
 from tests.journeys.http_service import ANN, HttpService, at
-from tests.journeys.scripted_providers import provided
+from tests.journeys.scripted_providers import provided, thoughts_sent
 from tests.providers import Answer, ProviderItem, Reasoning, ScriptedProvider, Text, ToolCall
 from tests.servers.loopback import serving
 
@@ -180,6 +181,31 @@ async def test_items_survive_a_restart_and_a_fork_and_are_dropped_for_other_mode
             )
 
     assert sent == {(fork, "gpt"): (0, True), (conversation, "claude"): (5, None), (conversation, "gpt"): (0, True)}
+
+
+@pytest.mark.parametrize("sink", ["privacy_message", "privacy_answer", "privacy_model"])
+async def test_what_the_policy_changes_does_not_go_back_and_is_counted(provider: ScriptedProvider, sink: str) -> None:
+    """OpenAI refuses an item without the thought before it, and a thought without what it led to."""
+    mail = "ann@example.org"
+    provider.plays(
+        Answer(
+            Reasoning(f"Write to {mail}."),
+            SEARCHED,
+            Reasoning("I look."),
+            ProviderItem("web_search_call", {"action": {"type": "search", "query": mail}}),
+            Text("Done: ", mail, cites=[CITED]),
+        ),
+        Answer(Text("Bye.")),
+    )
+    async with clients(provider, **{sink: Mode.REDACT}) as (client, service):
+        first = await client.responses.create(model="gpt", input="Hi", tools=[SEARCH])
+        second = await client.responses.create(model="gpt", input="Bye", previous_response_id=first.id)
+        trace = (await service.http.get(f"/v1/traces/{second.id.removeprefix('resp_')}", headers=ANN)).json()
+
+    assert (mail in str(first)) == (sink != "privacy_answer")
+    assert (sent_items(provider), thoughts_sent(provider), trace["dropped_items"]) == ([], [], 2)
+    content: Any = first.output[-1]
+    assert bool(content.content[0].annotations) == (sink != "privacy_answer")
 
 
 async def test_a_turn_goes_on_behind_items_and_own_functions(provider: ScriptedProvider) -> None:

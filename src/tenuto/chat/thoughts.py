@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from tenuto.model import text_part, tool_call
 from tenuto.model.generation import ProviderItem, ReasoningDelta, ReasoningDone, ToolCall
+from tenuto.model.provider_items import mark_without_thought
 from tenuto.model.reasoning import REASONING, REDACTED, WITHHELD, is_proven
 from tenuto.model.values import JsonObject
 
@@ -150,7 +151,7 @@ class Thoughts:
                 behind = [one for one in thoughts if min(one.calls_before, last) == number]
                 parts += [one.part(stored=stored, pending=pending) for one in behind]
             parts.append(tool_call(call.id, call.name, call.arguments))
-        return tuple(parts)
+        return mark_without_thought(parts) if self.items else tuple(parts)
 
     def _in_order(self) -> list[Thought | _Item]:
         places: list[tuple[int, bool, Thought | _Item]] = [

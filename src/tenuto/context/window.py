@@ -25,7 +25,7 @@ from tenuto.model.media import LEFT_OUT, count_left_out
 from tenuto.model.message import TOOL_PARTS, Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Disposition, Reason
-from tenuto.model.provider_items import may_return_item
+from tenuto.model.provider_items import is_provider_item
 from tenuto.model.reasoning import may_return
 from tenuto.model.values import JsonObject
 
@@ -276,7 +276,7 @@ class TurnReader:
         if kind == "text":
             return bool(part["text"])
         return self.raw or (
-            self._layout.shows_tools and (kind in _OF_ROLES or may_return(part) or may_return_item(part))
+            self._layout.shows_tools and (kind in _OF_ROLES or may_return(part) or is_provider_item(part))
         )
 
     def _escape_parts(self, parts: tuple[JsonObject, ...], role: Role) -> tuple[JsonObject, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tenuto.model.reasoning import REDACTED
+from tenuto.model.reasoning import REDACTED, is_reasoning
 from tenuto.model.values import Json, JsonObject, Value
 
 PROVIDER: Final = "provider"
@@ -51,6 +51,17 @@ def is_provider_item(part: JsonObject) -> bool:
 def may_return_item(part: JsonObject) -> bool:
     """Whether an item may go back to the provider that made it: it is as it came."""
     return is_provider_item(part) and not part.get(REDACTED)
+
+
+def mark_without_thought(parts: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """The parts with items marked as changed whose thought is: the provider takes neither without the other."""
+    marked: list[JsonObject] = []
+    lacks_thought = False
+    for part in parts:
+        if is_reasoning(part):
+            lacks_thought = bool(part.get(REDACTED))
+        marked.append({**part, REDACTED: True} if lacks_thought and is_provider_item(part) else part)
+    return tuple(marked)
 
 
 def provider_part(item: JsonObject, provider: str) -> JsonObject:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tenuto.model.attachment import ATTACHMENT, FILE_ID, MEDIA_PARTS, PROVIDER, shows_attachment
 from tenuto.model.opaque import is_opaque
-from tenuto.model.provider_items import is_provider_item
+from tenuto.model.provider_items import is_provider_item, mark_without_thought
 from tenuto.model.reasoning import REDACTED, WITHHELD, is_reasoning
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
 from tenuto.model.values import Json, JsonObject
@@ -104,7 +104,7 @@ def replace_texts(value: Json, replace: Replace, name: str = "", internal: Place
 def replace_part_texts(parts: Iterable[JsonObject], replace: Replace) -> tuple[JsonObject, ...]:
     """A message's parts with their texts replaced, except in structural fields. A thought, or what a provider did, says
     if it changes: a signature fits it no longer, and the provider does not know it as its own."""
-    return tuple([_replace_in_part(part, replace) for part in parts])
+    return mark_without_thought([_replace_in_part(part, replace) for part in parts])
 
 
 def _replace_in_part(part: JsonObject, replace: Replace) -> JsonObject:
