@@ -141,8 +141,7 @@ async def with_older_messages(deps: ChatDeps, turn: OpenTurn) -> OpenTurn:
 def _has_room(window: tuple[Message, ...], choice: Choice) -> bool:
     """Whether the prompt has room for messages before this window."""
     context = choice.assistant.policies.context
-    spoken_messages = sum(bool(message.text) for message in window)
-    if context.window_messages is not None and context.window_messages <= spoken_messages:
+    if context.window_messages is not None and context.window_messages <= sum([bool(one.text) for one in window]):
         return False
     if context.window_turns is not None and context.window_turns < len({message.turn for message in window}):
         return False
