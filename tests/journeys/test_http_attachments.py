@@ -220,7 +220,7 @@ async def test_the_client_sends_reads_and_removes_attachments() -> None:
     async with serve as service, serving(service.app) as url, tenuto.connect(url) as remote:
         ann = remote.scope(user="ann")
         picture = Content.of(ann, PNG, "image/png", "tee, grün.png")
-        await remote.ask(ann, "What is it?", session_id="s", attachments=(picture,))
+        await remote.ask(ann, "What is it?", session_id="s", attachments=[picture])
         shown = replace(remote.draft("Again."), parts=(attachment_part(picture),), contents=(picture,))
         await remote.sessions.append(ann, "s", AppendRequest(messages=(shown,)))
 

@@ -175,7 +175,7 @@ def request_from(text: str | ChatRequest, **fields: Any) -> ChatRequest:
         return text
     if named.get("language") in tuple(Language):
         named["language"] = Language(named["language"])
-    attachments: tuple[Content, ...] = named.pop("attachments", ())
+    attachments = tuple[Content, ...](named.pop("attachments", ()))
     if attachments:
         named |= {"parts": tuple(map(attachment_part, attachments)), "contents": attachments}
     return ChatRequest(text=text, **named)

@@ -148,7 +148,7 @@ class TenutoClient:
         idempotency_key: str | None = None,
         profile: JsonObject | None = None,
         edit: int | None = None,
-        attachments: tuple[Content, ...] = (),
+        attachments: Sequence[Content] = (),
         messages: tuple[Draft, ...] = (),
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str | None = None,
