@@ -20,6 +20,7 @@ CHAT, RESPONSES, CLAUDE = "openai-chat:gpt-4.1", "openai-responses:gpt-4.1", "an
 HI: Final[list[Any]] = [{"role": "user", "content": "Hi"}]
 FUNCTION: Final = {"name": "look", "description": "Looks.", "parameters": OPEN_SCHEMA}
 TOOL: Final = {"type": "function", "function": FUNCTION}
+CUSTOM: Final = {"id": "c1", "type": "custom", "custom": {"name": "look", "input": ""}}
 CALL: Final = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 NUMBER: Final = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
 # A model, what a chat completion says, and the field that its error names.
@@ -35,6 +36,16 @@ REFUSED_CHATS: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (CHAT, {"tools": [{"type": "function", "function": {**FUNCTION, "strict": True}}]}, "tools[0].function.parameters"),
     (CHAT, {"stream_options": {"include_usage": True}}, "stream_options"),
     (CHAT, {"messages": [*HI, {"role": "assistant", "tool_calls": [CALL]}, *HI]}, "messages[1].tool_calls"),
+    (
+        CHAT,
+        {"messages": [*HI, {"role": "assistant", "tool_calls": [{"id": "c1", "type": "custom"}]}]},
+        "messages[1].tool_calls",
+    ),
+    (
+        CHAT,
+        {"messages": [*HI, {"role": "assistant", "function_call": CALL["function"]}, *HI]},
+        "messages[1].function_call",
+    ),
     (CLAUDE, {"seed": 7}, "seed"),
     (CLAUDE, {"logprobs": True}, "logprobs"),
     (CLAUDE, {"store": True}, "store"),
@@ -43,6 +54,7 @@ REFUSED_CHATS: Final[list[tuple[str, dict[str, Any], str | None]]] = [
 REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (RESPONSES, {"text": {"format": {"type": "xml"}}}, "text.format.type"),
     (RESPONSES, {"include": ["nonsense"]}, "include[0]"),
+    (RESPONSES, {"input": [*HI, {"type": "item_reference", "id": "msg_1"}]}, "input[1].id"),
     (RESPONSES, {"reasoning": {"effort": "silly"}}, "reasoning.effort"),
     (RESPONSES, {"reasoning": {"effort": "low"}}, "reasoning.effort"),
     (CLAUDE, {"text": {"verbosity": "low"}}, "text.verbosity"),
@@ -149,6 +161,46 @@ async def test_an_answer_that_was_cut_says_so_also_when_it_is_fetched_later(
                 assert each.incomplete_details is not None
                 assert (each.status, each.incomplete_details.reason) == ("incomplete", reason)
                 assert [getattr(item, "status", None) for item in each.output] == ["incomplete"]
+
+
+async def test_an_answer_without_a_word_ends_its_stream(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pointed_at(provider, monkeypatch) as served:
+        provider.plays(Answer(ending=Ending.LENGTH))
+        streamed = [each async for each in await served.ann.responses.create(model=CHAT, input="Hi", stream=True)]
+
+    assert [each.type for each in streamed[2:]] == [
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.incomplete",
+    ]
+
+
+async def test_calls_go_on_at_every_provider_where_no_tool_is_left_and_an_output_is_empty(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk: list[Any] = [
+        *HI,
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": ""},
+    ]
+    async with pointed_at(provider, monkeypatch) as served:
+        for model in (CHAT, RESPONSES, CLAUDE):
+            done = await served.ann.chat.completions.create(model=model, messages=talk)
+
+            assert done.choices[0].message.content == "Hello."
+
+
+async def test_an_item_that_the_conversation_has_may_be_referred_to(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pointed_at(provider, monkeypatch) as served:
+        first = await served.ann.responses.create(model=RESPONSES, input="Hi")
+        given: list[Any] = [{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "And?"}]
+        await served.ann.responses.create(model=RESPONSES, input=given, previous_response_id=first.id)
+
+    assert [item["content"] for item in provider.accepted[-1]["input"]] == ["Hi", "Hello.", "And?"]
 
 
 async def test_failures_of_a_provider_are_told_once(

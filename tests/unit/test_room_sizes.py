@@ -28,7 +28,7 @@ LIMITS = {
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10350,  # thoughts, items
     "recall": 2900,
-    "server": 13650,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
+    "server": 13700,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
     "sessions": 5000,  # attachments as clients send them, without what cameras write
     "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time

@@ -110,3 +110,12 @@ def to_settings(dialect: Dialect, parameters: ModelParameters, taken: frozenset[
     if body:
         settings["extra_body"] = body
     return settings
+
+
+def any_object(dialect: Dialect, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that demand any JSON object, for which Pydantic AI has no word and other providers no mode."""
+    if dialect is not Dialect.OPENAI_RESPONSES:
+        return {}
+    verbosity = given.get("openai_text_verbosity")
+    text = {"format": {"type": "json_object"}, **({"verbosity": verbosity} if verbosity is not None else {})}
+    return {"extra_body": {**given.get("extra_body", {}), "text": text}}

@@ -57,10 +57,10 @@ from tenuto.llm.failure_details import (
 )
 from tenuto.llm.named_files import NamedFilesChatModel, with_file_names
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
-from tenuto.llm.provider_parameters import Dialect, parameters_taken, refused_parameters, to_settings
+from tenuto.llm.provider_parameters import Dialect, any_object, parameters_taken, refused_parameters, to_settings
 from tenuto.llm.pydantic_ai_items import ItemCollector, add_provider_tools, returning_items, runs_tools, with_items
 from tenuto.llm.pydantic_ai_media import media_of
-from tenuto.llm.pydantic_ai_messages import to_messages, to_tools
+from tenuto.llm.pydantic_ai_messages import past_tools, to_messages, to_tools
 from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelDone, ModelEvent, ModelRequest, TextDelta, marks_place
@@ -238,6 +238,8 @@ class PydanticAIModel:
 
     def _request_parameters(self, request: ModelRequest) -> ModelRequestParameters:
         tools, schema = to_tools(request.tools), request.schema
+        if not tools and self._dialect is Dialect.ANTHROPIC:
+            tools = to_tools(past_tools(request.messages))
         parts = self._changing_instructions(request) or None
         if schema is None or schema.schema is None or self._dialect is Dialect.OPENAI_CHAT:
             return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
@@ -271,6 +273,8 @@ class PydanticAIModel:
             settings["max_retries"] = 0
         if request.tool_choice != AUTO and request.tools:
             settings["tool_choice"] = _CHOICES.get(request.tool_choice) or [request.tool_choice]
+        elif not request.tools and self._dialect is Dialect.ANTHROPIC and past_tools(prompt):
+            settings["tool_choice"] = "none"
         settings.update(cast(ModelSettings, given))
         if self._caches(request):
             settings["cache"] = True
@@ -287,7 +291,7 @@ class PydanticAIModel:
         if request.schema is not None and self._dialect is Dialect.OPENAI_CHAT:
             given["extra_body"] = {**given.get("extra_body", {}), "response_format": _response_format(request.schema)}
         elif request.schema is not None and request.schema.schema is None:
-            given |= _any_object(self._dialect, given)
+            given |= any_object(self._dialect, given)
         return given
 
     @property
@@ -384,10 +388,6 @@ class PydanticAIModel:
         return error
 
 
-def _is_declined(event: ModelEvent) -> bool:
-    return isinstance(event, ModelDone) and event.finish is FinishReason.CONTENT_FILTER
-
-
 def _dialect_of(model: Model) -> Dialect:
     if isinstance(model, OpenAIChatModel):
         return Dialect.OPENAI_CHAT
@@ -431,15 +431,6 @@ def _response_format(schema: AnswerSchema) -> JsonObject:
     if schema.strict is not None:
         form["strict"] = schema.strict
     return {"type": "json_schema", "json_schema": form}
-
-
-def _any_object(dialect: Dialect, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that demand any JSON object, for which Pydantic AI has no word and other providers no mode."""
-    if dialect is not Dialect.OPENAI_RESPONSES:
-        return {}
-    verbosity = given.get("openai_text_verbosity")
-    text = {"format": {"type": "json_object"}, **({"verbosity": verbosity} if verbosity is not None else {})}
-    return {"extra_body": {**given.get("extra_body", {}), "text": text}}
 
 
 def _part_logprobs(response: ModelResponse) -> list[JsonObject]:

@@ -39,6 +39,11 @@ from tenuto.model.values import Json, JsonObject, check_json, make_storable
 _SENT: Final = frozenset({"text", *MEDIA_PARTS})
 # How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
+_PAST: Final = "Was called before. Is not there any more."
+_NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
+# Anthropic takes no empty text.
+_SAYS_SOMETHING: Final = "anthropic"
+_NOTHING: Final = "(no output)"
 SIGNATURE: Final = "thought_signature"
 """What Google calls the signature of a call."""
 OVER_CHAT: Final = "-chat"
@@ -78,9 +83,10 @@ def _request_parts(message: PromptMessage, names: dict[str, str], shown: _Shown)
     for part in message.parts:
         if part["type"] == "tool_result":
             call_id = str(part["call_id"])
-            yield ToolReturnPart(
-                tool_name=names.get(call_id, "tool"), content=_output(part["output"], shown), tool_call_id=call_id
-            )
+            output = _output(part["output"], shown)
+            if shown.provider == _SAYS_SOMETHING and isinstance(output, str) and not output.strip():
+                output = _NOTHING
+            yield ToolReturnPart(tool_name=names.get(call_id, "tool"), content=output, tool_call_id=call_id)
     if message.role is Role.USER and any(part["type"] in MEDIA_PARTS for part in message.parts):
         yield UserPromptPart(content=shown.of(_joined_texts(message.parts)))
     elif text := message.text:
@@ -153,6 +159,12 @@ def _call_part(part: JsonObject, signed: JsonObject | None = None) -> ToolCallPa
 
 def _output_text(output: Json) -> str:
     return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+
+
+def past_tools(prompt: Sequence[PromptMessage]) -> list[ToolSpec]:
+    """The tools that a prompt has calls of: Anthropic refuses calls of tools that a request does not describe."""
+    names = {part["name"]: None for message in prompt for part in message.parts if part["type"] == "tool_call"}
+    return [ToolSpec(name=name, description=_PAST, parameters=_NO_PARAMETERS) for name in names]
 
 
 def to_tools(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:

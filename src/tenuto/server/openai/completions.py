@@ -227,15 +227,32 @@ def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> Non
             waiting.pop(message["tool_call_id"], None)
         elif waiting and not calls_elsewhere:
             break
-        made = message.get("tool_calls")
-        for call in made if isinstance(made, list) else ():
-            if not isinstance(call, dict) or not isinstance(call.get("id"), str):
-                raise Invalid(f"{at}.tool_calls: expected calls with an id")
-            calls.add(call["id"])
-            waiting[call["id"]] = at
+        made = _calls_in(message, at)
+        calls.update(made)
+        waiting |= dict.fromkeys(made, at)
     if waiting and not calls_elsewhere:
         # In a session, the output may come with a later request.
         raise Invalid(f"{next(iter(waiting.values()))}.tool_calls: a call has no output behind it")
+
+
+def _calls_in(message: JsonObject, at: str) -> list[str]:
+    """The ids of the calls in a message.
+
+    Raises:
+        Invalid: a call has none, or it is one that no model gets.
+    """
+    for name in ("function_call", "audio"):
+        if message.get(name) is not None:
+            raise UnsupportedParameter(f"{at}.{name}", "would reach no model")
+    made = message.get("tool_calls")
+    ids: list[str] = []
+    for call in made if isinstance(made, list) else ():
+        if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+            raise Invalid(f"{at}.tool_calls: expected calls with an id")
+        if call.get("type") != "function":
+            raise UnsupportedParameter(f"{at}.tool_calls", "only calls of functions reach a model")
+        ids.append(call["id"])
+    return ids
 
 
 async def _in_session(

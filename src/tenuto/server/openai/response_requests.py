@@ -23,7 +23,7 @@ from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import ECHO, ItemLog
-from tenuto.server.openai.provider_items import provider_tools_of, repeated_tool
+from tenuto.server.openai.provider_items import FUNCTION, provider_tools_of, repeated_tool
 from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
@@ -45,6 +45,7 @@ _INCLUDABLE: Final = (
 )
 # How an answer travels is no part of what is asked.
 _NOT_SAID: Final = ("stream", "background")
+_REFERENCE: Final = "item_reference"
 _FORMS: Final = ("text", "json_object", "json_schema")
 _NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
 
@@ -166,11 +167,11 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
         kind = tool.get("type")
         if not isinstance(kind, str):
             raise Invalid(f"tools[{place}].type: expected str")
-        if kind == "function":
+        if kind == FUNCTION:
             specs.append(_spec(tool, f"tools[{place}]"))
     names = {spec.name for spec in specs}
     # Those that the provider runs; the choice of one of them is passed on.
-    kinds = {tool["type"] for tool in tools or ()} - {"function"}
+    kinds = {tool["type"] for tool in tools or ()} - {FUNCTION}
     wanted = "auto"
     match choice:
         case None:
@@ -191,7 +192,7 @@ def tools_of(tools: list[JsonObject] | None, choice: str | JsonObject | None) ->
         case _:
             raise Invalid("tool_choice: expected auto, none, required, a function or allowed tools")
     if wanted == "required" and not specs and not kinds:
-        raise Invalid("tool_choice: required, and there are no functions among the tools")
+        raise Invalid("tool_choice: required, and there are no tools")
     return ToolChoice(tuple(specs), wanted)
 
 
@@ -308,7 +309,8 @@ async def read_request(
     session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list):
-        drafts = await drafts_of_items(context, scope, body.input, "input", session_id)
+        items = await _without_references(context.sessions, scope, body.input, session_id)
+        drafts = await drafts_of_items(context, scope, items, "input", session_id)
         drafts = await _without_known_outputs(context.sessions, scope, body, drafts)
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
@@ -334,6 +336,26 @@ async def read_request(
         require_attachments=bool(body.require_attachments),
     )
     return Asked(scope, body, turn, created_at, said)
+
+
+async def _without_references(
+    sessions: Sessions, scope: Scope, items: list[JsonObject], session_id: str | None
+) -> list[JsonObject]:
+    """The input without references to items that the conversation has.
+
+    Raises:
+        Invalid: one refers to an item that the model would not see.
+    """
+    if not any(item.get("type") == _REFERENCE for item in items):
+        return items
+    known: set[str] = set()
+    if session_id is not None:
+        with suppress(SessionNotFound):
+            known = await ItemLog(sessions, scope, session_id).newest_ids()
+    for place, item in enumerate(items):
+        if item.get("type") == _REFERENCE and item.get("id") not in known:
+            raise Invalid(f"input[{place}].id: the conversation has no such item; send the item itself")
+    return [item for item in items if item.get("type") != _REFERENCE]
 
 
 async def _without_known_outputs(

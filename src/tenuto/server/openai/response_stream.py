@@ -186,6 +186,9 @@ class ResponseStream:
         yield self._event("response.output_item.done", output_index=thought.place, item=ended)
 
     def _end_text(self, item: JsonObject) -> Iterator[JsonObject]:
+        if not item["content"]:
+            yield from self._end_silence(item)
+            return
         part = item["content"][0]
         kind = _REFUSAL if part["type"] == _REFUSAL[1] else _TEXT
         text: str = part[kind[1]]
@@ -199,6 +202,12 @@ class ResponseStream:
         ended = {**item, "id": text_item_id(self._named)}
         yield self._event("response.output_item.done", output_index=self._place, item=ended)
         self._text = None
+
+    def _end_silence(self, item: JsonObject) -> Iterator[JsonObject]:
+        """The events of an answer that was cut before it said anything."""
+        place, self._items = self._items, self._items + 1
+        yield self._event("response.output_item.added", output_index=place, item={**item, "status": "in_progress"})
+        yield self._event("response.output_item.done", output_index=place, item=item)
 
     def _call(self, item: JsonObject) -> Iterator[JsonObject]:
         place, self._items = self._items, self._items + 1
