@@ -55,6 +55,7 @@ REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (RESPONSES, {"text": {"format": {"type": "xml"}}}, "text.format.type"),
     (RESPONSES, {"include": ["nonsense"]}, "include[0]"),
     (RESPONSES, {"input": [*HI, {"type": "item_reference", "id": "msg_1"}]}, "input[1].id"),
+    (RESPONSES, {"input": [*HI, {"type": "of_tomorrow", "deep": 1}]}, "input[1].type"),
     (RESPONSES, {"reasoning": {"effort": "silly"}}, "reasoning.effort"),
     (RESPONSES, {"reasoning": {"effort": "low"}}, "reasoning.effort"),
     (CLAUDE, {"text": {"verbosity": "low"}}, "text.verbosity"),

@@ -44,6 +44,8 @@ _COMPACTED: Final = "tenuto summary: "
 _PREFIXES: Final = {MESSAGE: "msg_", CALL: "fc_", CALL_OUTPUT: "fco_", REASONING: "rs_"}
 # Items that a client brought, and gets back as they came.
 _AS_SENT: Final = frozenset({COMPACTION, REASONING, *ITEM_TYPES})
+# Types of items that a model gets, in a form or another.
+SHOWN_ITEMS: Final = _AS_SENT | {MESSAGE, "item_reference", CALL, CALL_OUTPUT}
 # Parts that are items of their own: ours, and those of chat completions.
 _APART: Final = frozenset({"tool_call", "tool_result", "function", CALL, CALL_OUTPUT})
 # Messages that a search for an item reads at once.

@@ -22,7 +22,7 @@ from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import ECHO, ItemLog
+from tenuto.server.openai.items import ECHO, SHOWN_ITEMS, ItemLog
 from tenuto.server.openai.provider_items import FUNCTION, provider_tools_of, repeated_tool
 from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions
@@ -309,6 +309,9 @@ async def read_request(
     session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list):
+        for place, item in enumerate(body.input):
+            if item.get("type", "message") not in SHOWN_ITEMS:
+                raise Invalid(f"input[{place}].type: no model gets items of this type; a conversation keeps them")
         items = await _without_references(context.sessions, scope, body.input, session_id)
         drafts = await drafts_of_items(context, scope, items, "input", session_id)
         drafts = await _without_known_outputs(context.sessions, scope, body, drafts)
