@@ -310,7 +310,8 @@ async def read_request(
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list):
         for place, item in enumerate(body.input):
-            if item.get("type", "message") not in SHOWN_ITEMS:
+            kind = item.get("type", "message")
+            if not isinstance(kind, str) or kind not in SHOWN_ITEMS:
                 raise Invalid(f"input[{place}].type: no model gets items of this type; a conversation keeps them")
         items = await _without_references(context.sessions, scope, body.input, session_id)
         drafts = await drafts_of_items(context, scope, items, "input", session_id)
@@ -356,7 +357,7 @@ async def _without_references(
         with suppress(SessionNotFound):
             known = await ItemLog(sessions, scope, session_id).newest_ids()
     for place, item in enumerate(items):
-        if item.get("type") == _REFERENCE and item.get("id") not in known:
+        if item.get("type") == _REFERENCE and str(item.get("id")) not in known:
             raise Invalid(f"input[{place}].id: the conversation has no such item; send the item itself")
     return [item for item in items if item.get("type") != _REFERENCE]
 
