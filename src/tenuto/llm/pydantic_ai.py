@@ -55,7 +55,7 @@ from tenuto.llm.failure_details import (
     retry_after,
     status_before_retry,
 )
-from tenuto.llm.named_files import NamedFilesChatModel, with_file_names
+from tenuto.llm.openai_models import VerbatimChatModel, as_verbatim
 from tenuto.llm.prompt_caching import cache_key, changing_instructions, mark_stable_prefix
 from tenuto.llm.provider_parameters import Dialect, any_object, parameters_taken, refused_parameters, to_settings
 from tenuto.llm.pydantic_ai_items import ItemCollector, add_provider_tools, returning_items, runs_tools, with_items
@@ -510,12 +510,12 @@ def _model(name: str, access: ModelConnection) -> Model:
         server = OpenAICompatibleProvider(
             "openai-compatible", base_url=access.base_url, api_key=access.api_key, profile=profile
         )
-        return NamedFilesChatModel(model, provider=server)
+        return VerbatimChatModel(model, provider=server)
     if not provider:
         raise InvalidSetting(
             "model", f"{name!r} names no provider; write it as openai:{name}, ollama:{name} or the like"
         )
-    return with_file_names(infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access)))
+    return as_verbatim(infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access)))
 
 
 def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, MultiModalContent, UploadedFile
 from pydantic_ai.models import Model
 
-from tenuto.llm.named_files import FILE_NAME
+from tenuto.llm.openai_models import FILE_NAME
 from tenuto.llm.provider_parameters import Dialect
 from tenuto.model.attachment import ATTACHMENT, AUDIO, FILE, FILE_ID, IMAGE, PDF, URL, Content, MediaInputs
 from tenuto.model.attachment import media_type_of as type_of

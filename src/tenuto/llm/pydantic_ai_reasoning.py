@@ -28,7 +28,7 @@ from tenuto.model.values import JsonObject, make_storable
 
 # The fields in which servers of the chat completions protocol give what a model thinks, unsigned.
 _CHAT_FIELDS: Final = ("reasoning", "reasoning_content")
-# What Pydantic AI calls thoughts that stood between tags in the text; nobody wants them back.
+# What Pydantic AI calls thoughts that stood between tags in the text; no provider wants them back.
 _IN_TAGS: Final = "content"
 _REDACTED: Final = "redacted_thinking"
 _RAW: Final = "raw_content"
@@ -95,7 +95,7 @@ class Thinker(NamedTuple):
         """The prompt with the thoughts that go back, and how many others it goes without.
 
         Those that the provider can verify go back always. Unsigned ones are demanded between calls alone; of earlier
-        ones nobody asks, and they are not counted.
+        ones no provider asks, and they are not counted.
         """
         if not any(part["type"] == REASONING for message in messages for part in message.parts):
             return messages, 0

@@ -20,7 +20,7 @@ FILE_NAME: Final = "filename"
 """The key of a content's metadata for its name."""
 
 
-class NamedFilesChatModel(OpenAIChatModel):
+class VerbatimChatModel(OpenAIChatModel):
     """The chat completions API."""
 
     def customize_request_parameters(self, model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
@@ -36,7 +36,7 @@ class NamedFilesChatModel(OpenAIChatModel):
         return message
 
 
-class NamedFilesResponsesModel(OpenAIResponsesModel):
+class VerbatimResponsesModel(OpenAIResponsesModel):
     """The responses API."""
 
     def customize_request_parameters(self, model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
@@ -50,12 +50,12 @@ class NamedFilesResponsesModel(OpenAIResponsesModel):
         return message
 
 
-def with_file_names(model: Model) -> Model:
+def as_verbatim(model: Model) -> Model:
     """The model of OpenAI that sends files by their names; any other one as it is."""
     if type(model) is OpenAIChatModel and model.provider is not None:
-        return NamedFilesChatModel(model.model_name, provider=model.provider)
+        return VerbatimChatModel(model.model_name, provider=model.provider)
     if type(model) is OpenAIResponsesModel and model.provider is not None:
-        return NamedFilesResponsesModel(model.model_name, provider=model.provider)
+        return VerbatimResponsesModel(model.model_name, provider=model.provider)
     return model
 
 
