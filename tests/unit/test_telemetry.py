@@ -302,7 +302,7 @@ async def test_a_programs_own_telemetry_gets_the_spans_below_its_own(programs_ow
 
 
 @pytest.mark.parametrize("signal", ["traces", "metrics"])
-async def test_an_exporter_nobody_brings_stops_the_start_with_a_sentence(
+async def test_an_exporter_that_no_package_brings_stops_the_start_with_a_sentence(
     signal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")

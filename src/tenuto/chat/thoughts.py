@@ -37,7 +37,7 @@ class Thought:
     def part(self, *, stored: bool, pending: bool = False) -> JsonObject:
         """The part as it is `stored`, or as it goes back to the provider.
 
-        One that nobody can verify goes back only behind `pending` calls: elsewhere it loses its id.
+        One that its provider cannot verify goes back only behind `pending` calls: elsewhere it loses its id.
         """
         text = self.text
         made = dict(self.made or {"type": REASONING, "text": text, "provider": ""})

@@ -42,7 +42,7 @@ ESTIMATE: Final = "estimate"
 MESSAGE_TOKENS: Final = 4
 REPLY_TOKENS: Final = 3
 TOOL_TOKENS: Final = 8
-# Nobody but its provider knows how long an encrypted thought is: the ciphertext's share, on the safe side.
+# Its provider alone knows how long an encrypted thought is: the ciphertext's share, on the safe side.
 _SEALED_CHARACTERS_A_TOKEN: Final = 6
 
 # Natural text has 1 to 7 characters to a token, and no character has more than 4 bytes, each at most one token.

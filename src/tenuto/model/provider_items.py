@@ -1,6 +1,6 @@
 """Tools that a model's provider runs itself, and what it did with them: items beside the text of an answer.
 
-A part is the item as it came, with the `provider` that made it: nobody else is sent it. `redacted` says that the
+A part is the item as it came, with the `provider` that made it: no other one is sent it. `redacted` says that the
 privacy policy changed it, so that it is no longer what the provider knows by its `id`.
 """
 

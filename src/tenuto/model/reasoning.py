@@ -1,7 +1,7 @@
 """Reasoning: what a model thought before it spoke or called, as parts of its message.
 
 A part has the `text`, and what its provider demands back: the `signature` of that text, or the thought itself
-`encrypted`, with the `id` and `details` that belong to it. `provider` and `model` name who made it: nobody else is sent
+`encrypted`, with the `id` and `details` that belong to it. `provider` and `model` name who made it: no other is sent
 it. `redacted` says that the privacy policy changed the text, which the signature therefore no longer fits, and
 `withheld` that readers are not shown it.
 """

@@ -53,7 +53,7 @@ def test_thoughts_keep_their_place(events: Any, text: str, calls: int, order: li
 
 
 def test_what_readers_see_is_stored_and_what_was_made_goes_back() -> None:
-    """A text that the policy changed says so, and one that nobody can verify keeps its id for pending calls alone."""
+    """A changed text says so, and one that its provider cannot verify has an id for pending calls alone."""
     changed = heard(("to [mail]", 0, 0), part=made("to a@b.c"))
     unsigned = heard(("a", 0, 0), part=made("a", signature=None, id="reasoning_content"))
 

@@ -214,7 +214,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str | None, str | None]] = {
         says(document(filename="a.pdf")), 400, "messages[0].content[0].file.file_id", "missing_required_parameter"
     ),
     "unknown file": (says(document(file_id="file-0")), 404, "messages[0].content[0].file.file_id", None),
-    "JSON that nobody mentions": ({"response_format": {"type": "json_object"}}, 400, "messages", None),
+    "JSON that no message mentions": ({"response_format": {"type": "json_object"}}, 400, "messages", None),
     "format without a schema": (
         {"response_format": {"type": "json_schema"}},
         400,

@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str | None, str | None]] = {
     ),
     "format without a schema": (schema(None), 400, "text.format.schema", "missing_required_parameter"),
     "open schema": (schema(OPEN_SCHEMA), 400, "text.format.schema", "invalid_json_schema"),
-    "JSON that nobody mentions": ({"text": {"format": {"type": "json_object"}}}, 400, "input", None),
+    "JSON that no message mentions": ({"text": {"format": {"type": "json_object"}}}, 400, "input", None),
     "too long": ({"model": "gpt-3.5-turbo", "input": "so " * 30_000}, 400, "input", "context_length_exceeded"),
 }  # fmt: skip
 ACCEPTED: dict[str, dict[str, Any]] = {

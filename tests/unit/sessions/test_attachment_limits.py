@@ -83,7 +83,7 @@ async def test_what_is_within_the_limits_is_taken(store: MemoryStore) -> None:
 
 
 async def test_bytes_count_for_the_owner_of_the_session(store: MemoryStore) -> None:
-    """Whoever sends them, in all of the owner's sessions; what was removed makes room."""
+    """Of every sender, in all of the owner's sessions; what was removed makes room."""
     sessions = sessions_under(store, user_attachment_bytes=200)
     anns = await begin(sessions, ANN, shows(content(1)))
     bobs = await begin(sessions, BOB, shows(content(1)))

@@ -233,7 +233,7 @@ async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> No
         await sessions.rewrite(BOB, session_id, Rewrite())
 
 
-async def test_a_listener_that_fails_harms_nobody(harness: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_harms_no_caller(harness: MemorySessions, caplog: pytest.LogCaptureFixture) -> None:
     async def broken(event: SessionEvent) -> None:
         raise RuntimeError("listener is broken")
 

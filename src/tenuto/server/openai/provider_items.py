@@ -15,7 +15,7 @@ _OPENAI: Final = "openai"
 _INCLUDED: Final = ("web_search_call.action.sources", "file_search_call.results", "code_interpreter_call.outputs")
 # Beginnings of what may be asked of these items.
 _OF_ITEMS: Final = tuple(f"{kind}." for kind in ITEM_TYPES)
-# What a tool has of its own server's credentials, which are stored nowhere and repeated to nobody.
+# What a tool has of its own server's credentials, which are stored nowhere and repeated to no client.
 _SECRETS: Final = ("authorization", "headers")
 
 

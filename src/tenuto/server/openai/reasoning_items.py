@@ -70,7 +70,7 @@ def _unseal(sealed: str, text: str) -> JsonObject | None:
     except ValueError:
         return None
     if kept.pop(_LENGTH, len(text)) != len(text):
-        # Somebody changed the text, or may not see it: the provider would refuse the signature.
+        # The client changed the text, or may not see it: the provider would refuse the signature.
         kept[REDACTED] = True
     return {**kept, "type": REASONING, "text": text}
 
