@@ -24,7 +24,7 @@ from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.engine import Engine, PlainCodecs
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.journal_files import DiskFolder
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from tenuto.ports import RecordStore
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.redis import RedisRecords

@@ -16,7 +16,7 @@ from tenuto.model import Changes, Page, SessionQuery
 from tenuto.ports import RecordStore, Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.postgres._client import Link
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords

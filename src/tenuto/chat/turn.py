@@ -76,8 +76,8 @@ async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: Ev
     check_type(scope, Scope, "scope")
     check_type(request, ChatRequest, "the request")
     telemetry = deps.telemetry
-    opening: AbstractContextManager[SpanAttributes | None] = telemetry.span("turn") if telemetry else nullcontext()
-    with opening as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
+    turn_span: AbstractContextManager[SpanAttributes | None] = telemetry.span("turn") if telemetry else nullcontext()
+    with turn_span as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
         steps = StepTimer(telemetry)
         with steps.step("begin"):
             context = await _open_turn(deps, scope, request)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tenuto.model.scope import session_key
-from tenuto.stores.engine.breaker import ShardedRecords
+from tenuto.stores.engine.breaker_records import ShardedRecords
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
