@@ -125,7 +125,7 @@ class PydanticAIModel:
 
     def __init__(self, name: str, model: Model, access: ModelConnection, calls: ModelCalls | None = None) -> None:
         self._name = name
-        self._model = model = with_items(model)
+        self._model = model = with_items(as_verbatim(model))
         self._access = access
         self._calls = ModelCalls(name) if calls is None else calls
         self._unpriced = False
@@ -520,7 +520,7 @@ def _model(name: str, access: ModelConnection) -> Model:
         raise InvalidSetting(
             "model", f"{name!r} names no provider; write it as openai:{name}, ollama:{name} or the like"
         )
-    return as_verbatim(infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access)))
+    return infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access))
 
 
 def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:
