@@ -48,9 +48,14 @@ class ToolCall(Value, frozen=True, kw_only=True):
     @property
     def arguments_text(self) -> str:
         """The arguments as JSON text; unreadable ones as the model wrote them."""
-        if self.arguments.keys() == {UNREADABLE}:
-            return str(self.arguments[UNREADABLE])
-        return msgspec.json.encode(self.arguments).decode()
+        return arguments_text(self.arguments)
+
+
+def arguments_text(arguments: JsonObject) -> str:
+    """The arguments of a call as `ToolCall.arguments_text` has them."""
+    if arguments.keys() == {UNREADABLE}:
+        return str(arguments[UNREADABLE])
+    return msgspec.json.encode(arguments).decode()
 
 
 class ToolContext(Value, frozen=True, kw_only=True, gc=True):
