@@ -11,8 +11,8 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError
 
 from tenuto.model.privacy import Mode
-from tests.journeys.http_service import ANN, HttpService, at
-from tests.journeys.scripted_providers import provided, thoughts_sent
+from tests.journeys.http_service import ANN, HttpService, at, http_service
+from tests.journeys.scripted_providers import MODELS, provided, thoughts_sent
 from tests.providers import Answer, ProviderItem, Reasoning, ScriptedProvider, Text, ToolCall
 from tests.servers.loopback import serving
 
@@ -266,3 +266,32 @@ async def test_chat_completions_refuse_other_tools_than_functions(provider: Scri
 
     assert (refused.value.code, refused.value.param) == ("unsupported_parameter", "tools[1].type")
     assert provider.received == []
+
+
+async def test_tools_run_for_a_model_that_is_opened_by_its_name(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.openai_url)
+    monkeypatch.setenv("OPENAI_API_KEY", provider.key)
+    provider.plays(Answer(SEARCHED, Text("It rains.")))
+    async with (
+        http_service(model=f"openai:{MODELS['gpt']}", summarizer_model="offline") as service,
+        serving(service.app) as url,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, default_headers=ANN) as client,
+    ):
+        first = await client.responses.create(input="Rain?", tools=[SEARCH])
+        await client.responses.create(input="And now?", tools=[SEARCH], previous_response_id=first.id)
+
+    assert [item.type for item in first.output] == ["web_search_call", "message"]
+    assert len(sent_items(provider)) == 1
+
+
+async def test_a_schema_goes_as_it_is_to_a_model_that_a_program_hands_over(provider: ScriptedProvider) -> None:
+    """Pydantic AI makes a schema fit the strict mode, so that answers have another form than the one asked for."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string", "minLength": 1}}}
+    provider.plays(Answer(Text('{"a": "x"}')))
+    async with clients(provider) as (client, _):
+        form: Any = {"format": {"type": "json_schema", "name": "pair", "schema": schema}}
+        await client.responses.create(model="gpt", input="A pair.", text=form)
+
+    assert provider.last.body["text"]["format"]["schema"] == schema

@@ -218,9 +218,11 @@ def _reply(status: int, headers: dict[str, str], body: dict[str, Any], hold: Hol
 
 
 def _held(events: list[bytes], answer: Answer) -> Iterator[bytes | Hold]:
-    """The events; a hold stands behind the first delta, and what breaks off lacks the last two events."""
+    """The events; a hold stands behind the first delta; what breaks off lacks the last two, and an early end
+    what tells of the end and of usage."""
     first = next((at for at, event in enumerate(events) if _is_delta(event)), 0)
-    for at, event in enumerate(events[:-2] if answer.breaks_off else events):
+    left = events[:-2] if answer.breaks_off else events[:-3] if answer.ends_early else events
+    for at, event in enumerate(left):
         yield event
         if at == first and answer.hold is not None:
             yield answer.hold

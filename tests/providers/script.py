@@ -137,7 +137,7 @@ class Answer:
     """One answer of a model.
 
     `fails` is the error that a stream ends with after its parts; a whole answer is that error alone. `breaks_off` drops
-    the connection before the stream's end.
+    the connection before the stream's end; `ends_early` closes it there in order, as a proxy does.
     """
 
     parts: tuple[Part, ...]
@@ -146,6 +146,7 @@ class Answer:
     hold: Hold | None = None
     fails: Failure | None = None
     breaks_off: bool = False
+    ends_early: bool = False
 
     def __init__(
         self,
@@ -155,9 +156,10 @@ class Answer:
         hold: Hold | None = None,
         fails: Failure | None = None,
         breaks_off: bool = False,
+        ends_early: bool = False,
     ) -> None:
         given = {"ending": ending, "tokens": tokens, "hold": hold, "fails": fails, "breaks_off": breaks_off}
-        for name, value in {"parts": parts, **given}.items():
+        for name, value in {"parts": parts, **given, "ends_early": ends_early}.items():
             object.__setattr__(self, name, value)
 
     @property

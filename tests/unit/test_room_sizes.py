@@ -24,12 +24,12 @@ LIMITS = {
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3800,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 5900,  # attachments and their types; parameters and their ranges; thoughts; provider tools
+    "model": 5950,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
-    "privacy": 10350,  # thoughts, items
+    "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2900,
     "server": 13700,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
-    "sessions": 5000,  # attachments as clients send them, without what cameras write
+    "sessions": 5050,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 700,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go

@@ -23,6 +23,7 @@ from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import AnswerInvalid, FailureReason, ModelFailed, ModelTimeout
 from tenuto.llm import time_limit
 from tenuto.model import Role, Usage, text_part, tool_result
+from tenuto.model.attachment import ATTACHMENT
 from tenuto.model.generation import (
     NONE,
     ModelDone,
@@ -36,6 +37,7 @@ from tenuto.model.generation import (
     ToolCallRequested,
     ToolResult,
 )
+from tenuto.model.media import keep_media
 from tenuto.model.parameters import AnswerSchema, FinishReason
 from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import PromptMessage
@@ -145,8 +147,9 @@ class Completion:
     annotations: tuple[JsonObject, ...] = ()
     # What was thought before the answer; that before calls of our own tools is stored with these.
     thoughts: Thoughts = field(default_factory=Thoughts)
-    # Pictures, sounds and files that a fallback did not get.
+    # Pictures, sounds and files that a fallback did not get, and those of our own tools that no model got.
     media_left_out: int = 0
+    tool_media_left_out: int = 0
     # Our count of the answer as it is stored, which is the output where a model reports none.
     stored_tokens: int = 0
     offline: bool = False
@@ -226,7 +229,8 @@ class AgentLoop:
     `prompt_tokens` are those of the prompt, `room` how many may be added: the hard budget includes calls and
     results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
     `callers_tools` are the names of tools that the caller runs, of which a call of `answer_tool` is the answer. With a
-    `schema` an answer that does not fit is asked for once more; it is emitted whole, once it fits.
+    `schema` an answer that does not fit is asked for once more; it is emitted whole, once it fits. Of what tools show,
+    the model gets what `takes_media` says; without it, nothing.
     """
 
     model: ChatModel
@@ -244,6 +248,7 @@ class AgentLoop:
     answer_tool: str | None = None
     schema: AnswerSchema | None = None
     shows_reasoning: bool = True
+    takes_media: Callable[[JsonObject], bool] | None = None
     completion: Completion = field(default_factory=Completion)
 
     async def run(self, request: ModelRequest) -> Completion:
@@ -391,8 +396,20 @@ class AgentLoop:
         if text:
             # Text before a call is stored with the call; the answer is the text after it.
             self.completion.text, self.completion.redacted = "", {}
-        added = (PromptMessage(role=Role.ASSISTANT, parts=parts), PromptMessage(role=Role.TOOL, parts=outputs))
+        shown = self._without_unseen(PromptMessage(role=Role.TOOL, parts=outputs), request)
+        added = (PromptMessage(role=Role.ASSISTANT, parts=parts), *shown)
         return replace(request, messages=(*request.messages, *added), tool_results=tuple(self.toolbox.results))
+
+    def _without_unseen(self, outputs: PromptMessage, request: ModelRequest) -> tuple[PromptMessage, ...]:
+        """The outputs with placeholders for the pictures, sounds and files that the model does not get."""
+        takes, language = self.takes_media, self.toolbox.turn.language
+
+        def keep(part: JsonObject) -> bool:
+            return takes is not None and takes(part) and part.get(ATTACHMENT, "") in ("", *request.contents)
+
+        shown, left_out = keep_media((outputs,), keep, language)
+        self.completion.tool_media_left_out += left_out
+        return shown
 
     def _spend_tokens(self, tokens: int) -> None:
         if tokens > self.room:
@@ -422,17 +439,19 @@ async def _storable_events(
     events: AsyncIterator[ModelEvent], written: WrittenCalls | None
 ) -> AsyncIterator[ModelEvent]:
     """The model's events with texts that every store accepts, and without the calls that it writes as text."""
+    refuses = False
     async for event in events:
         if not isinstance(event, TextDelta):
             yield event
             continue
+        refuses = event.refusal
         text = event.text if written is None else written.feed(event.text)
         if not text.isascii() or "\0" in text:
             text = _make_storable(text)
         if text:
             yield event if text is event.text else replace(event, text=text)
     if written is not None and (rest := _make_storable(written.flush())):
-        yield TextDelta(text=rest)
+        yield TextDelta(text=rest, refusal=refuses)
 
 
 def _make_storable(text: str) -> str:

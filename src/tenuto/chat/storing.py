@@ -48,7 +48,7 @@ from tenuto.model.provider_items import ANNOTATIONS, is_provider_item
 from tenuto.model.reasoning import is_reasoning, shown_reasoning
 from tenuto.model.session import INTENT, PRIVACY_ALSO, record_types
 from tenuto.model.turn import ONCE, ToolRun, Trace
-from tenuto.model.values import JsonObject, replace_valid, to_text
+from tenuto.model.values import Json, JsonObject, replace_valid, to_text
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
 from tenuto.sessions.lease import complete_despite_cancel
@@ -210,7 +210,7 @@ def _complete_answer(work: Answering) -> None:
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
-    if completion.media_left_out:
+    if completion.media_left_out or completion.tool_media_left_out:
         work.degraded[ATTACHMENTS] = None
     if (work.prompt is not None and work.prompt.cut) or any(run.uncut_tokens for run in work.toolbox.runs):
         work.degraded["cut"] = None
@@ -390,6 +390,11 @@ class _TraceShortener:
         self.redacted = dict(Counts(self.redacted) + Counts(redacted))
         return truncate_text(clean, _TRACED, len)
 
+    async def shorten_value(self, value: Json) -> Json:
+        """A value whose text is short enough, else that text shortened: a prediction may be a whole file."""
+        text = to_text(value)
+        return value if len(text) <= _TRACED else await self.shorten(text)
+
     async def shorten_run(self, run: ToolRun) -> ToolRun:
         output, exception = to_text(run.output), await self.shorten(run.exception)
         run = run if exception == run.exception else replace(run, exception=exception)
@@ -418,6 +423,7 @@ async def _make_trace(
         request = await shortener.shorten(context.tool_context.question)
         answer = await shortener.shorten(completion.text if text is None else text)
         tools = tuple([await shortener.shorten_run(run) for run in work.toolbox.runs])
+        parameters = {name: await shortener.shorten_value(value) for name, value in work.parameters.given.items()}
         error_message = await shortener.shorten(completion.fallback_message if error is None else _error_message(error))
     if error is None and deps.redaction.degraded:
         work.degraded["detector"] = None
@@ -447,7 +453,7 @@ async def _make_trace(
         dropped_items=completion.dropped_items,
         cost_nanos=completion.cost_nanos,
         finish=completion.finish,
-        parameters=work.parameters.given,
+        parameters=parameters,
         degraded=tuple(work.degraded),
         error=code,
         error_message=error_message,

@@ -7,7 +7,7 @@ get answers of another form than the one asked for, where OpenAI would have refu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from openai.types.chat import ChatCompletionUserMessageParam
 from openai.types.responses import EasyInputMessageParam
@@ -16,6 +16,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer
 
+_Model = TypeVar("_Model", bound=Model)
 FILE_NAME: Final = "filename"
 """The key of a content's metadata for its name."""
 
@@ -51,12 +52,18 @@ class VerbatimResponsesModel(OpenAIResponsesModel):
 
 
 def as_verbatim(model: Model) -> Model:
-    """The model of OpenAI that sends files by their names; any other one as it is."""
-    if type(model) is OpenAIChatModel and model.provider is not None:
-        return VerbatimChatModel(model.model_name, provider=model.provider)
-    if type(model) is OpenAIResponsesModel and model.provider is not None:
-        return VerbatimResponsesModel(model.model_name, provider=model.provider)
-    return model
+    """The model of OpenAI that sends files by their names; any other one as it is, so also a program's own class."""
+    if type(model) is OpenAIChatModel:
+        return same_model(VerbatimChatModel, model)
+    return same_model(VerbatimResponsesModel, model) if type(model) is OpenAIResponsesModel else model
+
+
+def same_model(kind: type[_Model], model: Model) -> _Model:
+    """The same model as one of another class: it has the settings and the clients of the first, which opens and closes
+    them."""
+    made = kind.__new__(kind)
+    made.__dict__.update(model.__dict__)
+    return made
 
 
 def _rewrites_for_openai(model: Model) -> bool:

@@ -56,6 +56,7 @@ TABLE: Final[Mapping[Dialect, Mapping[str, str]]] = {
         "reasoning_summary": ".openai_reasoning_summary",
         "verbosity": ".openai_text_verbosity",
         "parallel_tool_calls": ".parallel_tool_calls",
+        "provider_store": ".openai_store",
         _EXTRA: _EXTRA,
     },
     Dialect.ANTHROPIC: {**_COMMON, "user": ".anthropic_metadata", "safety_identifier": ".anthropic_metadata"},

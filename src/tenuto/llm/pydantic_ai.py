@@ -114,6 +114,8 @@ _FINISHES: Final = {
     "tool_call": FinishReason.TOOL_CALLS,
 }
 _LLAMA_CPP_TOO_LONG: Final = "exceed_context_size_error"
+# Models of other providers whose streams say how an answer ended; by name, as their classes need further packages.
+_MARKS_END: Final = frozenset({"GoogleModel", "GroqModel", "MistralModel", "BedrockConverseModel"})
 # What providers call it that answer with an error instead of an end of that reason.
 _CONTENT_FILTER: Final = frozenset({"content_filter", "content_policy_violation"})
 
@@ -123,7 +125,7 @@ class PydanticAIModel:
 
     def __init__(self, name: str, model: Model, access: ModelConnection, calls: ModelCalls | None = None) -> None:
         self._name = name
-        self._model = model = with_items(model)
+        self._model = model = with_items(as_verbatim(model))
         self._access = access
         self._calls = ModelCalls(name) if calls is None else calls
         self._unpriced = False
@@ -134,6 +136,7 @@ class PydanticAIModel:
         self.unlimited = self._limit is None
         """Whether it may take as long as it needs."""
         self._dialect = _dialect_of(model)
+        self._marks_end = self._dialect is not Dialect.OTHER or type(model).__name__ in _MARKS_END
         # Other servers that speak OpenAI's protocol may refuse a field that they do not know.
         is_openais = model.system == "openai" or _OPENAIS_OWN.match(model.model_name) is not None
         self._takes_cache_key = is_openais and self._dialect in (Dialect.OPENAI_CHAT, Dialect.OPENAI_RESPONSES)
@@ -318,9 +321,11 @@ class PydanticAIModel:
         response = stream.get()
         declined = stream.finish_reason == "content_filter"
         told_end = declined or bool((stream.provider_details or {}).get("finish_reason"))
-        if isinstance(self._model, OpenAIChatModel) and not told_end:
+        if self._marks_end and not told_end:
             # A connection that just ends looks like an answer's end; the protocol marks the real one.
             raise ModelFailed(self._name, "broke off", FailureReason.UNREACHABLE)
+        if stream.finish_reason == "error":
+            raise ModelFailed(self._name, "failed at its provider", FailureReason.OTHER)
         ended = declined or stream.finish_reason == "length"
         if not (ended or items.made or any(_has_content(part) for part in response.parts)):
             raise ModelFailed(self._name, "gave an empty answer")
@@ -515,7 +520,7 @@ def _model(name: str, access: ModelConnection) -> Model:
         raise InvalidSetting(
             "model", f"{name!r} names no provider; write it as openai:{name}, ollama:{name} or the like"
         )
-    return as_verbatim(infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access)))
+    return infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access))
 
 
 def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:

@@ -7,17 +7,17 @@ not know. So the items of an answer are taken from the stream as they pass, and 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 from openai.types import responses
 from pydantic_ai.messages import NativeToolCallPart
 from pydantic_ai.models import Model
-from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.settings import ModelSettings
 
 from tenuto.errors import Invalid
+from tenuto.llm.openai_models import VerbatimResponsesModel, same_model
 from tenuto.model.generation import NONE, ModelEvent, ModelRequest, ProviderItem
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.provider_items import (
@@ -81,15 +81,8 @@ class ItemCollector:
             self._text_length += len(content.text or "")
 
 
-class ItemsModel(OpenAIResponsesModel):
+class ItemsModel(VerbatimResponsesModel):
     """Pydantic AI's model of the Responses API, with the items of tools that OpenAI runs as they are."""
-
-    @classmethod
-    def of(cls, model: OpenAIResponsesModel) -> Self:
-        """The same model: it has the clients of the other, which opens and closes them."""
-        made = cls.__new__(cls)
-        made.__dict__.update(model.__dict__)
-        return made
 
     async def _map_messages(self, *args: Any, **given: Any) -> Any:
         instructions, items = await super()._map_messages(*args, **given)
@@ -121,8 +114,8 @@ class _Tapped:
 
 def with_items(model: Model) -> Model:
     """The model with the items of OpenAI's own tools, where it is OpenAI's Responses API."""
-    if type(model) is OpenAIResponsesModel and model.system == _OPENAI:
-        return ItemsModel.of(model)
+    if type(model) is VerbatimResponsesModel and model.system == _OPENAI:
+        return same_model(ItemsModel, model)
     return model
 
 

@@ -48,9 +48,14 @@ class ToolCall(Value, frozen=True, kw_only=True):
     @property
     def arguments_text(self) -> str:
         """The arguments as JSON text; unreadable ones as the model wrote them."""
-        if self.arguments.keys() == {UNREADABLE}:
-            return str(self.arguments[UNREADABLE])
-        return msgspec.json.encode(self.arguments).decode()
+        return arguments_text(self.arguments)
+
+
+def arguments_text(arguments: JsonObject) -> str:
+    """The arguments of a call as `ToolCall.arguments_text` has them."""
+    if arguments.keys() == {UNREADABLE}:
+        return str(arguments[UNREADABLE])
+    return msgspec.json.encode(arguments).decode()
 
 
 class ToolContext(Value, frozen=True, kw_only=True, gc=True):
@@ -124,10 +129,11 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
     `messages` is the prompt; of them the first `redacted_messages` hold no more than the privacy policy lets a model
     see. `tool_choice` is `auto`, `none`, `required` or the name of the tool that must be called; with a `schema` the
-    answer must have that form. `provider_tools` are run by the provider itself. The answer has at most `reply_tokens`,
-    or what the model gives. For a `background` request no user waits. `contents` are the bytes of the attachments that
-    the messages show, by id. `tool_results` are the tools that ran in this turn, those before the model included. The
-    rest is for models that do not read prompts (the offline one): the question, its language, the talk and the state.
+    answer must have that form, and a call of the `answer_tool` is the answer. `provider_tools` are run by the provider
+    itself. The answer has at most `reply_tokens`, or what the model gives. For a `background` request no user waits.
+    `contents` are the bytes of the attachments that the messages show, by id. `tool_results` are the tools that ran in
+    this turn, those before the model included. The rest is for models that do not read prompts (the offline one): the
+    question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -137,6 +143,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     provider_tools: ProviderTools = NO_PROVIDER_TOOLS
     parameters: ModelParameters = NO_PARAMETERS
     schema: AnswerSchema | None = None
+    answer_tool: str | None = None
     contents: Mapping[str, Content] = MappingProxyType({})
     reply_tokens: int | None = None
     cacheable_messages: int = 0

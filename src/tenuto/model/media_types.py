@@ -87,6 +87,9 @@ _PDF_STREAM: Final = re.compile(rb"stream\r?\n(?=[\x48\x58\x68\x78])")
 # Bytes that the compressed streams of a PDF may have together.
 _PDF_MOST: Final = 256 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
+_FIRST_PIECE: Final = 128
+# How often all bytes of a PDF may be read: streams that do not overlap are read twice at most.
+_PDF_READ_TIMES: Final = 4
 
 
 def media_type_of(data: bytes, name: str = "") -> str:
@@ -152,11 +155,13 @@ def _is_text(data: bytes) -> bool:
 
 
 def _check_pdf(data: bytes) -> None:
-    """Refuse a PDF whose compressed streams are a bomb for the program that reads it; counted, and never held."""
+    """Refuse a PDF whose compressed streams are a bomb for the program that reads it, or for this check: its streams
+    may overlap, and so are read only so often. Unpacked bytes are counted, and never held."""
+    reading = _Unpacking(data)
     total = 0
     for begins in _PDF_STREAM.finditer(data):
         try:
-            for size in _unpacked_sizes(data, begins.end()):
+            for size in reading.sizes(begins.end()):
                 total += size
                 if total > _PDF_MOST:
                     raise Invalid("the PDF's streams unpack to more than 256 MiB")
@@ -164,14 +169,31 @@ def _check_pdf(data: bytes) -> None:
             continue  # Its bytes only look like a compressed stream; who reads the file says so.
 
 
-def _unpacked_sizes(data: bytes, at: int) -> Iterator[int]:
-    """The sizes of the pieces of a compressed stream, none of which is kept."""
-    unpacking, packed = zlib.decompressobj(), b""
-    while not unpacking.eof:
-        if not packed:
-            packed, at = data[at : at + _PIECE], at + _PIECE
-        piece = unpacking.decompress(packed, _PIECE)
-        if not piece and not unpacking.unconsumed_tail and at >= len(data):
-            return
-        yield len(piece)
-        packed = unpacking.unconsumed_tail
+class _Unpacking:
+    """Unpacks the compressed streams of a file, and counts how much of it was read for that."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._left = _PDF_READ_TIMES * len(data) + _PIECE
+
+    def sizes(self, at: int) -> Iterator[int]:
+        """The sizes of the pieces of the stream that begins there, none of which is kept.
+
+        Raises:
+            Invalid: the streams overlap so much that they would be read again and again.
+        """
+        unpacking, length = zlib.decompressobj(), _FIRST_PIECE
+        packed: bytes | memoryview = b""
+        while not unpacking.eof:
+            if not packed:
+                packed = self._data[at : at + length]
+                # Most marks stand before a short stream, or before none.
+                at, length = at + length, min(2 * length, _PIECE)
+                self._left -= len(packed)
+                if self._left < 0:
+                    raise Invalid("the PDF's streams overlap")
+            piece = unpacking.decompress(packed, _PIECE)
+            if not piece and not unpacking.unconsumed_tail and at >= len(self._data):
+                return
+            yield len(piece)
+            packed = unpacking.unconsumed_tail

@@ -59,9 +59,9 @@ def replace_draft_texts(draft: _Words, new_text: Replace) -> _Words:
 
 def trace_values(trace: Trace) -> list[Json]:
     """The fields of a trace that may hold private data: question, answer, what tools were given, answered and raised,
-    data, and what ended the turn."""
+    data, what ended the turn, and what the request said to the model beside its words."""
     runs: list[Json] = [[run.arguments, run.output, run.exception] for run in trace.tools]
-    return [trace.request, trace.answer, runs, trace.data, trace.error_message]
+    return [trace.request, trace.answer, runs, trace.data, trace.error_message, trace.parameters]
 
 
 def message_texts(messages: Iterable[Draft]) -> list[str]:
@@ -150,15 +150,14 @@ async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None
     after, taken = await redactor.redact_walk(Sink.TRACE, scope, session, walk)
     if not taken:
         return trace
-    request, answer, changed, data, said = after
+    request, answer, changed, data, said, parameters = after
     tools = tuple(
         replace(run, arguments=arguments, output=output, exception=exception)
         for run, (arguments, output, exception) in zip(trace.tools, changed, strict=True)
     )
     redacted = dict(Counter(trace.redacted) + Counter(taken))
-    return replace_valid(
-        trace, request=request, answer=answer, tools=tools, data=data, error_message=said, redacted=redacted
-    )
+    clean = replace_valid(trace, request=request, answer=answer, tools=tools, data=data, error_message=said)
+    return replace_valid(clean, parameters=parameters, redacted=redacted)
 
 
 async def redact_export_session(redactor: Redactor, session: Session) -> Session:

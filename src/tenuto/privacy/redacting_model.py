@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from tenuto.model.generation import (
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
+    ToolCall,
     ToolCallRequested,
     ToolContext,
 )
@@ -78,9 +80,8 @@ class RedactingModel:
         async with aclosing(self._model.stream_answer(request, tools)) as events:  # type: ignore[type-var]
             changed: AsyncIterator[ModelEvent] = events
             if values or redacting:
-                changed = _restore_events(
-                    events, _AnswerStream(values, redacting), lambda: self._thoughts(turn, values)
-                )
+                outlet = _AnswerStream(values, redacting)
+                changed = _restore_events(events, outlet, lambda: self._thoughts(turn, values), request.answer_tool)
             async for event in changed:
                 if not isinstance(event, TextDelta) or event.text:
                     yield event
@@ -127,6 +128,8 @@ class _AnswerStream:
         self.values = values
         self._restoring = RestoringStream(values)
         self._redacting = redacting
+        self.refuses = False
+        """Whether the text says why the model declines to answer."""
         self._given: list[str] = []
         self._made: list[str] = []
 
@@ -138,6 +141,14 @@ class _AnswerStream:
     def changed(self) -> bool:
         """Whether the text is not what the model said."""
         return "".join(self._given) != "".join(self._made)
+
+    def ends_before(self, event: ModelEvent) -> bool:
+        """Whether an event is no more of the same text."""
+        return not isinstance(event, TextDelta) or event.refusal is not self.refuses
+
+    def flush_delta(self) -> TextDelta:
+        """The rest of the text, as an event."""
+        return TextDelta(text=self.flush(), refusal=self.refuses)
 
     def feed(self, text: str) -> str:
         self._given.append(text)
@@ -152,9 +163,15 @@ class _AnswerStream:
 
 
 async def _restore_events(
-    events: AsyncIterator[ModelEvent], outlet: _AnswerStream, new_thought: Callable[[], _AnswerStream]
+    events: AsyncIterator[ModelEvent],
+    outlet: _AnswerStream,
+    new_thought: Callable[[], _AnswerStream],
+    answer_tool: str | None,
 ) -> AsyncIterator[ModelEvent]:
-    """The model's events with restored and redacted texts; some may be empty."""
+    """The model's events with restored and redacted texts; some may be empty.
+
+    A tool gets the values that its arguments speak of; a call that is the answer is redacted as one.
+    """
     thought: tuple[int, _AnswerStream] | None = None
     redacted: Counter[str] = Counter()
     async for event in events:
@@ -166,17 +183,19 @@ async def _restore_events(
             thought = thought or (event.index, new_thought())
             yield replace(event, text=await _fed(thought[1], event.text))
             continue
+        if not isinstance(event, ReasoningDone | ProviderItem) and outlet.ends_before(event):
+            yield outlet.flush_delta()
         if isinstance(event, TextDelta):
+            outlet.refuses = event.refusal
             yield replace(event, text=await _fed(outlet, event.text))
-        elif not isinstance(event, ReasoningDone | ProviderItem):
-            yield TextDelta(text=outlet.flush())
         if isinstance(event, ProviderItem):
             [part], counts = await asyncio.to_thread(_new_texts, (event.part,), new_thought)
             redacted.update(counts)
             yield replace(event, part=part)
         elif isinstance(event, ToolCallRequested):
-            arguments = replace_texts(event.call.arguments, lambda slot: restore_text(slot.text, outlet.values))
-            yield ToolCallRequested(call=replace(event.call, arguments=arguments))
+            call, counts = await _new_call(event.call, outlet, new_thought if event.call.name == answer_tool else None)
+            redacted.update(counts)
+            yield ToolCallRequested(call=call)
         elif isinstance(event, ModelDone):
             if event.annotations:
                 # Places in a text that is another one now would be wrong.
@@ -189,7 +208,7 @@ async def _restore_events(
     # A stream may break off without a `ModelDone`.
     if thought is not None:
         yield ReasoningDelta(text=thought[1].flush(), index=thought[0])
-    yield TextDelta(text=outlet.flush())
+    yield outlet.flush_delta()
 
 
 def _new_texts(
@@ -197,14 +216,27 @@ def _new_texts(
 ) -> tuple[tuple[JsonObject, ...], Counter[str]]:
     """What came beside the text, with its own texts restored and redacted, and counts of what was redacted."""
     redacted: Counter[str] = Counter()
+    return replace_part_texts(values, lambda slot: _new_text(slot, new_outlet, redacted)), redacted
 
-    def new_text(slot: Slot) -> str:
-        outlet = new_outlet()
-        text = outlet.feed(slot.text) + outlet.flush()
-        redacted.update(outlet.redacted)
-        return text
 
-    return replace_part_texts(values, new_text), redacted
+def _new_text(slot: Slot, new_outlet: Callable[[], _AnswerStream], redacted: Counter[str]) -> str:
+    outlet = new_outlet()
+    text = outlet.feed(slot.text) + outlet.flush()
+    redacted.update(outlet.redacted)
+    return text
+
+
+async def _new_call(
+    call: ToolCall, outlet: _AnswerStream, new_answer: Callable[[], _AnswerStream] | None
+) -> tuple[ToolCall, Counter[str]]:
+    """A call with its values restored, which its tool needs; one that is the answer is redacted as an answer."""
+    redacted: Counter[str] = Counter()
+    if new_answer is None:
+        arguments = replace_texts(call.arguments, lambda slot: restore_text(slot.text, outlet.values))
+    else:
+        new_text = partial(_new_text, new_outlet=new_answer, redacted=redacted)
+        arguments = await asyncio.to_thread(replace_texts, call.arguments, new_text)
+    return replace(call, arguments=arguments), redacted
 
 
 async def _fed(outlet: _AnswerStream, text: str) -> str:

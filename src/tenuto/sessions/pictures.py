@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from tenuto.errors import Invalid
+
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 # Chunks that say how to show a picture; those whose name begins with a capital are needed to read it.
 _PNG_SHOWN: Final = frozenset(
@@ -22,6 +24,9 @@ _PNG_SHOWN: Final = frozenset(
 _WEBP_SHOWN: Final = frozenset({b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"})
 _WEBP_EXIF: Final = 0x08
 _WEBP_XMP: Final = 0x04
+_PNG_PIXELS: Final = b"IDAT"
+# A progressive JPEG with a large colour profile has some hundreds.
+_MOST_SEGMENTS: Final = 20_000
 _EXIF: Final = b"Exif\0\0"
 _ORIENTATION: Final = 0x0112
 _TURNED: Final = range(2, 9)
@@ -135,8 +140,12 @@ def _is_shown(segment: _Segment) -> bool:
 
 
 def _jpeg_segments(data: bytes) -> Iterator[_Segment]:
-    """All segments behind the first marker, up to the end of the picture; pixels go with the segment before them."""
-    at = 2
+    """All segments behind the first marker, up to the end of the picture; pixels go with the segment before them.
+
+    Raises:
+        Invalid: there are far more than in any picture, so that they take long to look at.
+    """
+    at, count = 2, 0
     while True:
         start = at
         if data[at] != 0xFF:
@@ -157,10 +166,14 @@ def _jpeg_segments(data: bytes) -> Iterator[_Segment]:
         inside = data[at + 2 : end]
         if marker == _SOS:
             found = _AFTER_PIXELS.search(data, end)
-            if found is None:
-                raise _Malformed
-            end = found.start()
+            # An upload that was cut: viewers show what is there, so it is cleaned as well.
+            end = found.start() if found is not None else len(data)
         yield _Segment(marker, data[start:end], inside)
+        if end == len(data) and marker == _SOS:
+            return
+        count += 1
+        if count > _MOST_SEGMENTS:
+            raise Invalid(f"the content is a JPEG of more than {_MOST_SEGMENTS:,} segments")
         at = end
 
 
@@ -169,15 +182,17 @@ def _clean_png(data: bytes) -> Iterator[bytes]:
     at, first = 8, True
     chunks: list[tuple[bytes, bytes]] = []
     while at < len(data):
-        (length,) = struct.unpack_from(">I", data, at)
+        name = data[at + 4 : at + 8]
+        length = int.from_bytes(data[at : at + 4], "big")
         end = at + 12 + length
-        if end > len(data):
+        if end > len(data) and not any(earlier == _PNG_PIXELS for earlier, _ in chunks) and name != _PNG_PIXELS:
             raise _Malformed
-        chunks.append((data[at + 4 : at + 8], data[at:end]))
+        # A picture whose end was cut is shown as far as it goes: what is no chunk there stays.
+        chunks.append((name if end <= len(data) or name.isalpha() else _PNG_PIXELS, data[at:end]))
         at = end
-        if chunks[-1][0] == b"IEND":
+        if name == b"IEND":
             break
-    else:
+    if not any(name in (_PNG_PIXELS, b"IEND") for name, _ in chunks):
         raise _Malformed
     turned = _orientation(next((whole[8:-4] for name, whole in chunks if name == b"eXIf"), b""))
     for name, whole in chunks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from pydantic_ai.models import StreamedResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tenuto.errors import FailureReason, InvalidSetting, ModelFailed, ModelTimeout
 from tenuto.llm import UNREADABLE, ModelConnection, OfflineModel, complete, open_model
@@ -471,3 +473,23 @@ async def test_what_cannot_work_is_refused_at_the_start(names: str, given: dict[
 async def test_without_a_name_it_is_the_offline_model() -> None:
     async with open_model() as model:
         assert isinstance(model, OfflineModel)
+
+
+class FailingAtTheEnd(FunctionModel):
+    """A model whose provider says at the end that it failed, and not why."""
+
+    @asynccontextmanager
+    async def request_stream(self, *args: Any, **given: Any) -> AsyncIterator[StreamedResponse]:
+        async with super().request_stream(*args, **given) as stream:
+            stream.finish_reason = "error"
+            yield stream
+
+
+async def test_an_answer_that_its_provider_calls_failed_is_no_answer() -> None:
+    async def stream(_: object, info: AgentInfo) -> AsyncIterator[str]:
+        yield "Half of"
+
+    async with open_model("m", given={"m": FailingAtTheEnd(stream_function=stream)}) as model:
+        heard, why = await events_until_failure(model, ASKING)
+
+    assert (heard, "failed at its provider" in why) == ([TextDelta(text="Half of")], True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenuto.errors import Invalid
 from tenuto.sessions.pictures import pdf_pages, picture_size, without_metadata
 from tests.providers.samples import GIF, PDF, PNG
 
@@ -57,6 +58,23 @@ def webp(orientation: int) -> bytes:
     body = wide + part(b"ICCP", b"colours") + part(b"VP8L", b"\x2f\0\0\0\0") + part(b"EXIF", exif(orientation))
     body += part(b"XMP ", PLACE)
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+
+
+@pytest.mark.parametrize(("make", "end"), [(jpeg, b"\x56\xff\x00"), (png, PNG[-20:-12])], ids=["jpeg", "png"])
+def test_a_picture_whose_upload_was_cut_has_no_metadata(make: Callable[[int], bytes], end: bytes) -> None:
+    data = make(6)
+    cut = data[: data.rindex(end) + len(end)]
+
+    clean = without_metadata(cut)
+
+    assert (PLACE in cut, PLACE in clean, clean.endswith(end)) == (True, False, True)
+
+
+def test_a_picture_of_countless_segments_is_refused() -> None:
+    data = b"\xff\xd8" + segment(0xE1, b"") * 100_000 + b"\xff\xd9"
+
+    with pytest.raises(Invalid, match="segments"):
+        without_metadata(data)
 
 
 @pytest.mark.parametrize(

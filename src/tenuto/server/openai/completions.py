@@ -308,9 +308,9 @@ async def _turn_of(
 
 
 def _reason(reply: Reply) -> str:
-    if reply.calls:
-        return "tool_calls"
-    return reply.finish if reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER) else "stop"
+    if reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+        return reply.finish
+    return "tool_calls" if reply.calls else "stop"
 
 
 def _logprobs(reply: Reply) -> JsonObject | None:

@@ -20,6 +20,7 @@ from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import AttachmentNotFound, Invalid
 from tenuto.model import Content, Draft, Message, Page, Rewrite, Role, Scope, Session, Truncation, text_part
 from tenuto.model.attachment import MEDIA_PARTS, shown_in
+from tenuto.model.generation import arguments_text
 from tenuto.model.message import FINISH, is_summary, readable_part
 from tenuto.model.parameters import FinishReason
 from tenuto.model.provider_items import ITEM_TYPES, is_provider_item, item_of_part
@@ -199,7 +200,8 @@ def as_text(value: Json) -> str:
 def _item_of_part(part: JsonObject) -> JsonObject:
     match part["type"]:
         case "tool_call":
-            said = as_text(part.get("arguments", ""))
+            given = part.get("arguments", "")
+            said = arguments_text(given) if isinstance(given, dict) else as_text(given)
             return {"type": CALL, "call_id": part.get("id"), "name": part.get("name"), "arguments": said}
         case "tool_result":
             output = part.get("output", "")
@@ -231,7 +233,7 @@ def _complete(item: JsonObject, message: Draft, show: ShowMedia, name: str = "")
     kind = given if isinstance(given, str) and given else MESSAGE
     complete: JsonObject = {"id": _id_of(item, kind, message, name), "type": kind}
     if kind in _STATUS:
-        cut = kind == MESSAGE and message.metadata.get(FINISH) in INCOMPLETE
+        cut = message.metadata.get(FINISH) in INCOMPLETE and (kind == MESSAGE or _is_last_call(item, message))
         complete["status"] = "incomplete" if cut else "completed"
     complete |= {name: value for name, value in item.items() if value is not None or name not in complete}
     if kind == MESSAGE:
@@ -241,6 +243,12 @@ def _complete(item: JsonObject, message: Draft, show: ShowMedia, name: str = "")
     elif kind == CALL_OUTPUT:
         complete["output"] = _output(complete.get("output"), show)
     return complete
+
+
+def _is_last_call(item: JsonObject, message: Draft) -> bool:
+    """Whether an answer ended with this call: where the answer was cut, its arguments were."""
+    calls = [part.get("id") for part in message.parts if part["type"] == "tool_call"]
+    return bool(calls) and item.get("type") == CALL and item.get("call_id") == calls[-1]
 
 
 def _output(output: Json, show: ShowMedia) -> Json:

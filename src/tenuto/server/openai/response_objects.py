@@ -170,7 +170,11 @@ class Echo:
         items = items_beside(self.trace, [one for one in reply.parts if is_reasoning(one) or is_provider_item(one)])
         before = next((place for place, part in enumerate(reply.parts) if part["type"] == "text"), len(items))
         items[before:before] = said
-        return items + [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]
+        calls = [call_item(self.trace, call.id, call.name, call.arguments_text) for call in reply.calls]
+        if calls:
+            # Where the answer was cut, the arguments of its last call were.
+            calls[-1]["status"] = status
+        return items + calls
 
     def finished(self, reply: Reply, completed_at: int) -> JsonObject:
         """The response of a turn that ended with a reply."""

@@ -14,6 +14,7 @@ from tenuto.model import Message, Role, text_part
 from tenuto.model.attachment import MEDIA_PARTS
 from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta, ToolCall
 from tenuto.model.message import readable_part
+from tenuto.model.parameters import FinishReason
 from tenuto.model.reasoning import is_reasoning, shown_text
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
@@ -85,6 +86,8 @@ class AgUiStream:
         outcome: JsonObject = {"type": "cancelled"} if reply.stopped else {"type": "success", **pending}
         usage = {"model": reply.model, "inputTokens": reply.input_tokens, "outputTokens": reply.output_tokens}
         named = {"traceId": reply.trace_id, "offline": reply.offline, "degraded": list(reply.degraded)}
+        if reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+            named["finish"] = reply.finish.value
         return {**self.run_finished(outcome), "result": named, "usage": [usage]}
 
     def fail(self, error: TenutoError | AccessDenied) -> Iterator[JsonObject]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -10,8 +11,12 @@ from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFini
 from tenuto.chat.views import UsageView, event_view
 from tenuto.errors import TenutoError, TurnStopped, failure_reason
 from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta
+from tenuto.model.parameters import FinishReason
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import AccessDenied
+
+# What the protocol calls the end of an answer that is not whole.
+_CUT: Final = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content-filter"}
 
 
 class UiStream:
@@ -120,7 +125,8 @@ class UiStream:
             yield from self._say(rest)
         yield from self._close()
         yield {"type": "finish-step"}
-        reason = "tool-calls" if reply.calls else "other" if reply.stopped else "stop"
+        usual = "tool-calls" if reply.calls else "other" if reply.stopped else "stop"
+        reason = _CUT.get(reply.finish, usual)
         yield {"type": "finish", "finishReason": reason, "messageMetadata": _circumstances(reply)}
 
 
