@@ -415,6 +415,24 @@ def turn_offsets(drafts: Sequence[Draft]) -> list[int]:
     return offsets
 
 
+def history_length(drafts: Sequence[Draft]) -> int:
+    """How many messages of a request are history: those up to the last answer that something follows.
+
+    An answer at the end, begun by the caller, belongs to what is to be answered.
+    """
+    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
+    return max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=0)
+
+
+def offsets_of_input(drafts: Sequence[Draft]) -> list[int]:
+    """The turn of each message of a request, from 0: its history has turns of its own, and the rest is the last."""
+    before = history_length(drafts)
+    if not before:
+        return [0] * len(drafts)
+    offsets = turn_offsets(drafts[:before])
+    return [*offsets, *[offsets[-1] + 1] * (len(drafts) - before)]
+
+
 class AppendResult(Value, frozen=True, kw_only=True):
     """The result of an append, or of a turn's reply.
 

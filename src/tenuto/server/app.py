@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.background import running
-from tenuto.chat import LiveTurns
+from tenuto.chat import LiveTurns, SentTurns
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model.urls import is_loopback
 from tenuto.ports import Clock, utc_now
@@ -104,6 +104,7 @@ def create_app(
             tenuto=tenuto,
             chat=chat,
             live=live,
+            sent_turns=SentTurns(tenuto.sessions, chat.redaction, live),
             gate=gate,
             clock=clock,
             embedding_rates=RateLimiter(settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks),

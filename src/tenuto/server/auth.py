@@ -28,7 +28,7 @@ from starlette.requests import Request
 
 from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
-from tenuto.chat import Chat, LiveTurns
+from tenuto.chat import Chat, LiveTurns, SentTurns
 from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
@@ -491,6 +491,7 @@ class ServerContext:
     tenuto: Tenuto
     chat: Chat
     live: LiveTurns
+    sent_turns: SentTurns
     gate: Gate
     clock: Clock
     embedding_rates: RateLimiter

@@ -6,7 +6,7 @@ nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Final
 from uuid import uuid4
 
@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, ToolStarted
+from tenuto.chat import Change, ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, SentTalk, SentTurn, ToolStarted
+from tenuto.chat.service import Answerer
 from tenuto.errors import Invalid, UnsupportedParameter
-from tenuto.model import Message, Role, Scope
+from tenuto.model import Draft, Message, Role, Scope
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.parameters import PARAMETERS, FinishReason, ModelParameters
-from tenuto.model.policy import OnMissing
+from tenuto.model.policy import OnMissing, SessionPolicy
+from tenuto.model.turn import history_length
 from tenuto.model.values import JsonObject, check_id
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
@@ -31,7 +33,8 @@ from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import degraded_view, messages_of
 from tenuto.server.openai.provider_items import check_functions
 from tenuto.server.openai.response_requests import check_stream_options, policy_of, schema_of, tools_of
-from tenuto.server.openai.responses import first_event, last_reply
+from tenuto.server.openai.responses import last_reply
+from tenuto.server.sent_history import HISTORY, Talk, events_while_here, reply_while_here, split_talk
 from tenuto.server.streams import (
     ServerSentEvent,
     begun_events,
@@ -191,29 +194,36 @@ async def create_completion(
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
     check_stream_options(body)
-    _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
-    check_messages(body.messages)
-    turn, history = await _turn_of(context, scope, body)
-    turn = replace(turn, parameters=body.parameters(unknown_fields(request)))
-    completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
+    answerer = context.chat.answerer_of(scope.tenant, body.model)
+    completion = _Completion(body, body.model or str(answerer.assistant), int(context.clock().timestamp()))
+    parameters = body.parameters(unknown_fields(request))
     if tenuto_session is not None:
-        turn = replace(await _named(turn, context, scope, tenuto_session), idempotency_key=idempotency_key)
-        return await _in_session(request, context.live.start(scope, turn), completion, stream=bool(body.stream))
-    events = context.chat.stream(scope, turn, history)
+        session_id, policy = await _named(context, scope, str(answerer.assistant), tenuto_session)
+        template = replace(_template_of(body, answerer, session_id), parameters=parameters, policy=policy)
+        if idempotency_key is not None:
+            template = replace(template, idempotency_key=idempotency_key, fingerprint=_fingerprint(body))
+        sent = await _begin_in_session(request, context, scope, template, body)
+        if sent.live is not None:
+            return await _in_session(request, sent.live, sent.change, completion, stream=bool(body.stream))
+    _check_messages(body.messages)
+    check_messages(body.messages)
+    turn, history = await _turn_of(context, scope, body, answerer)
+    events = context.chat.stream(scope, replace(turn, parameters=parameters), history)
     if body.stream:
         live_events = until_lapsed(request, await begun_events(request, events))
         return await event_stream(request, _with_end(completion.chunks(live_events)), _encode)
     return completion.whole(await cancel_on_disconnect(request, last_reply(events)))
 
 
-def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> None:
+def _check_messages(messages: Sequence[JsonObject], places: Sequence[int] | None = None) -> None:
     """Refuse what no prompt would show: the answer would be one to another conversation than was sent.
 
-    With `calls_elsewhere`, the call of an output may stand in the session.
+    With `places` of some messages in the request, the call of an output may stand in the session.
     """
     calls: set[str] = set()
     waiting: dict[str, str] = {}
-    for place, message in enumerate(messages):
+    calls_elsewhere = places is not None
+    for place, message in zip(places or range(len(messages)), messages, strict=True):
         role, at = message.get("role"), f"messages[{place}]"
         if role not in _ROLES:
             raise Invalid(f"{at}.role: expected one of {', '.join(_ROLES)}")
@@ -255,30 +265,71 @@ def _calls_in(message: JsonObject, at: str) -> list[str]:
     return ids
 
 
+async def _begin_in_session(
+    request: Request, context: ServerContext, scope: Scope, template: ChatRequest, body: _CompletionBody
+) -> SentTurn:
+    """Begin the turn that the messages ask for, by what is new in them."""
+    # System messages alone are what is to be answered.
+    instructs = any(message.get("role") not in ("system", "developer") for message in body.messages)
+    talk = split_talk(body.messages) if instructs else Talk(body.messages, list(range(len(body.messages))), None)
+
+    async def read(first: int) -> tuple[Draft, ...]:
+        items, places = talk.items[first:], talk.places[first:]
+        _check_messages(items, places)
+        check_messages(items, places)
+        return await drafts_of_items(context, scope, items, "messages", places=places)
+
+    if not body.messages:
+        raise Invalid("messages: expected a message to answer")
+    sent = SentTalk(items=talk.items, read=read, streams=bool(body.stream), has_tools=bool(body.tools))
+    template = replace(template, instructions=talk.instructions)
+    return await cancel_on_disconnect(request, context.sent_turns.start(scope, template, sent))
+
+
 async def _in_session(
-    request: Request, live: LiveTurn, completion: _Completion, *, stream: bool
+    request: Request, live: LiveTurn, change: Change, completion: _Completion, *, stream: bool
 ) -> Answer[JsonObject] | Response:
-    await cancel_on_disconnect(request, first_event(live))
     session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
+    headers = {SESSION: session_id, HISTORY: change.value}
     if not stream:
-        reply = await cancel_on_disconnect(request, live.reply())
-        return Answer(completion.whole(reply), headers={SESSION: session_id})
-    events = (event async for _, event in until_lapsed(request, live.events()))
-    response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
-    response.headers[SESSION] = session_id
+        return Answer(completion.whole(await reply_while_here(request, live)), headers=headers)
+    chunks = completion.chunks(events_while_here(request, live))
+    response = await event_stream(request, _with_end(chunks), _encode)
+    response.headers.update(headers)
     return response
 
 
-async def _named(turn: ChatRequest, context: ServerContext, scope: Scope, session: str) -> ChatRequest:
-    """The turn in the session that the header names, which is made if there is none."""
+async def _named(context: ServerContext, scope: Scope, assistant: str, session: str) -> tuple[str, SessionPolicy]:
+    """The session that the header names, which is made if there is none, and the policy of its turns: what the client
+    shows is context, however old it is."""
     check_id(session, f"the {SESSION} header")
-    policy = replace(policy_of(context.chat, str(turn.assistant)), on_missing=OnMissing.ADOPT)
-    session_id = await context.sessions.find_named(scope, session)
-    return replace(turn, session_id=session_id, policy=policy)
+    policy = replace(policy_of(context.chat, assistant), on_missing=OnMissing.ADOPT, stale_after=None)
+    return await context.sessions.find_named(scope, session), policy
+
+
+def _fingerprint(body: _CompletionBody) -> str:
+    return fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"])
+
+
+def _template_of(body: _CompletionBody, answerer: Answerer, session_id: str) -> ChatRequest:
+    """The turn that a request asks for, without its messages."""
+    check_functions(body.tools)
+    tools = tools_of(body.tools, body.tool_choice)
+    return ChatRequest(
+        session_id=session_id,
+        regenerate=True,
+        assistant=answerer.assistant,
+        model=answerer.model,
+        tools=tools.tools,
+        tool_choice=tools.choice,
+        schema=schema_of(body.form, "response_format", ".json_schema"),
+        reply_tokens=body.max_completion_tokens or body.max_tokens,
+        require_attachments=bool(body.require_attachments),
+    )
 
 
 async def _turn_of(
-    context: ServerContext, scope: Scope, body: _CompletionBody
+    context: ServerContext, scope: Scope, body: _CompletionBody, answerer: Answerer
 ) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
     drafts = await drafts_of_items(context, scope, body.messages, "messages")
@@ -286,24 +337,10 @@ async def _turn_of(
         raise Invalid("messages: expected a message to answer")
     # System messages alone are what is to be answered.
     first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
-    # An answer at the end, begun by the caller, belongs to what is new.
-    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
-    last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
-    check_functions(body.tools)
-    tools = tools_of(body.tools, body.tool_choice)
-    answerer = context.chat.answerer_of(scope.tenant, body.model)
-    turn = ChatRequest(
-        messages=drafts[last:],
-        assistant=answerer.assistant,
-        model=answerer.model,
-        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
-        instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
-        tools=tools.tools,
-        tool_choice=tools.choice,
-        schema=schema_of(body.form, "response_format", ".json_schema"),
-        reply_tokens=body.max_completion_tokens or body.max_tokens,
-        require_attachments=bool(body.require_attachments),
-    )
+    last = max(first, history_length(drafts))
+    instructions = "\n\n".join(draft.text for draft in drafts[:first]) or None
+    template = _template_of(body, answerer, "")
+    turn = replace(template, session_id=None, regenerate=False, messages=drafts[last:], instructions=instructions)
     return turn, messages_of(drafts[first:last])
 
 
