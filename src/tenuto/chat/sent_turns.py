@@ -228,8 +228,11 @@ def _planned(
     template: ChatRequest, drafts: tuple[Draft, ...], match: Match, session: Session, messages: Sequence[Message]
 ) -> _Plan:
     newest = max([one.seq for one in messages if not is_summary(one)], default=0)
-    following = replace(template, follows_seq=newest)
-    request = following
+    metadata = template.reply_metadata
+    if match.change in (Change.REGENERATED, Change.EDITED):
+        # A message alone stood for all that is shown, and may do so again.
+        metadata = {**metadata, SENT_WITH: {**metadata[SENT_WITH], "history": True}}
+    request = following = replace(template, follows_seq=newest, reply_metadata=metadata)
     if match.change is not Change.REGENERATED:
         request = _with_messages(following, drafts[match.rest :])
     if match.change is Change.EDITED:
