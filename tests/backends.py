@@ -24,13 +24,13 @@ from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.engine import Engine, PlainCodecs
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.journal_files import DiskFolder
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.postgres import PostgresRecords
-from tenuto.stores.postgres._client import Connection, Link
+from tenuto.stores.postgres._client import Connection, ConnectionPool
 from tenuto.stores.postgres._schema import migrate
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.sqlite import SqliteRecords
@@ -45,7 +45,7 @@ RING = KeyRing(keys=MasterKeys(current=MasterKey(name="test", secret=bytes(range
 _SCHEMA = "contract"
 
 
-class LastingLink(Link):
+class LastingPool(ConnectionPool):
     """Connections to Postgres that one test hands to the next; all of them run on one event loop.
 
     On a new connection the first call of each kind takes some twenty times as long as the second.
@@ -54,11 +54,11 @@ class LastingLink(Link):
     superuser: Connection
 
     @classmethod
-    async def open(cls, server: PostgresServer) -> LastingLink:
-        link = cls(server.app_url, schema=_SCHEMA, connections=8, timeout=LONG, connect_timeout=LONG)
-        await link.prepare(migrate)
-        link.superuser = await asyncpg.connect(server.admin_url, server_settings={"search_path": _SCHEMA})
-        return link
+    async def open(cls, server: PostgresServer) -> LastingPool:
+        pool = cls(server.app_url, schema=_SCHEMA, connections=8, timeout=LONG, connect_timeout=LONG)
+        await pool.prepare(migrate)
+        pool.superuser = await asyncpg.connect(server.admin_url, server_settings={"search_path": _SCHEMA})
+        return pool
 
     async def empty(self) -> None:
         """Row by row and past the walls: after TRUNCATE every plan is made anew."""
@@ -76,14 +76,14 @@ class LastingLink(Link):
 class Place:
     """Where a test opens its store: its clock, a folder of its own, and the servers the suite has started.
 
-    Tests that share an event loop may share `links` to Postgres as well, by the server's address. The engine there
+    Tests that share an event loop may share `pools` to Postgres as well, by the server's address. The engine there
     `seals`, or `guards` itself with a breaker and a journal.
     """
 
     clock: Clock
     folder: Path
     server: Callable[[str], Any]
-    links: dict[str, LastingLink] | None = None
+    pools: dict[str, LastingPool] | None = None
     seals: bool = False
     guards: bool = False
 
@@ -211,21 +211,21 @@ async def _postgres(place: Place) -> AsyncIterator[Store]:
     """One schema for the whole suite, emptied for each test: migrating anew would cost ten times as much."""
     server = place.server("postgres")
     assert isinstance(server, PostgresServer)
-    links = {} if place.links is None else place.links
-    if server.app_url not in links:
-        links[server.app_url] = await LastingLink.open(server)
-    await links[server.app_url].empty()
-    async with _engine_at(place, PostgresRecords(links[server.app_url], batches=2)) as engine:
+    pools = {} if place.pools is None else place.pools
+    if server.app_url not in pools:
+        pools[server.app_url] = await LastingPool.open(server)
+    await pools[server.app_url].empty()
+    async with _engine_at(place, PostgresRecords(pools[server.app_url], batches=2)) as engine:
         yield engine
-    if place.links is None:
-        await links[server.app_url].end()
+    if place.pools is None:
+        await pools[server.app_url].end()
 
 
 async def _damage_postgres(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and tells of it as of every commit."""
     records = records_behind(store)
     assert isinstance(records, PostgresRecords)
-    connection = await records.link.connect()
+    connection = await records.pool.connect()
     async with connection.transaction():
         await connection.execute("SELECT enter($1)", site_key(scope))
         change = await connection.fetchval(
@@ -256,9 +256,9 @@ async def _damage_redis(store: Store, scope: Scope, session_id: str) -> None:
     records = records_behind(store)
     assert isinstance(records, RedisRecords)
     record = records.keys.record(session_key(scope, session_id))
-    numbers = await records.link.call("HGET", record, "n", key=record)
+    numbers = await records.client.call("HGET", record, "n", key=record)
     following = (int.from_bytes(numbers[:8], "big") + 1).to_bytes(8, "big")
-    await records.link.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)
+    await records.client.call("HSET", record, "h", b"\0", "n", following + numbers[8:], key=record)
 
 
 REDIS = Backend("redis", lambda place: _redis(place, "valkey"), _damage_redis)
@@ -300,7 +300,7 @@ async def damage_column(store: Store, scope: Scope, session_id: str, column: Col
         with closing(sqlite3.connect(records.path)) as db, db:
             db.execute(f"UPDATE record SET {column} = ? WHERE key = ?", (scribbled[column], key))
     elif isinstance(records, PostgresRecords):
-        connection = await records.link.connect()
+        connection = await records.pool.connect()
         async with connection.transaction():
             await connection.execute("SELECT enter($1)", site_key(scope))
             text = f"UPDATE records SET {column} = $1 WHERE key = $2"
@@ -309,7 +309,7 @@ async def damage_column(store: Store, scope: Scope, session_id: str, column: Col
     else:
         assert isinstance(records, RedisRecords)
         record = records.keys.record(key)
-        columns = msgspec.msgpack.decode(await records.link.call("HGET", record, "i", key=record))
+        columns = msgspec.msgpack.decode(await records.client.call("HGET", record, "i", key=record))
         place = {Column.KIND: 2, Column.SCOPE: 3, Column.STATUS: 5}[column]
         columns[place] = 7 if column is Column.SCOPE else scribbled[column]
-        await records.link.call("HSET", record, "i", msgspec.msgpack.encode(columns), key=record)
+        await records.client.call("HSET", record, "i", msgspec.msgpack.encode(columns), key=record)

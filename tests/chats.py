@@ -140,17 +140,14 @@ def talk(
     embedder: Embedder | None = None,
     patience: timedelta = timedelta(seconds=5),
     memories: Memories | None = None,
-    afterwards: Callable[[Sessions], TurnFollowUp] | None = None,
+    follow_up: Callable[[Sessions], TurnFollowUp] | None = None,
     redaction: TurnRedaction | None = None,
 ) -> Talk:
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
     store = store or MemoryStore(clock=clock)
     sessions = Sessions(
-        store=store.sessions,
-        upkeep=store.upkeep,
-        policy=policy or patient().sessions,
-        announcer=EventEmitter(clock=clock),
+        store=store.sessions, upkeep=store.upkeep, policy=policy or patient().sessions, events=EventEmitter(clock=clock)
     )
     known = list(assistants) or [helper()]
     script = model or ScriptedModel(*scripts, ended=ended)
@@ -165,7 +162,7 @@ def talk(
             model_choice=ModelChoice(ModelNames(), {}, _open_none),
             spending=Spending(ledger=UsageLedger(state=store.state, clock=clock), budgets=budgets or Budgets()),
             clock=clock,
-            afterwards=noted if afterwards is None else afterwards(sessions),
+            follow_up=noted if follow_up is None else follow_up(sessions),
             limits=limits or ChatLimits(),
             telemetry=telemetry,
             embedder=CachedEmbedder(embedder, clock=clock, time_limit=patience) if embedder is not None else None,

@@ -13,7 +13,7 @@ import pytest
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine import journal as journal_module
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.codec import Codec
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tests.clock import FakeClock

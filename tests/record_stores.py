@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from tenuto.ports import RecordStore
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.redis import RedisRecords
@@ -65,7 +65,7 @@ async def _postgres(server: Server) -> AsyncIterator[RecordStore]:
     """Emptied for each test: making a schema anew would cost ten times as much. Two may be open in one test."""
     schema = _SCHEMAS.pop(0)
     records = await PostgresRecords.open(server("postgres").app_url, schema=schema)
-    await records.link.fetch("TRUNCATE records, entries")
+    await records.pool.fetch("TRUNCATE records, entries")
     yield records
     await records.close()
     _SCHEMAS.insert(0, schema)

@@ -66,7 +66,7 @@ class Tenuto:
         stores: Stores,
         sessions: Sessions,
         tasks: Tasks,
-        announcer: EventEmitter,
+        events: EventEmitter,
         upkeep: Upkeep,
         ledger: UsageLedger,
         spending: Spending,
@@ -85,14 +85,14 @@ class Tenuto:
         self.upkeep = upkeep
         self._ledger = ledger
         self._spending = spending
-        self._announcer = announcer
+        self._events = events
         self._compactor = compactor
         self._clock = clock
         self._stack = stack
         self._models = models
         self._assistants = assistants
-        self._opening = asyncio.Lock()
-        self._opening_engine = asyncio.Lock()
+        self._chat_lock = asyncio.Lock()
+        self._engine_lock = asyncio.Lock()
         self._chat: Chat | None = None
         self._memories: Memories | None = None
         self._small: SmallModel | None = None
@@ -227,7 +227,7 @@ class Tenuto:
 
     def add_listener(self, listener: Listener) -> None:
         """Call this listener for every session event from now on."""
-        self._announcer.add_listener(listener)
+        self._events.add_listener(listener)
 
     @cached_property
     def policies(self) -> Preset:
@@ -241,7 +241,7 @@ class Tenuto:
             InvalidSetting: the model, an assistant or a budget of the settings is not valid.
         """
         memories = await self.memories()
-        async with self._opening:
+        async with self._chat_lock:
             if self._chat is None:
                 self._chat = await self._stack.enter_async_context(
                     wiring.open_chat(
@@ -266,7 +266,7 @@ class Tenuto:
         Raises:
             InvalidSetting: the embedder of the settings cannot be opened.
         """
-        async with self._opening:
+        async with self._chat_lock:
             if self._memories is None:
                 self._memories = await self._stack.enter_async_context(
                     wiring.open_memories(
@@ -285,7 +285,7 @@ class Tenuto:
         Raises:
             InvalidSetting: the extra `tasks` is not installed, or the database of the settings does not fit.
         """
-        async with self._opening_engine:
+        async with self._engine_lock:
             await asyncio.to_thread(lambda: self.agents)  # Reads files.
             works = worker or self.settings.store.startswith("memory:")
             engine = self._engines.get(True) or (None if works else self._engines.get(False))
@@ -369,7 +369,7 @@ class Tenuto:
 
     async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
         """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""
-        async with self._opening:
+        async with self._chat_lock:
             small = self.upkeep.model or self._small
             if small is None:
                 opening = wiring.open_small(self.settings, models=self._models, spending=self._spending)
@@ -415,9 +415,9 @@ async def open_app(
     async with AsyncExitStack() as stack:
         stores = await open_stores(stack, settings, clock, read_only, detector)
         store, policies = stores.front, settings.policies()
-        announcer = EventEmitter(clock=clock, listeners=listeners)
+        events = EventEmitter(clock=clock, listeners=listeners)
         sessions = Sessions(
-            store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer, clock=clock
+            store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, events=events, clock=clock
         )
         # The service checks each agent itself.
         state = stores.trusted.state
@@ -439,7 +439,7 @@ async def open_app(
             stores=stores,
             sessions=sessions,
             tasks=tasks,
-            announcer=announcer,
+            events=events,
             upkeep=upkeep,
             ledger=ledger,
             spending=Spending(ledger=ledger, budgets=settings.budgets()),

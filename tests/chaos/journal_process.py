@@ -18,7 +18,7 @@ from tenuto.errors import TenutoError
 from tenuto.model import Page
 from tenuto.model.turn import IdempotencyKey, TurnState
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.journal_files import DiskFolder
 from tenuto.stores.redis import RedisRecords
 from tests import samples

@@ -16,9 +16,9 @@ from tenuto.model import Changes, Page, SessionQuery
 from tenuto.ports import RecordStore, Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.postgres import PostgresRecords
-from tenuto.stores.postgres._client import Link
+from tenuto.stores.postgres._client import ConnectionPool
 from tenuto.stores.redis import ConnectionPolicy, RedisRecords
 from tests.clock import Ticks
 from tests.samples import ANN, batch, begin, talk, texts
@@ -62,8 +62,8 @@ async def _opened(server: RedisServer | PostgresServer, seconds: float) -> Async
         records = RedisRecords(server.url, policy=ConnectionPolicy(call_timeout=seconds, connect_timeout=seconds))
     else:
         await (await PostgresRecords.open(server.app_url)).close()
-        link = Link(server.app_url, schema="tenuto", connections=8, timeout=seconds, connect_timeout=seconds)
-        records = PostgresRecords(link, batches=2)
+        pool = ConnectionPool(server.app_url, schema="tenuto", connections=8, timeout=seconds, connect_timeout=seconds)
+        records = PostgresRecords(pool, batches=2)
     try:
         yield records
     finally:

@@ -19,7 +19,7 @@ from tenuto.model.session import Touch
 from tenuto.model.stored import StoredRecord
 from tenuto.stores.engine import Engine
 from tenuto.stores.postgres import PostgresRecords
-from tenuto.stores.postgres._client import Connection, Link
+from tenuto.stores.postgres._client import Connection, ConnectionPool
 from tenuto.stores.postgres._errors import InDoubt
 from tests.backends import engine_over, postgres_engine
 from tests.clock import FakeClock
@@ -31,7 +31,7 @@ from tests.timeouts import LONG, wait_until
 
 # For calls that are to end without an answer. What must be answered is asked of another store.
 SHORT = 1.0
-_LINK: dict[str, Any] = {"schema": "tenuto", "connections": 8}
+_POOL: dict[str, Any] = {"schema": "tenuto", "connections": 8}
 WORKERS = 8
 ROUNDS = 3
 _ENDLESS = "SELECT pg_sleep(3600)"
@@ -45,10 +45,10 @@ def server() -> Iterator[PostgresServer]:
 
 
 @asynccontextmanager
-async def _engine(link: Link, *, prepared_by: PostgresServer) -> AsyncIterator[Engine]:
+async def _engine(pool: ConnectionPool, *, prepared_by: PostgresServer) -> AsyncIterator[Engine]:
     """An engine with these connections, on a schema that is there already."""
     await (await PostgresRecords.open(prepared_by.app_url)).close()
-    async with engine_over(PostgresRecords(link, batches=2)) as engine:
+    async with engine_over(PostgresRecords(pool, batches=2)) as engine:
         await until_it_answers(engine)
         yield engine
 
@@ -147,8 +147,8 @@ def test_calls_that_a_kill_interrupts_are_in_doubt_under_the_loop_that_we_ship(s
     """Whatever becomes of the connections, each call tells that it may have been carried out."""
 
     async def killed_in_the_middle() -> list[object]:
-        link = Link(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
-        calls = [asyncio.create_task(link.fetch(_ENDLESS)) for _ in range(WORKERS)]
+        pool = ConnectionPool(server.app_url, **_POOL, timeout=LONG, connect_timeout=LONG)
+        calls = [asyncio.create_task(pool.fetch(_ENDLESS)) for _ in range(WORKERS)]
         await _until_under_way(server, WORKERS)
         await asyncio.to_thread(server.kill)
         return [*await asyncio.gather(*calls, return_exceptions=True)]
@@ -161,16 +161,16 @@ def test_calls_that_a_kill_interrupts_are_in_doubt_under_the_loop_that_we_ship(s
 
 async def _until_under_way(server: PostgresServer, calls: int) -> None:
     """Until the server works on so many endless calls."""
-    link = Link(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
+    pool = ConnectionPool(server.app_url, **_POOL, timeout=LONG, connect_timeout=LONG)
     async with asyncio.timeout(LONG):
-        while len(await link.fetch("SELECT FROM pg_stat_activity WHERE query = $1", _ENDLESS)) < calls:  # noqa: ASYNC110
+        while len(await pool.fetch("SELECT FROM pg_stat_activity WHERE query = $1", _ENDLESS)) < calls:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    await link.close()
+    await pool.close()
 
 
 async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServer) -> None:
-    link = Link(server.app_url, **_LINK, timeout=SHORT, connect_timeout=SHORT)
-    async with postgres_engine(server.app_url) as patient, _engine(link, prepared_by=server) as warm:
+    pool = ConnectionPool(server.app_url, **_POOL, timeout=SHORT, connect_timeout=SHORT)
+    async with postgres_engine(server.app_url) as patient, _engine(pool, prepared_by=server) as warm:
         await patient.sessions.append(ANN, "s", batch("hello"))
         await _until_warm(warm, "s")
         feed = warm.records.feed
@@ -237,7 +237,7 @@ async def test_a_read_only_server_refuses_writes_and_is_read_where_reads_touch(s
         assert (await store.sessions.get(ANN, "s")).expires_at == deadline
 
 
-class _ImpatientForLocks(Link):
+class _ImpatientForLocks(ConnectionPool):
     """Only a lock is waited for so briefly: calls that go on have all the time they need."""
 
     async def connect(self) -> Connection:
@@ -252,11 +252,11 @@ class _ImpatientForLocks(Link):
 @pytest.mark.requirement("D17")
 async def test_a_lock_that_is_not_released_delays_no_other_session(server: PostgresServer) -> None:
     """A call that waits for it is refused in time and once, for good: others go on in its batch and behind it."""
-    link = _ImpatientForLocks(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
-    async with _engine(link, prepared_by=server) as store:
+    pool = _ImpatientForLocks(server.app_url, **_POOL, timeout=LONG, connect_timeout=LONG)
+    async with _engine(pool, prepared_by=server) as store:
         for session in ("stuck", "free"):
             await store.sessions.append(ANN, session, batch("hello"))
-        other = await link.connect()
+        other = await pool.connect()
         async with other.transaction():
             await other.execute("SELECT enter($1)", site_key(ANN))
             await other.execute("SELECT FROM records WHERE key = $1 FOR UPDATE", session_key(ANN, "stuck"))

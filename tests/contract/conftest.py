@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tenuto.ports import Store
 from tenuto.tasks import Tasks
-from tests.backends import BACKENDS, Backend, LastingLink, Place
+from tests.backends import BACKENDS, Backend, LastingPool, Place
 from tests.clock import FakeClock
 from tests.tasks import tasks_over
 
@@ -35,19 +35,19 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def links() -> AsyncIterator[dict[str, LastingLink]]:
+async def pools() -> AsyncIterator[dict[str, LastingPool]]:
     """The connections to Postgres that the tests leave to each other."""
-    opened: dict[str, LastingLink] = {}
+    opened: dict[str, LastingPool] = {}
     yield opened
-    for link in opened.values():
-        await link.end()
+    for pool in opened.values():
+        await pool.end()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def store(
-    backend: Backend, request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path, links: dict[str, LastingLink]
+    backend: Backend, request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path, pools: dict[str, LastingPool]
 ) -> AsyncIterator[Store]:
-    place = Place(clock=clock, folder=tmp_path, server=request.getfixturevalue, links=links)
+    place = Place(clock=clock, folder=tmp_path, server=request.getfixturevalue, pools=pools)
     async with backend.open(place) as opened:
         yield opened
 

@@ -103,7 +103,7 @@ async def test_columns_that_are_lost_altogether_hide_nothing(store: Store, colum
     for session_id in ("s0", "s1"):
         await store.sessions.append(ANN, session_id, batch("hello", create=BRIEF))
     name = records.keys.record(session_key(ANN, "s1"))
-    await records.link.call("HSET", name, "i", b"\xc1", key=name)
+    await records.client.call("HSET", name, "i", b"\xc1", key=name)
 
     assert await listed(store, ANN) == ["s0"]
     erased = await store.upkeep.erase(ANN)

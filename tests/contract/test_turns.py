@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
-from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Retention, Role, Truncation, TurnState, Usage
+from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Role, Truncation, TurnState, Usage
 from tenuto.ports import Store
 from tenuto.stores.engine import Engine
 from tests.clock import FakeClock
-from tests.samples import ANN, batch, begin, closing, opening, talk, texts
+from tests.samples import ANN, batch, begin, closing, talk, texts
 
 
 @pytest.mark.requirement("D5")
@@ -237,18 +237,6 @@ async def test_only_one_of_many_concurrent_turns_gets_the_lease(store: Store) ->
 
     assert (sum(won), sum(of_one_that_stands)) == (1, 1)
     assert [len(await texts(store, ANN, session)) for session in ("s", "stands")] == [1, 1]
-
-
-async def test_a_turn_may_change_how_the_session_is_kept(store: Store, clock: FakeClock) -> None:
-    await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
-
-    turn = await store.sessions.begin_turn(
-        ANN, opening("s", "e", retention=Retention(idle=timedelta(hours=1), max_messages=3))
-    )
-
-    assert turn.session.retention.max_messages == 3
-    assert turn.session.expires_at == clock() + timedelta(hours=1)
-    assert await texts(store, ANN, "s") == ["c", "d", "e"]
 
 
 async def test_messages_page_both_ways(store: Store) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tenuto.app import Tenuto
 from tenuto.chat import Chat
-from tenuto.cli.background import BackgroundApp
+from tenuto.cli.app_thread import BackgroundApp
 from tenuto.cli.conversation import ChatOptions, TerminalChat
 from tenuto.model import Scope
 from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Shell
@@ -189,9 +189,9 @@ def test_ctrl_c_in_the_moment_before_the_wait_begins_is_noticed() -> None:
     ended: list[str] = []
 
     async def stay() -> None:
-        aside = BackgroundApp(cast(Tenuto, None), cast(Chat, None))
-        opened.set_result(aside)
-        await aside.wait_closed()
+        background = BackgroundApp(cast(Tenuto, None), cast(Chat, None))
+        opened.set_result(background)
+        await background.wait_closed()
 
     async def work() -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
@@ -204,10 +204,10 @@ def test_ctrl_c_in_the_moment_before_the_wait_begins_is_noticed() -> None:
 
     thread = threading.Thread(target=lambda: asyncio.run(stay()))
     thread.start()
-    aside = opened.result()
+    background = opened.result()
     with pytest.raises(KeyboardInterrupt):
-        aside.run(work)
-    aside._loop.call_soon_threadsafe(aside._leaving.set)
+        background.run(work)
+    background._loop.call_soon_threadsafe(background._leaving.set)
     thread.join()
 
     assert ended == ["cancelled"]

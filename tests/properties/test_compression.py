@@ -414,9 +414,7 @@ async def born(plan: Plan, opened: Opened) -> AsyncIterator[Life]:
     clock = FakeClock()
     async with opened(clock) as store:
         policy = SessionPolicy(retention=Retention(max_messages=plan.cap))
-        sessions = Watched(
-            store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=clock)
-        )
+        sessions = Watched(store=store.sessions, upkeep=store.upkeep, policy=policy, events=EventEmitter(clock=clock))
         life = Life(plan, sessions)
         sessions.meddle = lambda: life.meddle("in the last moment")
         await sessions.create(ANN, NewSession(), life.id)

@@ -34,7 +34,7 @@ def _desk() -> Sessions:
         store=store.sessions,
         upkeep=store.upkeep,
         policy=SessionPolicy(max_head_bytes=LIMIT, busy_wait=timedelta(0)),
-        announcer=EventEmitter(clock=clock),
+        events=EventEmitter(clock=clock),
     )
 
 

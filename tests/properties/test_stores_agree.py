@@ -43,7 +43,7 @@ from tenuto.model import (
 from tenuto.model.scope import site_scope
 from tenuto.model.turn import Trace
 from tenuto.ports import Store
-from tests.backends import BACKENDS, COMBINED, Backend, LastingLink, Place
+from tests.backends import BACKENDS, COMBINED, Backend, LastingPool, Place
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT, answers, fresh, says
@@ -324,7 +324,7 @@ def test_a_store_does_what_the_memory_store_does(
     """Every port method, random calls: same answers, same refusals, same totals. A copy of the records
     into the memory store and back is the identity, and behaves as the original does."""
     folders = (tmp_path / str(number) for number in range(10**6))
-    links: dict[str, LastingLink] = {}
+    pools: dict[str, LastingPool] = {}
     loop = asyncio.Runner()
 
     class Driven(Machine):
@@ -332,7 +332,7 @@ def test_a_store_does_what_the_memory_store_does(
             folder = next(folders)
             folder.mkdir()
             self.backend = backend
-            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, links=links)
+            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, pools=pools)
             self.runner = loop
             super().__init__()
 
@@ -344,6 +344,6 @@ def test_a_store_does_what_the_memory_store_does(
             ),
         )
     finally:
-        for link in links.values():
-            loop.run(link.end())
+        for pool in pools.values():
+            loop.run(pool.end())
         loop.close()

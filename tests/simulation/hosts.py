@@ -13,7 +13,7 @@ from tenuto.errors import DecryptionFailed
 from tenuto.model import Scope
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.codec import Codec
 from tests.clock import START
 from tests.simulation.disk import FolderView

@@ -14,10 +14,9 @@ from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.ports import OfflineTool, Tool
 
-Words: TypeAlias = Mapping[Language, str]
-Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
+LocalizedText: TypeAlias = Mapping[Language, str]
+Postprocess: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
 Respond: TypeAlias = Callable[[ToolContext], AsyncGenerator[StepChanged | ToolOutput, None]]
-
 
 PLAIN: Final = "plain"
 """The name of the assistant that passes on what it gets."""
@@ -57,9 +56,9 @@ class Assistant:
     """
 
     name: str
-    titles: Words = field(default_factory=_empty_mapping)
-    description: Words = field(default_factory=_empty_mapping)
-    system: Words = field(default_factory=_empty_mapping)
+    titles: LocalizedText = field(default_factory=_empty_mapping)
+    description: LocalizedText = field(default_factory=_empty_mapping)
+    system: LocalizedText = field(default_factory=_empty_mapping)
     policies: Preset = field(default_factory=lambda: preset("platform"))
     prompt: PromptPolicy = field(default_factory=PromptPolicy)
     model: str | None = None
@@ -74,7 +73,7 @@ class Assistant:
     recalls: bool = True
     looks_up: bool = False
     respond: Respond | None = None
-    postprocess: Mend | None = None
+    postprocess: Postprocess | None = None
     file: str | None = None
     missing: Missing | None = None
 
@@ -102,16 +101,16 @@ class Assistant:
         if self.missing is not None:
             raise ExtraMissing(f"assistant {self.name}", install=self.missing.install)
 
-    def persona(self, asked: str | None) -> Persona | None:
+    def persona(self, persona_id: str | None) -> Persona | None:
         """The persona of that id; without an id the only one, if there is one.
 
         Raises:
             AssistantNotFound: there is none of that id.
         """
-        if asked is None:
+        if persona_id is None:
             return next(iter(self.personas.values())) if len(self.personas) == 1 else None
         try:
-            return self.personas[asked]
+            return self.personas[persona_id]
         except KeyError:
             raise AssistantNotFound("character", ", ".join(self.personas) or "none") from None
 
@@ -121,9 +120,9 @@ class Assistant:
         return "\n\n".join(part for part in parts if part)
 
 
-def in_language(words: Words, language: Language) -> str:
+def in_language(texts: LocalizedText, language: Language) -> str:
     """The text in that language, or in another one."""
-    return words.get(language) or next(iter(words.values()), "")
+    return texts.get(language) or next(iter(texts.values()), "")
 
 
 class AssistantRegistry:

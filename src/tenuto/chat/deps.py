@@ -63,7 +63,7 @@ class ChatDeps:
     model_choice: ModelChoice
     spending: Spending
     clock: Clock
-    afterwards: TurnFollowUp
+    follow_up: TurnFollowUp
     redaction: TurnRedaction
     embedder: CachedEmbedder | None = None
     memories: Memories | None = None

@@ -98,7 +98,7 @@ async def store(deps: ChatDeps, work: Answering) -> TurnOutcome:
     # The tokens that the conversation cannot use; these entries open every manifest.
     reserved = sum([entry.tokens for entry in takewhile(lambda entry: entry.kind in _NO_TALK, entries)])
     log_tail = (*turn.window, *result.messages)
-    deps.afterwards.follow(
+    deps.follow_up.follow(
         work.context.to_turn_ended(result.session, work.completion.text, claims_title, log_tail, reserved)
     )
     return TurnOutcome(trace, result.trace, result.session)
@@ -263,7 +263,7 @@ async def _finish(
     context, policy = work.context, work.context.assistant.policies.sessions
     if head is not None:
         covered = context.prompt_inputs.summarized_through
-        await deps.afterwards.secure(context.to_turn_ended(head), through=covered, adding=len(request.reply))
+        await deps.follow_up.secure(context.to_turn_ended(head), through=covered, adding=len(request.reply))
     try:
         result = await deps.sessions.finish(turn, request, policy)
     except TooLarge:
@@ -281,7 +281,7 @@ def _release_later(deps: ChatDeps, work: Answering, turn: OpenTurn, request: Fin
     if isinstance(error, StoreFull):
         # A full store has no space for a trace, but can release the lease.
         request = replace_valid(request, changes=None, trace=None)
-    deps.afterwards.release(turn, request, work.context.assistant.policies.sessions)
+    deps.follow_up.release(turn, request, work.context.assistant.policies.sessions)
 
 
 def _reply_drafts(work: Answering, trace: Trace, now: datetime) -> tuple[Draft, ...]:

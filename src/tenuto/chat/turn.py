@@ -1,7 +1,8 @@
 """A turn, told in order: choose, admit and begin here, then `loading`, `answering` and `storing`.
 
-Each phase takes what the phase before it made and returns a value (`turn_values`). In an outage of the store the turn
-goes on without memory, if the assistant's policy allows that.
+Each phase takes what the phase before it made and returns a value (`turn_values`). In an outage of the store the
+assistant's policy decides: `journal` is carried out below, by the engine of the store, and the turn looks as always;
+`stateless` is carried out here, where the turn goes on without memory; `raise` fails it.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: Ev
     check_type(scope, Scope, "scope")
     check_type(request, ChatRequest, "the request")
     telemetry = deps.telemetry
-    opening: AbstractContextManager[SpanAttributes | None] = telemetry.span("turn") if telemetry else nullcontext()
-    with opening as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
+    turn_span: AbstractContextManager[SpanAttributes | None] = telemetry.span("turn") if telemetry else nullcontext()
+    with turn_span as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
         steps = StepTimer(telemetry)
         with steps.step("begin"):
             context = await _open_turn(deps, scope, request)
@@ -241,12 +242,11 @@ async def admit(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] = (
     with the request.
 
     Raises:
-        Invalid: the schema of the answer is none.
+        Invalid: the schema of the answer is none, or beside the request's tools there is no room for a question.
         UnsupportedParameter: the model does not take a parameter, or the assistant fixes it.
         UnsupportedAttachment: the model does not take a picture, a sound or a file that the request requires.
         TooLarge: the message, or the metadata of its reply, is above the size limit.
         PrivateData: the privacy policy blocks the content.
-        Invalid: beside the request's tools there is no room for a question.
         InstructionsTooLong: its instructions or system messages do not fit into the prompt.
     """
     if choice.request.parameters != NO_PARAMETERS:

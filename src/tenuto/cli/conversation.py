@@ -17,7 +17,7 @@ from tenuto.chat import ChatRequest, Reply, ReplyFinished, ToolFinished, ToolSta
 from tenuto.chat.turn import resolve_assistant
 from tenuto.chat.turn_values import ActiveAssistant
 from tenuto.chat.views import ReplyView
-from tenuto.cli.background import BackgroundApp, open_in_background
+from tenuto.cli.app_thread import BackgroundApp, open_in_background
 from tenuto.cli.keyboard import Keyboard
 from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.cli.running import command_line
@@ -91,8 +91,8 @@ def converse(settings: Settings, begin: Callable[[BackgroundApp], TerminalChat],
     """
     if len(model_names(settings.model)) == 1 and (cut_off := _find_cut_off(settings, settings.model)) is not None:
         raise cut_off
-    with without_warnings(*_TOLD_BY_ANSWERS), open_in_background(settings) as aside:
-        talk = begin(aside)
+    with without_warnings(*_TOLD_BY_ANSWERS), open_in_background(settings) as background:
+        talk = begin(background)
         talk.prepare()
         if text is not None:
             talk.answer_once(text)
@@ -112,9 +112,9 @@ def _find_cut_off(settings: Settings, model: str) -> ModelFailed | None:
 class TerminalChat:
     """One user's talk with one assistant, on the store itself."""
 
-    def __init__(self, aside: BackgroundApp, scope: Scope, options: ChatOptions, session_id: str | None) -> None:
-        self._aside = aside
-        self._app = aside.app
+    def __init__(self, background: BackgroundApp, scope: Scope, options: ChatOptions, session_id: str | None) -> None:
+        self._background = background
+        self._app = background.app
         self._scope = scope
         self._options = options
         self._session_id = session_id
@@ -140,7 +140,7 @@ class TerminalChat:
             TenutoError: one of them is not, or the assistant takes no turns.
         """
         self._marks = Marks([own.name for own in self._app.redactor.policies.of(self._scope).patterns])
-        session = self._aside.run(self._find_session)
+        session = self._background.run(self._find_session)
         self._choose_assistant(session)
         self._going_on = session is not None
 
@@ -151,14 +151,14 @@ class TerminalChat:
         try:
             return await self._app.sessions.get(self._scope, self._session_id)
         except SessionNotFound:
-            assistant = self._aside.chat.assistants.find(self._options.assistant)
+            assistant = self._background.chat.assistants.find(self._options.assistant)
             if assistant.policies.sessions.on_missing is OnMissing.ERROR:
                 raise
             return None
 
     def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        assistants, assistant = self._aside.chat.assistants, self._options.assistant
+        assistants, assistant = self._background.chat.assistants, self._options.assistant
         if assistant is not None and assistant not in assistants.names and self._app.settings.assistants is None:
             names = ", ".join([each.name for each in assistants])
             raise AssistantNotFound("assistant", f"{names}; TENUTO_ASSISTANTS, the folder of your own, is not set")
@@ -187,7 +187,7 @@ class TerminalChat:
         """Have the turn taken and show the answer, whole or word by word."""
         printer = _AnswerPrinter(self._marks, quiet=self._options.as_json or not self._options.streams)
         try:
-            reply = self._aside.run(lambda: self._stream_reply(request, printer))
+            reply = self._background.run(lambda: self._stream_reply(request, printer))
         except (TenutoError, KeyboardInterrupt) as error:
             printer.end()
             if isinstance(error, ModelFailed) and error.reason is FailureReason.UNREACHABLE:
@@ -201,7 +201,7 @@ class TerminalChat:
             show_json(ReplyView.of(reply))
         else:
             printer.finish(reply.text)
-        exceptions = self._aside.run(lambda: self._tool_exceptions(reply)) if "tools" in reply.degraded else []
+        exceptions = self._background.run(lambda: self._tool_exceptions(reply)) if "tools" in reply.degraded else []
         for line in remarks(reply.degraded, fallback_model=self._failed_models(), tools=exceptions):
             typer.secho(line, fg="yellow", err=True)
         if exceptions:
@@ -210,7 +210,7 @@ class TerminalChat:
     def _show_exceptions(self, error: AssistantFailed) -> None:
         """What code of the assistant raised, as the trace of the turn has it."""
         trace_id = error.ids.get("trace_id", "")
-        trace = self._aside.run(lambda: self._load_trace(trace_id))
+        trace = self._background.run(lambda: self._load_trace(trace_id))
         if trace is not None:
             typer.secho(visible(f"{trace.assistant} raised {trace.error_message}"), fg="red", err=True)
             self._point_to_trace(trace_id)
@@ -233,12 +233,12 @@ class TerminalChat:
 
     def _failed_models(self) -> list[str]:
         """Why each model that failed last did so."""
-        statuses = [calls.status for calls in self._aside.chat.model_calls]
+        statuses = [calls.status for calls in self._background.chat.model_calls]
         return [one.last_failure.message for one in statuses if one.failed_in_a_row and one.last_failure is not None]
 
     async def _stream_reply(self, request: ChatRequest, printer: _AnswerPrinter) -> Reply:
         # Cancelled or not, the turn must have ended before we go on, and a generator ends when it is closed.
-        async with aclosing(self._aside.chat.stream(self._scope, request)) as events:  # type: ignore[type-var]
+        async with aclosing(self._background.chat.stream(self._scope, request)) as events:  # type: ignore[type-var]
             async for event in events:
                 match event:
                     case TurnStarted(session_id=session_id):
@@ -254,7 +254,7 @@ class TerminalChat:
         """Wait for what is captured of the talk, and for its vectors; Ctrl-C leaves them to a later process."""
         if self._last is not None and self._app.settings.memories:
             with suppress(KeyboardInterrupt, Invalid, Unavailable):
-                self._aside.run(self._embed_memories)
+                self._background.run(self._embed_memories)
 
     async def _embed_memories(self) -> None:
         await self._app.upkeep.drain(LAST_WORK)
@@ -273,7 +273,7 @@ class TerminalChat:
         self._keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands])
         self._print_note(self._introduction())
         if self._going_on:
-            self._aside.run(self._show_recent)
+            self._background.run(self._show_recent)
         while (line := self._keyboard.line()) is not None:
             try:
                 self._do(line)
@@ -290,7 +290,7 @@ class TerminalChat:
         """Who answers, in one line."""
         names = self._persona.names if self._persona is not None else self._assistant.titles
         who = visible(in_language(names, Language.ENGLISH) or self._assistant.name)
-        model = self._aside.chat.model_of(self._assistant).name
+        model = self._background.chat.model_of(self._assistant).name
         if model == OFFLINE:
             how = "the offline model: no key, no network (--model openai:gpt-5.4-mini or TENUTO_MODEL for another)"
         else:
@@ -326,7 +326,7 @@ class TerminalChat:
 
     def _reset(self, _: str) -> None:
         session_id = self._require_session()
-        self._aside.run(lambda: self._app.sessions.reset(self._scope, session_id))
+        self._background.run(lambda: self._app.sessions.reset(self._scope, session_id))
         self._last = None
         self._print_note("(cleared; the session is empty)")
 
@@ -334,14 +334,14 @@ class TerminalChat:
         session_id = self._require_session()
         if title:
             changes = Changes(title=title)
-            session = self._aside.run(lambda: self._app.sessions.patch(self._scope, session_id, changes))
+            session = self._background.run(lambda: self._app.sessions.patch(self._scope, session_id, changes))
         else:
-            session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
+            session = self._background.run(lambda: self._app.sessions.get(self._scope, session_id))
         self._print_note(visible(session.title) or "(no title)")
 
     def _why(self, _: str) -> None:
         session_id = self._require_session()
-        traces = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LIST_LENGTH))
+        traces = self._background.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LIST_LENGTH))
         last_answer = next((trace for trace in traces if trace.error is None), None)
         if self._last is not None:
             show_manifest(self._last.manifest)
@@ -354,7 +354,9 @@ class TerminalChat:
     def _show_redactions(self, trace: Trace | None) -> None:
         """How many private values what is stored of the last turn does without: of its messages, and of its trace."""
         session_id = self._require_session()
-        page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LIST_LENGTH)))
+        page = self._background.run(
+            lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LIST_LENGTH))
+        )
         values = {
             "messages": count_redacted(last_turn_messages(page.messages)),
             "trace": trace.redacted if trace else {},
@@ -366,7 +368,7 @@ class TerminalChat:
 
     def _trace(self, _: str) -> None:
         session_id = self._require_session()
-        traces = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
+        traces = self._background.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
         if not traces:
             raise Invalid("this session has no traces")
         show_trace(traces[0])
@@ -386,7 +388,7 @@ class TerminalChat:
 
     def _list(self) -> SessionPage:
         query = SessionQuery(limit=_LIST_LENGTH)
-        page = self._aside.run(lambda: self._app.sessions.list(self._scope, query))
+        page = self._background.run(lambda: self._app.sessions.list(self._scope, query))
         self._last_list = page.sessions
         return page
 
@@ -394,14 +396,14 @@ class TerminalChat:
         if not which:
             raise Invalid("name a session: its number in the list of /sessions, or its id")
         chosen_id = self._session_id_for(which)
-        session_id = self._aside.run(lambda: whole_session_id(self._app, self._scope, chosen_id))
-        session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
+        session_id = self._background.run(lambda: whole_session_id(self._app, self._scope, chosen_id))
+        session = self._background.run(lambda: self._app.sessions.get(self._scope, session_id))
         # A name given for this session does not apply to the other one, which has its own.
         self._options = replace(self._options, assistant=None, persona=None)
         self._session_id, self._last = session.id, None
         self._choose_assistant(session)
         self._print_note(self._introduction())
-        self._aside.run(self._show_recent)
+        self._background.run(self._show_recent)
 
     def _session_id_for(self, which: str) -> str:
         """A session by its number in the list as it was shown, or else by its id."""

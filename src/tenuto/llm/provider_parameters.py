@@ -22,12 +22,13 @@ class Dialect(StrEnum):
     OTHER = "other providers"
 
 
-# Fields of a body, by the parameter's name, where the two differ; a name with a dot is one of Pydantic AI's settings.
+# How the tables below write a place: `name` is a field of the request's body, `.name` one of Pydantic AI's settings. It
+# drops a setting that it does not know, and the parameter would count as taken: the setting must exist.
 _SETTING: Final = "."
 # Fields of the provider's own, each by its name.
 _EXTRA: Final = "extra"
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
-_TOLD: Final = ("service_tier", "prompt_cache_key", "safety_identifier", "user")
+_CALLER_FIELDS: Final = ("service_tier", "prompt_cache_key", "safety_identifier", "user")
 _COMMON: Final[Mapping[str, str]] = {
     **{name: f".{name}" for name in _SAMPLING},
     "stop": ".stop_sequences",
@@ -37,7 +38,10 @@ _COMMON: Final[Mapping[str, str]] = {
 }
 TABLE: Final[Mapping[Dialect, Mapping[str, str]]] = {
     Dialect.OPENAI_CHAT: {
-        **{name: name for name in (*_SAMPLING, *_TOLD, "stop", "logprobs", "top_logprobs", "verbosity", "prediction")},
+        **{
+            name: name
+            for name in (*_SAMPLING, *_CALLER_FIELDS, "stop", "logprobs", "top_logprobs", "verbosity", "prediction")
+        },
         "reasoning_effort": ".openai_reasoning_effort",
         "parallel_tool_calls": ".parallel_tool_calls",
         "provider_store": "store",
@@ -45,7 +49,7 @@ TABLE: Final[Mapping[Dialect, Mapping[str, str]]] = {
         _EXTRA: _EXTRA,
     },
     Dialect.OPENAI_RESPONSES: {
-        **{name: name for name in ("temperature", "top_p", *_TOLD)},
+        **{name: name for name in ("temperature", "top_p", *_CALLER_FIELDS)},
         "logprobs": ".openai_logprobs",
         "top_logprobs": ".openai_top_logprobs",
         "reasoning_effort": ".openai_reasoning_effort",
@@ -58,7 +62,7 @@ TABLE: Final[Mapping[Dialect, Mapping[str, str]]] = {
     Dialect.OTHER: _COMMON,
 }
 # What a model does where nothing is said: to say it changes nothing, so it is never refused.
-_USUAL: Final[Mapping[str, object]] = {
+_DEFAULTS: Final[Mapping[str, object]] = {
     "temperature": 1,
     "top_p": 1,
     "presence_penalty": 0,
@@ -83,7 +87,9 @@ def parameters_taken(dialect: Dialect, ignored_settings: frozenset[str]) -> froz
 
 def refused_parameters(parameters: ModelParameters, taken: frozenset[str]) -> tuple[str, ...]:
     """The parameters that a model does not take, and that ask for something."""
-    refused = [name for name, value in parameters.given.items() if name not in taken and value != _USUAL.get(name, ...)]
+    refused = [
+        name for name, value in parameters.given.items() if name not in taken and value != _DEFAULTS.get(name, ...)
+    ]
     return tuple(name for name in refused if name != _EXTRA) + tuple(parameters.extra if _EXTRA in refused else ())
 
 

@@ -245,9 +245,9 @@ KEYS_REMEMBERED = 1000
 class BeginTurn(Value, frozen=True, kw_only=True):
     """How a turn begins.
 
-    With `create` an absent session is made; without, it is `SessionNotFound`. `retention` replaces the session's own.
-    `window` is how many of the newest messages come back, the words included. `user_messages` may be empty, as when an
-    answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it is
+    With `create` an absent session is made; without, it is `SessionNotFound`. `window` is how many of the newest
+    messages come back, those of the user included. `user_messages` may be empty, as when an answer is made anew. A
+    `producer` number that came before leaves the messages out, since they are stored. Where it is
     `journaled`, a local journal may acknowledge the turn while the store does not answer; a session that is created
     then needs a `new_id`, one that was made for this request and that no other caller can know.
     """
@@ -256,7 +256,6 @@ class BeginTurn(Value, frozen=True, kw_only=True):
     turn_id: str
     user_messages: tuple[Draft, ...] = ()
     create: NewSession | None = None
-    retention: Retention | None = None
     lease: timedelta = timedelta(minutes=2)
     window: int = 20
     idempotency_key: IdempotencyKey | None = None

@@ -30,7 +30,7 @@ class LazyServer(Generic[_Server]):
     def __init__(self, load: Callable[[], Callable[[], _Server]], *, protocol: str, extra: str) -> None:
         self._load = load
         self._what, self._extra = f"protocol {protocol}", extra
-        self._opening = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._opened: _Server | None = None
 
     async def open(self) -> _Server:
@@ -39,7 +39,7 @@ class LazyServer(Generic[_Server]):
         Raises:
             ExtraMissing: the SDK is not installed.
         """
-        async with self._opening:
+        async with self._lock:
             if self._opened is None:
                 try:
                     make = await asyncio.to_thread(self._load)

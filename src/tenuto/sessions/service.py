@@ -79,14 +79,14 @@ class Sessions:
         store: SessionStore,
         upkeep: StoreUpkeep,
         policy: SessionPolicy,
-        announcer: EventEmitter,
+        events: EventEmitter,
         clock: Clock = utc_now,
     ) -> None:
         self._store = store
         self._clock = clock
         self._upkeep = upkeep
         self.policy = policy
-        self._announce = announcer
+        self._events = events
         self._assistant_cap = AssistantCap(store=store, clock=clock)
         self._attachments = AttachmentLimits(store=store, upkeep=upkeep)
 
@@ -105,24 +105,24 @@ class Sessions:
         check_type(request, TurnRequest, "the request")
         policy = request.policy or self.policy
         # `BeginTurn` itself checks everything but the size.
-        opening = self._begin_request(scope, request, policy)
+        begin = self._begin_request(scope, request, policy)
         check_message_sizes(request.user_messages, policy)
-        if any(draft.contents for draft in opening.user_messages):
-            opening = replace(opening, user_messages=await prepare(scope, opening.user_messages, policy))
-        await self._attachments.check(scope, opening.session_id, opening.user_messages, policy)
+        if any(draft.contents for draft in begin.user_messages):
+            begin = replace(begin, user_messages=await prepare(scope, begin.user_messages, policy))
+        await self._attachments.check(scope, begin.session_id, begin.user_messages, policy)
         try:
-            turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
+            turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
         except SessionNotFound as error:
-            await self._announce.emit_refused(scope, opening.session_id, error)
+            await self._events.emit_refused(scope, begin.session_id, error)
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
                 raise
             if not isinstance(error, SessionCorrupt):
                 # A corrupt session is quarantined by now, so its id is free.
                 # An adopted id is a name: under another user's, this caller has one session, not one for each turn.
                 name = request.session_id if policy.on_missing is OnMissing.ADOPT else None
-                opening = replace(opening, session_id=_id_for(scope, name or request.idempotency_key))
-            opening = replace(opening, create=with_retention(request.new_session, policy))
-            turn = await begin_when_free(self._store, scope, opening, policy.busy_wait)
+                begin = replace(begin, session_id=_id_for(scope, name or request.idempotency_key))
+            begin = replace(begin, create=with_retention(request.new_session, policy))
+            turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
@@ -155,7 +155,7 @@ class Sessions:
         done = await self._store.finish_turn(turn, request)
         if not done.duplicate:
             changed = (*_MESSAGES, *(request.changes.fields if request.changes is not None else ()))
-            await self._announce.emit_event(EventKind.UPDATED, done.session.scope, done.session.id, changed=changed)
+            await self._events.emit_event(EventKind.UPDATED, done.session.scope, done.session.id, changed=changed)
         return done
 
     async def check_attachments(self, scope: Scope, session_id: str, drafts: Sequence[Draft]) -> None:
@@ -193,7 +193,7 @@ class Sessions:
         await self._attachments.check(scope, session_id, batch.messages, self.policy)
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not done.duplicate:
-            await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
+            await self._events.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
         return done
 
     # Heads
@@ -229,7 +229,7 @@ class Sessions:
             try:
                 return await self._store.get(scope, asked), False
             except SessionNotFound as error:
-                await self._announce.emit_refused(scope, asked, error)
+                await self._events.emit_refused(scope, asked, error)
                 if isinstance(error, SessionForeign):
                     asked = unnamed
         request_key = (
@@ -246,7 +246,7 @@ class Sessions:
             return await self._store.append(scope, asked, batch)
         except SessionNotFound as error:
             # Another caller has taken the id meanwhile; or a corrupt session was there and is quarantined by now.
-            await self._announce.emit_refused(scope, asked, error)
+            await self._events.emit_refused(scope, asked, error)
             again = asked if isinstance(error, SessionCorrupt) else unnamed if unnamed != asked else fresh_id()
             return await self._store.append(scope, again, batch)
 
@@ -383,7 +383,7 @@ class Sessions:
         try:
             fork = await self._store.fork(scope, session_id, forking)
         except SessionNotFound as error:
-            await self._announce.emit_refused(scope, error.session_id, error)
+            await self._events.emit_refused(scope, error.session_id, error)
             if error.session_id != forking.new_id:
                 raise
             fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
@@ -394,7 +394,7 @@ class Sessions:
         """Remove the session and everything of it."""
         check_type(scope, Scope, "scope")
         await self._with_even_timing(scope, session_id, self._store.delete(scope, session_id))
-        await self._announce.emit_event(EventKind.DELETED, scope, session_id)
+        await self._events.emit_event(EventKind.DELETED, scope, session_id)
 
     async def attachments(self, scope: Scope, session_id: str) -> tuple[Attachment, ...]:
         """What is known of the session's attachments, in the order in which they came."""
@@ -460,7 +460,7 @@ class Sessions:
         """Remove expired sessions of all tenants; returns how many."""
         check_int(limit, 1, _MOST, "limit")
         gone = await self._upkeep.sweep(limit)
-        await self._announce.emit_removed(EventKind.EXPIRED, gone)
+        await self._events.emit_removed(EventKind.EXPIRED, gone)
         return len(gone)
 
     @property
@@ -472,14 +472,14 @@ class Sessions:
         """Remove a portion of the sessions that an assistant has beyond the number of its own policy."""
         async with contextlib.aclosing(self._assistant_cap.remove_excess()) as removing:
             async for gone in removing:
-                await self._announce.emit_removed(EventKind.EVICTED, (gone,))
+                await self._events.emit_removed(EventKind.EVICTED, (gone,))
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_type(scope, Scope, "scope")
         check_int(limit, 1, _MOST, "limit")
         erased = await self._upkeep.erase(scope, limit)
-        await self._announce.emit_removed(EventKind.DELETED, erased.removed_sessions)
+        await self._events.emit_removed(EventKind.DELETED, erased.removed_sessions)
         return erased
 
     # The rules
@@ -541,7 +541,7 @@ class Sessions:
     ) -> Session:
         """Wait for a change of one session and announce it."""
         session = await self._with_even_timing(scope, session_id, change)
-        await self._announce.emit_event(EventKind.UPDATED, scope, session_id, changed=changed)
+        await self._events.emit_event(EventKind.UPDATED, scope, session_id, changed=changed)
         return session
 
     async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Result]) -> _Result:
@@ -554,7 +554,7 @@ class Sessions:
             return await asked
         except SessionNotFound as error:
             if isinstance(error, SessionCorrupt):
-                await self._announce.emit_refused(scope, session_id, error)
+                await self._events.emit_refused(scope, session_id, error)
             await pause_exactly_until(began + _EVEN_SECONDS)
             raise
 
@@ -567,9 +567,9 @@ class Sessions:
         of this assistant: it must not remove those of others.
         """
         if expired:
-            await self._announce.emit_event(EventKind.EXPIRED, scope, session.id)
+            await self._events.emit_event(EventKind.EXPIRED, scope, session.id)
         kind = EventKind.CREATED if created else EventKind.UPDATED
-        await self._announce.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
+        await self._events.emit_event(kind, scope, session.id, changed=() if created else _MESSAGES)
         if created and self.policy.max_sessions is not None:
             await self._evict(scope, self.policy.max_sessions, session.id)
         if created and policy.max_sessions not in (None, self.policy.max_sessions):
@@ -582,7 +582,7 @@ class Sessions:
         except Unavailable as error:
             _log.warning("sessions beyond max_sessions were not evicted: %s", error)
             return
-        await self._announce.emit_removed(EventKind.EVICTED, gone)
+        await self._events.emit_removed(EventKind.EVICTED, gone)
 
 
 def _id_for(scope: Scope, name: str | None) -> str:

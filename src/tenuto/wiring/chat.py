@@ -124,7 +124,7 @@ async def open_chat(
                 profiles=Profiles(store.state),
                 spending=spending,
                 clock=clock,
-                afterwards=upkeep.after_turn,
+                follow_up=upkeep.after_turn,
                 unknown_models_get_default=settings.unknown_models == "default",
                 titles_by_model=summarizer_model is not None,
                 shows_reasoning=settings.show_reasoning,

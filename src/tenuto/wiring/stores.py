@@ -34,7 +34,7 @@ from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
 from tenuto.stores.breaker import BreakerPolicy, CircuitState
 from tenuto.stores.engine import Codecs, Engine, PlainCodecs
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.factory import is_network_store, open_records, place_of, sqlite_path

@@ -69,7 +69,7 @@ def dying(*scripts: Script, **policy: Any) -> tuple[Talk, Dying, Upkeep]:
         made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=timedelta(hours=1)))
         return made[0].after_turn
 
-    t = talk(*scripts, store=store, assistants=[helper(policies=patient(**policy))], afterwards=upkeep)
+    t = talk(*scripts, store=store, assistants=[helper(policies=patient(**policy))], follow_up=upkeep)
     return t, store, made[0]
 
 

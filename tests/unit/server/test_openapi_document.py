@@ -136,7 +136,8 @@ def test_every_field_and_parameter_is_described() -> None:
         for each in OPERATIONS[name]["parameters"]
         if "name" in each
     ]
-    assert [place for place, part in [*fields, *named] if not part.get("description")] == []
+    undescribed = [place for place, part in [*fields, *named] if not part.get("description")]
+    assert undescribed == [], "describe them in server/fields.toml, or by a docstring"
 
 
 def test_every_description_of_a_field_is_used() -> None:

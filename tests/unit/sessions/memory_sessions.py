@@ -29,7 +29,7 @@ class MemorySessions:
             upkeep=self.store.upkeep,
             clock=self.clock,
             policy=replace(SessionPolicy(), **given),
-            announcer=EventEmitter(clock=self.clock, listeners=[self._hear]),
+            events=EventEmitter(clock=self.clock, listeners=[self._hear]),
         )
 
     async def _hear(self, event: SessionEvent) -> None:

@@ -24,7 +24,7 @@ def content(number: int, size: int = 100, media_type: str = "image/png", scope: 
 
 def sessions_under(store: MemoryStore, **limits: Any) -> Sessions:
     policy = SessionPolicy(**limits, busy_wait=timedelta(0))
-    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=FakeClock()))
+    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, events=EventEmitter(clock=FakeClock()))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ HALF = "x" * 1000
 
 def shell(store: MemoryStore | FlatMemoryStore, limit: int = LIMIT) -> Sessions:
     policy = SessionPolicy(max_head_bytes=limit, busy_wait=timedelta(0))
-    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=FakeClock()))
+    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, events=EventEmitter(clock=FakeClock()))
 
 
 @pytest.fixture

@@ -242,9 +242,9 @@ async def test_a_listener_that_fails_harms_no_caller(harness: MemorySessions, ca
     async def sound(event: SessionEvent) -> None:
         heard.append(event.kind)
 
-    announcer = EventEmitter(clock=harness.clock, listeners=[broken, sound])
+    events = EventEmitter(clock=harness.clock, listeners=[broken, sound])
     sessions = Sessions(
-        store=harness.store.sessions, upkeep=harness.store.upkeep, policy=SessionPolicy(), announcer=announcer
+        store=harness.store.sessions, upkeep=harness.store.upkeep, policy=SessionPolicy(), events=events
     )
 
     await sessions.create(ANN, None, "s")

@@ -118,7 +118,7 @@ async def upkeep_of(store: FlatMemoryStore, tasks: Tasks, clock: FakeClock, roun
             await asyncio.Event().wait()
 
     sessions = Sessions(
-        store=store.sessions, upkeep=store.upkeep, policy=SessionPolicy(), announcer=EventEmitter(clock=clock)
+        store=store.sessions, upkeep=store.upkeep, policy=SessionPolicy(), events=EventEmitter(clock=clock)
     )
     upkeep = Upkeep(
         sessions=sessions,

@@ -100,7 +100,7 @@ class SessionsWithUpkeep:
         self.policies = Preset(sessions=policy, context=ContextPolicy(**{"compress_over": 30, **context}))
         self.store = store or MemoryStore(clock=self.clock)
         self.sessions = Sessions(
-            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=EventEmitter(clock=self.clock)
+            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, events=EventEmitter(clock=self.clock)
         )
         self.upkeep = self.another()
         self._words = count(1)

@@ -53,7 +53,7 @@ def _followed(*scripts: str, **policy: Any) -> tuple[Talk, Filling, Upkeep]:
         return made[0].after_turn
 
     assistant = helper(policies=hurried(**policy))
-    t = talk(*scripts, store=store, assistants=[assistant], afterwards=upkeep)
+    t = talk(*scripts, store=store, assistants=[assistant], follow_up=upkeep)
     return t, store, made[0]
 
 

@@ -553,7 +553,7 @@ async def test_a_small_message_limit_holds_for_summaries_too() -> None:
         store=harness.store.sessions,
         upkeep=harness.store.upkeep,
         policy=harness.policies.sessions,
-        announcer=EventEmitter(clock=harness.clock),
+        events=EventEmitter(clock=harness.clock),
     )
     harness.upkeep = harness.another()
     session = await harness.talk(16)

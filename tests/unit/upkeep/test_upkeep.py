@@ -77,10 +77,8 @@ class Harness:
         self.store = store or MemoryStore(clock=clock)
         self.heard: list[SessionEvent] = []
         policy = SessionPolicy(retention=Retention(idle=RETENTION))
-        announcer = EventEmitter(clock=clock, listeners=[self._hear])
-        self.sessions = Sessions(
-            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=announcer
-        )
+        events = EventEmitter(clock=clock, listeners=[self._hear])
+        self.sessions = Sessions(store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, events=events)
         self.rests = Rests()
         self.upkeep = Upkeep(
             sessions=self.sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=EVERY, pause=self.rests

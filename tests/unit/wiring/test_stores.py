@@ -17,7 +17,7 @@ from tenuto.model.scope import site_scope, user_digest
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.codec import PLAIN
 from tenuto.stores.engine.journal_replay import ERASURES
 from tenuto.stores.factory import place_of

@@ -6,7 +6,7 @@
  */
 
 import { attachmentsIn, withStored } from "./attachments.js";
-import { changedAt, countsIn, fits, together } from "./marks.js";
+import { changedAt, countsIn, fits, sumCounts } from "./marks.js";
 
 /** The trace of an answer that is kept nowhere, as where nothing shall be remembered. */
 export const UNKEPT = "";
@@ -38,7 +38,7 @@ export function itemsOf(messages) {
       before = {
         tools: [...before.tools, ...toolsIn(message)],
         attachments: [...before.attachments, ...attachmentsIn(message)],
-        redacted: together(before.redacted, countsIn(message.metadata)),
+        redacted: sumCounts(before.redacted, countsIn(message.metadata)),
       };
     }
   }
@@ -83,7 +83,7 @@ function itemOf(message, before) {
     return message.parts.some((part) => part.type === "summary") ? { kind: "summary", key, seq } : null;
   if (role !== "assistant" || !text) return null;
   const { trace = null, model = "", offline = false, degraded = [], data = {}, stopped = false } = metadata;
-  const redacted = together(before.redacted, own);
+  const redacted = sumCounts(before.redacted, own);
   const circumstances = { trace, model, offline, degraded, stopped, data, redacted, redactedAt };
   const shown = [...before.attachments, ...attachments].map((each, place) => ({ ...each, key: String(place) }));
   const way = { reasoning: thoughtsIn(message), tools: before.tools, attachments: shown };

@@ -61,7 +61,7 @@ export function label({ kind, name, number: place }) {
 }
 
 /** What became of the value behind a mark. */
-export function fate(mark) {
+export function explain(mark) {
   return t(`mark.${mark.kind}.why`, { what: label(mark) });
 }
 
@@ -106,7 +106,7 @@ export function changedAt(metadata) {
   return typeof noted === "string" && !Number.isNaN(Date.parse(noted)) ? noted : null;
 }
 
-export function together(...counts) {
+export function sumCounts(...counts) {
   const sum = {};
   for (const [name, many] of counts.flatMap(Object.entries)) sum[name] = (sum[name] ?? 0) + many;
   return sum;

@@ -30,7 +30,7 @@ from tenuto.model import AppendResult, Content, OpenTurn, Scope
 from tenuto.model.scope import site_scope, user_digest, user_scope
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, digest_id, from_micros, to_micros
-from tenuto.stores.engine.breaker import BreakerRecords, are_sharded
+from tenuto.stores.engine.breaker_records import BreakerRecords, are_sharded
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codec, UnknownFormat
 from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand, Renew

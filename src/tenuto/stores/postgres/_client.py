@@ -39,7 +39,7 @@ _SETTINGS: Final = {
 _LONG: Final = 24 * 3600.0
 
 
-class Link:
+class ConnectionPool:
     """A few connections, opened on demand; translates the driver's errors.
 
     asyncpg's own pool takes twice the time of a small statement for acquire and release.
@@ -144,7 +144,7 @@ class Link:
         finally:
             self.release(connection, sound=sound)
 
-    async def work(self, statement: str) -> bool:
+    async def run_long(self, statement: str) -> bool:
         """Run a long statement on a connection of its own, outside any transaction.
 
         Logs the server's warnings, such as a skipped table of another owner; returns whether there were any.
@@ -169,7 +169,7 @@ class Link:
         finally:
             connection.terminate()
 
-    async def row(self, statement: str, *args: object) -> Row:
+    async def fetch_row(self, statement: str, *args: object) -> Row:
         """Run a statement that returns one row; retried once after a deadlock or serialization failure."""
         try:
             rows = await self.fetch(statement, *args)

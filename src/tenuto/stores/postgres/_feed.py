@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 from tenuto.background import run_in_background
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.pauses import Backoff
-from tenuto.stores.postgres._client import Connection, Link, unread
+from tenuto.stores.postgres._client import Connection, ConnectionPool, unread
 from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ _CHANGE: Final = Struct(">16sq")
 class PostgresFeed:
     """The `RecordFeed` port over LISTEN/NOTIFY. It listens while there are watchers."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
         self._watchers: list[OnChange] = []
         self._listening: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
@@ -94,12 +94,12 @@ class PostgresFeed:
             await asyncio.sleep(_RETRY)
 
     async def _listen_once(self) -> None:
-        connection = await self._link.connect()
+        connection = await self._pool.connect()
         try:
             connection.add_termination_listener(lambda _: self._mark_stale())
             sent_at = time.monotonic()
             async with asyncio.timeout(DOUBT):
-                await connection.add_listener(self._link.schema, self._on_notify)
+                await connection.add_listener(self._pool.schema, self._on_notify)
                 confirmed = self._strict = await connection.fetchval("SELECT join_feed()")
             # Changes before it listened are unknown.
             self._mark_stale()
@@ -166,13 +166,13 @@ def parse_notification(message: str) -> tuple[int | None, list[tuple[bytes, int]
     return int(strict, 16) if strict else None, list(_CHANGE.iter_unpack(changes))
 
 
-async def wait_for_caches(link: Link, strict: int) -> None:
+async def wait_for_caches(pool: ConnectionPool, strict: int) -> None:
     """Wait until every cache has acknowledged a strict change. It is committed, so this must not raise."""
     until = time.monotonic() + PATIENCE
     backoff = Backoff(0.001, 0.05)
     while time.monotonic() < until:
         try:
-            if (await link.row("SELECT heard_by_all($1) AS heard", strict))["heard"]:
+            if (await pool.fetch_row("SELECT heard_by_all($1) AS heard", strict))["heard"]:
                 return
         except Unavailable as exc:
             log.debug("could not check whether caches acknowledged a change: %s", exc)

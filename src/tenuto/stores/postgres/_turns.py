@@ -15,7 +15,7 @@ from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
 from tenuto.lru_cache import LruCache
 from tenuto.model.stored import RecordChange, Refused
-from tenuto.stores.postgres._client import Connection, Link
+from tenuto.stores.postgres._client import Connection, ConnectionPool
 from tenuto.stores.postgres._errors import STORE, InDoubt
 from tenuto.stores.postgres._rows import COMMIT_HEADS, head_arguments, to_record
 
@@ -35,8 +35,8 @@ _MOST_KEYS: Final = 1000
 class Turns:
     """The keys that are contended, and the locks that are kept for them."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
         self._refused_at = LruCache[bytes, float](_MOST_KEYS)
         self._under_way: dict[bytes, asyncio.Task[None]] = {}
         self._kept: dict[bytes, tuple[Connection, int, TimerHandle]] = {}
@@ -92,12 +92,12 @@ class Turns:
         key = change.key
         kept = self._kept.pop(key, None)
         if kept is None:
-            connection, made = await self._link.acquire(), 0
+            connection, made = await self._pool.acquire(), 0
         else:
             connection, made, timer = kept
             timer.cancel()
         keeps = made + 1 < _IN_A_ROW
-        rows = await self._link.fetch_on(connection, COMMIT_HEADS, *head_arguments([change], kept is not None, keeps))
+        rows = await self._pool.fetch_on(connection, COMMIT_HEADS, *head_arguments([change], kept is not None, keeps))
         if rows:
             self.mark(key)
             self._keep(key, connection, made, _AWAITED)
@@ -105,12 +105,12 @@ class Turns:
         if keeps:
             self._keep(key, connection, made + 1, _IDLE)
         else:
-            self._link.release(connection, sound=True)
+            self._pool.release(connection, sound=True)
         return None
 
     def _keep(self, key: bytes, connection: Connection, made: int, seconds: float) -> None:
         if self._is_closed:
-            self._link.release(connection, sound=False)
+            self._pool.release(connection, sound=False)
             return
         timer = get_running_loop().call_later(seconds, self._give_up, key)
         self._kept[key] = connection, made, timer
@@ -124,7 +124,7 @@ class Turns:
 
     async def _unlock(self, connection: Connection) -> None:
         try:
-            await self._link.fetch_on(connection, "SELECT pg_advisory_unlock_all()")
+            await self._pool.fetch_on(connection, "SELECT pg_advisory_unlock_all()")
         except Unavailable:
             return  # The connection is closed, and the lock with it.
-        self._link.release(connection, sound=True)
+        self._pool.release(connection, sound=True)

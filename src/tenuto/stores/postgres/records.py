@@ -34,7 +34,7 @@ from tenuto.model.stored import (
 )
 from tenuto.stores.columns import decode_scope, refuse_damaged
 from tenuto.stores.postgres._batches import Batches
-from tenuto.stores.postgres._client import Link, Row
+from tenuto.stores.postgres._client import ConnectionPool, Row
 from tenuto.stores.postgres._feed import PostgresFeed, wait_for_caches
 from tenuto.stores.postgres._rows import (
     COMMIT_HEADS,
@@ -79,11 +79,11 @@ class PostgresRecords:
     acknowledged; of all else a feed can be behind by the time that a notification takes from the server to the socket.
     """
 
-    def __init__(self, link: Link, *, batches: int) -> None:
-        self.link = link
-        self.feed = PostgresFeed(link)
-        opened = partial(Batches, width=batches, timeout=link.timeout)
-        self._turns = Turns(link)
+    def __init__(self, pool: ConnectionPool, *, batches: int) -> None:
+        self.pool = pool
+        self.feed = PostgresFeed(pool)
+        opened = partial(Batches, width=batches, timeout=pool.timeout)
+        self._turns = Turns(pool)
         self._heads: Batches[RecordChange, Refused | None] = opened(self._send_heads, weigh=weigh)
         self._changes: Batches[Sequence[RecordChange], Refused | None] = opened(self._send_changes, weigh=weigh_all)
         # A listener that hangs delays these, and no others.
@@ -111,21 +111,21 @@ class PostgresRecords:
         Raises:
             Unavailable: no server answers, or its schema is of a later release.
         """
-        link = Link(
+        pool = ConnectionPool(
             url,
             schema=schema,
             connections=connections,
             timeout=timeout.total_seconds(),
             connect_timeout=connect_timeout.total_seconds(),
         )
-        records = cls(link, batches=batches)
+        records = cls(pool, batches=batches)
         if prepare:
             await records.prepare()
         return records
 
     async def prepare(self) -> None:
         """Migrate the schema. Raises `Unavailable`."""
-        await self.link.prepare(migrate, warn_if_rls_bypassed)
+        await self.pool.prepare(migrate, warn_if_rls_bypassed)
 
     # One record
 
@@ -150,7 +150,7 @@ class PostgresRecords:
 
     async def _send_heads(self, changes: Sequence[RecordChange]) -> list[Refused | None]:
         order = sorted(range(len(changes)), key=lambda nth: changes[nth].key)
-        rows = await self.link.fetch(COMMIT_HEADS, *head_arguments([changes[nth] for nth in order]))
+        rows = await self.pool.fetch(COMMIT_HEADS, *head_arguments([changes[nth] for nth in order]))
         answers: list[Refused | None] = [None] * len(changes)
         for row in rows:
             answers[order[row["nth"] - 1]] = Refused(standing=(to_record(row),))
@@ -163,13 +163,13 @@ class PostgresRecords:
         changes = [change_argument(nth, change) for nth in order for change in commits[nth]]
         standing: dict[int, list[StoredRecord | None]] = {}
         moved: set[int] = set()
-        for row in sorted(await self.link.fetch("SELECT * FROM commit_changes($1)", changes), key=_nth):
+        for row in sorted(await self.pool.fetch("SELECT * FROM commit_changes($1)", changes), key=_nth):
             if (nth := row["nth"]) > STRICT_NTH:
                 standing.setdefault(owners[nth - 1], []).append(to_record(row))
             elif nth < STRICT_NTH:
                 moved.add(owners[-nth - 1])
             else:
-                await wait_for_caches(self.link, row["revision"])
+                await wait_for_caches(self.pool, row["revision"])
         return [
             Refused(standing=tuple(standing[nth]), source_changed=nth in moved) if nth in standing else None
             for nth in range(len(commits))
@@ -177,16 +177,16 @@ class PostgresRecords:
 
     async def _send_loads(self, loads: Sequence[Load]) -> list[StoredRecord | None]:
         keys, *numbers = zip(*loads, strict=True)
-        rows = await self.link.fetch(_LOAD, keys, *map(to_literal, numbers))
+        rows = await self.pool.fetch(_LOAD, keys, *map(to_literal, numbers))
         return [to_record(row) for row in sorted(rows, key=_nth)]
 
     async def _send_touches(self, touches: Sequence[tuple[bytes, int]]) -> Sequence[None]:
         order = sorted(touches)
-        await self.link.fetch("SELECT touch_records($1, $2)", *zip(*order, strict=True))
+        await self.pool.fetch("SELECT touch_records($1, $2)", *zip(*order, strict=True))
         return [None] * len(touches)
 
     async def _page(self, key: bytes, part: Part, first: int, last: int, limit: int) -> EntryPage:
-        rows = await self.link.fetch("SELECT * FROM page_entries($1, $2, $3, $4, $5)", key, part, first, last, limit)
+        rows = await self.pool.fetch("SELECT * FROM page_entries($1, $2, $3, $4, $5)", key, part, first, last, limit)
         if not rows:
             return EntryPage(revision=0)
         revision, numbers, bodies = rows[0]
@@ -219,13 +219,13 @@ class PostgresRecords:
         return await self._find(values, " AND ".join(conditions), ordering)
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
-        row = await self.link.row("SELECT * FROM sum_records($1, $2, $3)", space, owner, now)
+        row = await self.pool.fetch_row("SELECT * FROM sum_records($1, $2, $3)", space, owner, now)
         return Totals(**row)
 
     async def sites(self, after: bytes, limit: int) -> tuple[Scope, ...]:
         found: list[Scope] = []
         while (wanted := limit - len(found)) > 0:
-            rows = await self.link.fetch("SELECT * FROM list_scopes($1, $2)", after, wanted)
+            rows = await self.pool.fetch("SELECT * FROM list_scopes($1, $2)", after, wanted)
             scopes = [decode_scope(row["scope"], row["space"]) for row in rows]
             found += [site_scope(scope) for scope in scopes if scope is not None]
             if len(rows) < wanted:
@@ -238,7 +238,7 @@ class PostgresRecords:
         return refuse_damaged(await self._find(values, "key > ($1).behind_key", "key"))
 
     async def _find(self, values: tuple[Any, ...], conditions: str, ordering: str) -> tuple[FoundRecord, ...]:
-        rows = await self.link.fetch("SELECT * FROM find_records($1, $2, $3)", values, conditions, ordering)
+        rows = await self.pool.fetch("SELECT * FROM find_records($1, $2, $3)", values, conditions, ordering)
         return tuple([to_found(row) for row in rows])
 
     async def list_aside(self) -> tuple[IndexColumns, ...]:
@@ -246,15 +246,15 @@ class PostgresRecords:
         return tuple([one.index for one in found])
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
-        return AsideRecords(**await self.link.row("SELECT * FROM forget_aside($1)", owner))
+        return AsideRecords(**await self.pool.fetch_row("SELECT * FROM forget_aside($1)", owner))
 
     async def compact(self) -> CompactionResult:
         """Vacuum the tables. The files hold deleted rows until their space is reused."""
-        warned = await self.link.work("VACUUM records, entries")
+        warned = await self.pool.run_long("VACUUM records, entries")
         return CompactionResult(cleared=False, remaining_reason=_UNVACUUMED if warned else _VACUUMED)
 
     async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
-        row = await self.link.row(
+        row = await self.pool.fetch_row(
             "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS waits"
         )
         message, advice = f"fsync {row['fsync']}, synchronous_commit {row['waits']}", None
@@ -267,17 +267,17 @@ class PostgresRecords:
         return (DurabilityFinding(name="durability", message=message, advice=advice),)
 
     async def ping(self) -> None:
-        await self.link.fetch("SELECT 1")
+        await self.pool.fetch("SELECT 1")
 
     async def product_version(self) -> str:
-        row = await self.link.row("SELECT current_setting('server_version') AS version")
+        row = await self.pool.fetch_row("SELECT current_setting('server_version') AS version")
         return f"PostgreSQL {row['version'].split()[0]}"
 
     async def close(self) -> None:
         for batches in (self._heads, self._changes, self._strict, self._loads, self._touches):
             await batches.close()
         await self._turns.close()
-        await self.link.close()
+        await self.pool.close()
 
 
 def _load(key: bytes, tail: int, known: Known) -> Load:

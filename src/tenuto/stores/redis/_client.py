@@ -14,8 +14,8 @@ from tenuto.stores.redis._auth import ConnectionPolicy, ConnectOptions
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._resp import (
     CallFailed,
-    LinkLost,
     Part,
+    RedisConnectionLost,
     Reply,
     ResponseError,
     Unsent,
@@ -52,17 +52,17 @@ class _PendingCall:
 class _Submitted:
     """Receives the reply to a call that was sent at once; goes on in a task where another attempt may help."""
 
-    __slots__ = ("_errand", "_failed", "_link", "_on_failure", "_on_reply")
+    __slots__ = ("_client", "_failed", "_on_failure", "_on_reply", "_pending")
 
     def __init__(
         self,
-        link: Link,
-        errand: _PendingCall,
+        client: RedisClient,
+        pending: _PendingCall,
         on_reply: Callable[[Reply], None],
         on_failure: Callable[[CallFailed], None],
     ) -> None:
-        self._link = link
-        self._errand = errand
+        self._client = client
+        self._pending = pending
         self._on_reply = on_reply
         self._on_failure = on_failure
         self._failed = False
@@ -77,7 +77,7 @@ class _Submitted:
             self._on_reply(reply)
 
     def set_exception(self, exception: Exception) -> None:
-        if isinstance(exception, LinkLost):
+        if isinstance(exception, RedisConnectionLost):
             self.go_on(exception)
             return
         self._failed = True
@@ -85,7 +85,7 @@ class _Submitted:
 
     def go_on(self, outcome: Reply) -> None:
         """Retry after an outcome that is no answer, or fail."""
-        self._link.go_on(self._errand, outcome).add_done_callback(self._on_end)
+        self._client.go_on(self._pending, outcome).add_done_callback(self._on_end)
 
     def _on_end(self, task: asyncio.Task[Reply]) -> None:
         failed = Unsent("the client was closed") if task.cancelled() else task.exception()
@@ -95,7 +95,7 @@ class _Submitted:
             self._on_failure(failed if isinstance(failed, CallFailed) else CallFailed(str(failed)))
 
 
-class Link:
+class RedisClient:
     """Calls to a deployment of any shape. One per process and event loop.
 
     A call that the server certainly did not run (redirected, loading, failing over) is retried until its deadline. A
@@ -149,8 +149,8 @@ class Link:
         """Send a packed call before this returns, if there is a connection. One of the two is called, once."""
         slot = self.topology.slot(key)
         deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
-        errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
-        receiver = _Submitted(self, errand, on_reply, on_failure)
+        pending = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        receiver = _Submitted(self, pending, on_reply, on_failure)
         node = self.topology.node(slot)
         connection = None if node is None else node.idle_connection
         if connection is None or connection.closed:
@@ -158,9 +158,9 @@ class Link:
         else:
             connection.send_for(receiver, packed, deadline)
 
-    def go_on(self, errand: _PendingCall, outcome: Reply) -> asyncio.Task[Reply]:
+    def go_on(self, pending: _PendingCall, outcome: Reply) -> asyncio.Task[Reply]:
         """Retry a call in a task that ends with the client."""
-        task = asyncio.ensure_future(self._retry(errand, outcome))
+        task = asyncio.ensure_future(self._retry(pending, outcome))
         self._retries.add(task)
         task.add_done_callback(self._retries.discard)
         return task
@@ -177,72 +177,72 @@ class Link:
         return self.topology.primaries()
 
     async def aclose(self) -> None:
-        """Close every connection; pending calls fail with `LinkLost`."""
+        """Close every connection; pending calls fail with `RedisConnectionLost`."""
         await self.topology.aclose()
         for task in list(self._retries):
             task.cancel()
 
-    async def _retry(self, errand: _PendingCall, outcome: Reply) -> Reply:
+    async def _retry(self, pending: _PendingCall, outcome: Reply) -> Reply:
         """Continue a call after its last outcome until it is answered or fails."""
         while True:
-            if isinstance(outcome, LinkLost):
-                await self._handle_loss(errand, outcome)
+            if isinstance(outcome, RedisConnectionLost):
+                await self._handle_loss(pending, outcome)
             elif isinstance(outcome, hiredis.ReplyError):
-                await self._handle_error_reply(errand, outcome)
+                await self._handle_error_reply(pending, outcome)
             try:
-                outcome = await self._attempt(errand)
-            except LinkLost as error:
+                outcome = await self._attempt(pending)
+            except RedisConnectionLost as error:
                 outcome = error
                 continue
             if not isinstance(outcome, hiredis.ReplyError):
                 return outcome
 
-    async def _attempt(self, errand: _PendingCall) -> Reply:
-        node = errand.node or self.topology.node(errand.slot)
+    async def _attempt(self, pending: _PendingCall) -> Reply:
+        node = pending.node or self.topology.node(pending.slot)
         if node is None:
-            await self.topology.renew(errand.deadline)
-            node = self.topology.node(errand.slot)
+            await self.topology.renew(pending.deadline)
+            node = self.topology.node(pending.slot)
         if node is None:
             raise CallFailed("no server holds this part of the cluster")
-        connection = await node.acquire_connection(errand.deadline)
-        for packed in errand.before:
+        connection = await node.acquire_connection(pending.deadline)
+        for packed in pending.before:
             # Cancelled at once: its reply does not matter.
-            connection.send(packed, errand.deadline).cancel()
-        return await connection.send(errand.packed, errand.deadline)
+            connection.send(packed, pending.deadline).cancel()
+        return await connection.send(pending.packed, pending.deadline)
 
-    async def _handle_loss(self, errand: _PendingCall, lost: LinkLost) -> None:
+    async def _handle_loss(self, pending: _PendingCall, lost: RedisConnectionLost) -> None:
         """Prepare another attempt, or raise if the call must not be repeated."""
-        errand.losses += 1
-        if errand.losses > 1 or not (errand.safe or isinstance(lost, Unsent)):
+        pending.losses += 1
+        if pending.losses > 1 or not (pending.safe or isinstance(lost, Unsent)):
             raise lost
-        errand.node, errand.before = None, ()
-        await self.topology.renew(errand.deadline)
+        pending.node, pending.before = None, ()
+        await self.topology.renew(pending.deadline)
 
-    async def _handle_error_reply(self, errand: _PendingCall, reply: hiredis.ReplyError) -> None:
+    async def _handle_error_reply(self, pending: _PendingCall, reply: hiredis.ReplyError) -> None:
         """Prepare the next attempt, or raise `ResponseError` if another one would not help."""
         code = reply_error_code(reply)
-        errand.attempts += 1
-        if errand.attempts > _MOST_ATTEMPTS:
+        pending.attempts += 1
+        if pending.attempts > _MOST_ATTEMPTS:
             raise ResponseError(code)
         match code:
-            case "NOSCRIPT" if errand.script is not None:
-                errand.before = (errand.script.load, *errand.before[-1:])
+            case "NOSCRIPT" if pending.script is not None:
+                pending.before = (pending.script.load, *pending.before[-1:])
             case "MOVED":
-                errand.node, errand.before = self.topology.follow_redirect(*_parse_redirect(reply)), ()
+                pending.node, pending.before = self.topology.follow_redirect(*_parse_redirect(reply)), ()
             case "ASK":
-                errand.node, errand.before = self.topology.node_at(_parse_redirect(reply)[1]), (_ASKING,)
+                pending.node, pending.before = self.topology.node_at(_parse_redirect(reply)[1]), (_ASKING,)
             case "TRYAGAIN" | "LOADING" | "BUSY":
-                await self._back_off(errand, code)
+                await self._back_off(pending, code)
             case "CLUSTERDOWN" | "READONLY" | "MASTERDOWN":
-                await self._back_off(errand, code)
-                errand.node, errand.before = None, ()
-                await self.topology.renew(errand.deadline)
+                await self._back_off(pending, code)
+                pending.node, pending.before = None, ()
+                await self.topology.renew(pending.deadline)
             case _:
                 raise response_error(reply)
 
-    async def _back_off(self, errand: _PendingCall, code: str) -> None:
-        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, failures=errand.attempts).next_pause()
-        if asyncio.get_running_loop().time() + pause >= errand.deadline:
+    async def _back_off(self, pending: _PendingCall, code: str) -> None:
+        pause = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, failures=pending.attempts).next_pause()
+        if asyncio.get_running_loop().time() + pause >= pending.deadline:
             raise ResponseError(code)
         await asyncio.sleep(pause)
 

@@ -62,7 +62,7 @@ class CommitBatches:
         indexed: bool = False,
     ) -> None:
         """Send a commit in this iteration of the loop. One of the two is called, once."""
-        until = asyncio.get_running_loop().time() + self._servers.link.policy.call_timeout
+        until = asyncio.get_running_loop().time() + self._servers.client.policy.call_timeout
         self._append(_Commit(changes, on_reply, on_failure, indexed, until))
 
     def _append(self, commit: _Commit) -> None:
@@ -111,7 +111,7 @@ class CommitBatches:
                 self._end(commit, made=False)
                 commit.on_failure(failed)
 
-        self._servers.link.submit(packed, names[0], on_reply, on_failure, safe=False, script=source)
+        self._servers.client.submit(packed, names[0], on_reply, on_failure, safe=False, script=source)
 
     def _write(self, commit: _Commit, names: list[bytes], words: list[Part]) -> None:
         """Append the keys and words of a commit."""

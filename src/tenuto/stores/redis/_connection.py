@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 import hiredis
 
-from tenuto.stores.redis._resp import CallTimeout, LinkLost, Reply, Unsent
+from tenuto.stores.redis._resp import CallTimeout, RedisConnectionLost, Reply, Unsent
 from tenuto.stores.sockets import reset_on_close
 
 # Callers wait while more bytes are unsent: a slow server must not fill the memory.
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._row.append((receiver, deadline - self._excused + self._owed / _SLOWEST, len(packed)))
 
     def abort(self) -> None:
-        """Close now; pending calls fail with `LinkLost`."""
+        """Close now; pending calls fail with `RedisConnectionLost`."""
         if self._transport is not None:
             if self._row:
                 reset_on_close(self._transport)
@@ -200,6 +200,6 @@ class Connection(asyncio.Protocol):
         row, self._row = self._row, deque()
         for receiver, _, _ in row:
             if not receiver.done():
-                receiver.set_exception(LinkLost(reason))
+                receiver.set_exception(RedisConnectionLost(reason))
         if self._on_lost is not None:
             self._on_lost(self)

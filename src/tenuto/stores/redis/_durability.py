@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tenuto.model.store_reports import DurabilityFinding
-from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._resp import Reply, ResponseError
 from tenuto.stores.redis._url import Endpoint
 
@@ -27,21 +27,21 @@ _FSYNCS: Final = {
 }
 
 
-async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
+async def assurances(client: RedisClient) -> tuple[DurabilityFinding, ...]:
     """The findings of all primaries; where they differ, with the server's name. Raises `CallFailed`."""
-    servers = await link.primaries()
+    servers = await client.primaries()
     found: dict[DurabilityFinding, list[Endpoint]] = {}
     for server in servers:
-        for assurance in await _server_findings(link, server):
+        for assurance in await _server_findings(client, server):
             found.setdefault(assurance, []).append(server)
     return tuple(_with_servers(assurance, holding, servers) for assurance, holding in found.items())
 
 
-async def product_version(link: Link) -> str:
+async def product_version(client: RedisClient) -> str:
     """Name and version of a primary. Raises `CallFailed`."""
-    servers = await link.primaries()
+    servers = await client.primaries()
     try:
-        facts = parse_info(await link.call_node(servers[0], "INFO", "server"))
+        facts = parse_info(await client.call_node(servers[0], "INFO", "server"))
     except ResponseError:
         return "Redis"
     valkey = facts.get("valkey_version")
@@ -62,9 +62,9 @@ def _with_servers(
     )
 
 
-async def _server_findings(link: Link, server: Endpoint) -> list[DurabilityFinding]:
+async def _server_findings(client: RedisClient, server: Endpoint) -> list[DurabilityFinding]:
     try:
-        facts = parse_info(await link.call_node(server, "INFO"))
+        facts = parse_info(await client.call_node(server, "INFO"))
     except ResponseError:
         return [
             DurabilityFinding(
@@ -73,7 +73,7 @@ async def _server_findings(link: Link, server: Endpoint) -> list[DurabilityFindi
                 advice="make sure that the server has appendonly yes and maxmemory-policy noeviction",
             )
         ]
-    settings = {name: await read_setting(link, server, name) for name in _ASKED}
+    settings = {name: await read_setting(client, server, name) for name in _ASKED}
     found = [_persistence(facts, settings), _eviction_finding(facts)]
     if int(facts.get("connected_slaves", "0")):
         found.append(_replication_finding(facts["connected_slaves"], settings["min-replicas-to-write"]))
@@ -86,11 +86,11 @@ def parse_info(info: Reply) -> Mapping[str, str]:
     return {name: value for name, colon, value in pairs if colon}
 
 
-async def read_setting(link: Link, server: Endpoint, name: str) -> str | None:
+async def read_setting(client: RedisClient, server: Endpoint, name: str) -> str | None:
     """A setting of the server; `None` if `CONFIG` is denied."""
     try:
         # One by one: servers before Redis 7 take a single name.
-        reply = await link.call_node(server, "CONFIG", "GET", name)
+        reply = await client.call_node(server, "CONFIG", "GET", name)
     except ResponseError:
         return None
     return reply[1].decode(errors="replace") if reply else None

@@ -56,7 +56,7 @@ class Node:
         return await (await self.acquire_connection(deadline)).send(packed, deadline)
 
     def close(self) -> None:
-        """Close the connection; pending calls fail with `LinkLost`."""
+        """Close the connection; pending calls fail with `RedisConnectionLost`."""
         self._opening.close()
         if self._connection is not None:
             self._connection.abort()

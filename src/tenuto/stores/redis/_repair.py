@@ -31,11 +31,11 @@ class IndexRepair:
 
     def __init__(self, servers: Servers, keys: RecordKeys, places: Places) -> None:
         self._servers = servers
-        self._link = servers.link
+        self._client = servers.client
         self._keys = keys
         self._places = places
         self._background = SingleFlight(self.ensure)
-        self._link.topology.on_change(self._begin)
+        self._client.topology.on_change(self._begin)
 
     def _begin(self) -> None:
         self._background.start()
@@ -58,10 +58,10 @@ class IndexRepair:
 
     async def _repair_if_needed(self) -> None:
         mark, turn = self._keys.repaired, self._keys.repairing
-        servers = await self._link.primaries(fresh=True)
+        servers = await self._client.primaries(fresh=True)
         names = b" ".join(sorted(await asyncio.gather(*map(self._process_of, servers))))
         while await self._servers.call("GET", mark) != names:
-            if await self._servers.call("SET", turn, self._link.name, "NX", "PX", _TURN_MS) is None:
+            if await self._servers.call("SET", turn, self._client.name, "NX", "PX", _TURN_MS) is None:
                 await asyncio.sleep(_PAUSE)
                 continue
             # Where this ends early, the turn ends by itself.
@@ -72,13 +72,13 @@ class IndexRepair:
 
     async def _process_of(self, server: Endpoint) -> bytes:
         """What tells a server's process from the one before it."""
-        facts = parse_info(await self._link.call_node(server, "INFO", "server"))
+        facts = parse_info(await self._client.call_node(server, "INFO", "server"))
         return facts["run_id"].encode()
 
     async def _walk(self, server: Endpoint) -> None:
         cursor, pattern = b"0", self._keys.pattern
         while True:
-            cursor, names = await self._link.call_node(server, "SCAN", cursor, "MATCH", pattern, "COUNT", _CHUNK)
+            cursor, names = await self._client.call_node(server, "SCAN", cursor, "MATCH", pattern, "COUNT", _CHUNK)
             await self._put_back(names)
             await self._servers.call("PEXPIRE", self._keys.repairing, _TURN_MS)
             if cursor == b"0":

@@ -26,11 +26,11 @@ class CallFailed(Exception):
     """The server could not be asked, or did not answer in time."""
 
 
-class LinkLost(CallFailed):
+class RedisConnectionLost(CallFailed):
     """The connection went away: a call on its way may or may not have run."""
 
 
-class Unsent(LinkLost):
+class Unsent(RedisConnectionLost):
     """There was no connection to send the call on: it certainly did not run."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from tenuto.errors import StoreFull, StoreReadOnly, StoreRejected, StoreUnavailable, Unavailable
-from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._resp import CallFailed, Part, Reply, ResponseError, pack
 from tenuto.stores.redis._scripts import Script, script
@@ -48,9 +48,9 @@ def port_error(exc: CallFailed) -> Exception:
 class Servers:
     """Plain calls and scripts, with the port's errors. Each is sent before it returns."""
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.sharded = link.address.shape is DeploymentMode.CLUSTER
+    def __init__(self, client: RedisClient) -> None:
+        self.client = client
+        self.sharded = client.address.shape is DeploymentMode.CLUSTER
 
     def call(self, *words: Part) -> asyncio.Future[Reply]:
         """A command, whose second word is its key."""
@@ -88,7 +88,7 @@ class Servers:
             if not future.done():
                 future.set_exception(port_error(failed))
 
-        self.link.submit(packed, key, on_reply, on_failure, script=what)
+        self.client.submit(packed, key, on_reply, on_failure, script=what)
         return future
 
     async def fields(self, records: Sequence[bytes], names: Sequence[str]) -> list[Sequence[bytes | None]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import hiredis
 
 from tenuto.stores.redis._auth import ConnectOptions, enable_keepalive, introduction, sign_in
-from tenuto.stores.redis._resp import LinkLost, Part, Reply, check, pack
+from tenuto.stores.redis._resp import Part, RedisConnectionLost, Reply, check, pack
 from tenuto.stores.redis._url import Endpoint
 
 NOTHING = object()
@@ -54,7 +54,7 @@ async def _connect(endpoint: Endpoint) -> socket.socket:
             raise
         else:
             return sock
-    raise LinkLost(f"cannot connect to {endpoint}")
+    raise RedisConnectionLost(f"cannot connect to {endpoint}")
 
 
 async def _wrap_tls(sock: socket.socket, tls: ssl.SSLContext, host: str) -> socket.socket:
@@ -84,7 +84,7 @@ async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) 
             await _wait_readable(sock)
             continue
         if not data:
-            raise LinkLost("the server closed the connection")
+            raise RedisConnectionLost("the server closed the connection")
         reader.feed(data)
     return reply
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import hiredis
 
-from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._invalidation import InvalidationListener, NoteChannel
 from tenuto.stores.redis._resp import CallFailed, Reply, pack
 from tenuto.stores.redis._single_flight import SingleFlight
@@ -33,8 +33,8 @@ class ClientTracking:
     the load began: an invalidation may arrive before an older reply.
     """
 
-    def __init__(self, link: Link, prefix: bytes, *, notes: NoteChannel | None = None) -> None:
-        self._link = link
+    def __init__(self, client: RedisClient, prefix: bytes, *, notes: NoteChannel | None = None) -> None:
+        self._client = client
         self._prefix = prefix
         self._notes = notes
         self._listeners: dict[Endpoint, InvalidationListener] = {}
@@ -42,7 +42,7 @@ class ClientTracking:
         self._epochs: dict[Endpoint, str] = {}
         self._tried = asyncio.Event()
         self._arranging = SingleFlight(self._connect_all)
-        link.topology.on_change(self._sync_listeners)
+        client.topology.on_change(self._sync_listeners)
 
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
@@ -76,9 +76,9 @@ class ClientTracking:
 
     async def _connect_all(self) -> None:
         try:
-            while not self._link.topology.primaries():
+            while not self._client.topology.primaries():
                 try:
-                    await self._link.primaries()
+                    await self._client.primaries()
                 except CallFailed:
                     self._tried.set()
                     await asyncio.sleep(_RETRY)
@@ -92,16 +92,16 @@ class ClientTracking:
         """Listen to exactly the current primaries. New ones are in doubt until connected."""
         if self._drop is None:
             return
-        primaries = self._link.topology.primaries()
+        primaries = self._client.topology.primaries()
         for endpoint in self._listeners.keys() - set(primaries):
             self._listeners.pop(endpoint).close()
         for endpoint in primaries:
             if endpoint not in self._listeners:
                 self._listeners[endpoint] = InvalidationListener(
                     endpoint,
-                    self._link.options,
+                    self._client.options,
                     prefix=self._prefix,
-                    beat=_BEATS[self._link.address.shape],
+                    beat=_BEATS[self._client.address.shape],
                     drop=self._notify,
                     answered=partial(self._check_reply, endpoint),
                     notes=self._notes,
@@ -116,14 +116,14 @@ class ClientTracking:
         """Whether the reply to a ping shows an unchanged server."""
         if isinstance(reply, hiredis.ReplyError):
             return True  # It is alive, and denies the command.
-        shape = self._link.address.shape
+        shape = self._client.address.shape
         unchanged = True
         if shape is DeploymentMode.SENTINEL:
             unchanged = bool(reply[0] == b"master")
         elif shape is DeploymentMode.CLUSTER:
             unchanged = self._is_same_epoch(endpoint, reply)
         if not unchanged:
-            self._link.topology.look()
+            self._client.topology.look()
         return unchanged
 
     def _is_same_epoch(self, endpoint: Endpoint, reply: Reply) -> bool:

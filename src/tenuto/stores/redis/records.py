@@ -37,7 +37,7 @@ from tenuto.model.stored import (
     Totals,
 )
 from tenuto.stores.redis._auth import ConnectionPolicy
-from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._commits import CommitBatches
 from tenuto.stores.redis._compaction import compact
 from tenuto.stores.redis._durability import assurances, product_version
@@ -64,14 +64,14 @@ class RedisRecords:
     """The `RecordStore` port over Redis or Valkey."""
 
     def __init__(self, url: str, *, prefix: str | None = None, policy: ConnectionPolicy | None = None) -> None:
-        self.link = Link(url, policy)
-        self.prefix = self.link.address.prefix if prefix is None else prefix
+        self.client = RedisClient(url, policy)
+        self.prefix = self.client.address.prefix if prefix is None else prefix
         self.keys = RecordKeys(self.prefix)
-        writer = b"%b:turn:%b" % (self.prefix.encode(), self.link.name.encode())
+        writer = b"%b:turn:%b" % (self.prefix.encode(), self.client.name.encode())
         notes = NoteChannel(writer, lambda note: self._commits.on_turn(note))
-        self._tracking = ClientTracking(self.link, self.keys.records, notes=notes)
+        self._tracking = ClientTracking(self.client, self.keys.records, notes=notes)
         self.feed = RedisRecordFeed(self._tracking, self.keys)
-        self._servers = Servers(self.link)
+        self._servers = Servers(self.client)
         self._places = Places(self._servers, self.keys)
         self._listing = RecordListing(self._servers, self.keys, self._places)
         self._commits = CommitBatches(self._servers, self.keys, self._places, self.feed, writer)
@@ -169,7 +169,7 @@ class RedisRecords:
 
     async def _commit_in_steps(self, changes: Sequence[RecordChange], *, lowered: bool = False) -> Refused | None:
         """Commit with places in the indexes: before and after it those of what is written, then of what is removed."""
-        until = asyncio.get_running_loop().time() + self.link.policy.call_timeout
+        until = asyncio.get_running_loop().time() + self.client.policy.call_timeout
         await self._note_asides(changes)
         given, (changes, refused) = changes, await self._read_copies(changes)
         while refused is None:
@@ -293,22 +293,22 @@ class RedisRecords:
 
     async def compact(self) -> CompactionResult:
         """Have the servers rewrite their logs and snapshots; returns when they have."""
-        return await _translated(compact(self.link))
+        return await _translated(compact(self.client))
 
     async def durability_findings(self) -> tuple[DurabilityFinding, ...]:
-        return await _translated(assurances(self.link))
+        return await _translated(assurances(self.client))
 
     async def product_version(self) -> str:
-        return await _translated(product_version(self.link))
+        return await _translated(product_version(self.client))
 
     async def ping(self) -> None:
-        await _ping(self.link.call("PING"))
+        await _ping(self.client.call("PING"))
 
     async def close(self) -> None:
         self._tracking.close()
         for task in list(self._tasks):
             task.cancel()
-        await self.link.aclose()
+        await self.client.aclose()
 
 
 class ClusterRecords(RedisRecords):
@@ -339,11 +339,11 @@ class ClusterRecords(RedisRecords):
     @property
     def shards(self) -> frozenset[str]:
         """The known servers."""
-        return frozenset(map(str, self.link.topology.primaries())) or frozenset({""})
+        return frozenset(map(str, self.client.topology.primaries())) or frozenset({""})
 
     def shard_of(self, key: bytes) -> str:
         """The server that holds a record, by present knowledge."""
-        topology = self.link.topology
+        topology = self.client.topology
         node = topology.node(topology.slot(self.keys.record(key)))
         return "" if node is None else str(node.endpoint)
 
@@ -351,14 +351,14 @@ class ClusterRecords(RedisRecords):
         await self.ping_shards()
 
     async def ping_shards(self) -> frozenset[str]:
-        servers = await _translated(self.link.primaries())
-        pings = [_ping(self.link.call_node(server, "PING")) for server in servers]
+        servers = await _translated(self.client.primaries())
+        pings = [_ping(self.client.call_node(server, "PING")) for server in servers]
         ends = await asyncio.gather(*pings, return_exceptions=True)
         answering = frozenset(str(server) for server, end in zip(servers, ends, strict=True) if end is None)
         if 2 * len(answering) > len(servers):
             return answering
         # One that took over is known by the next ping.
-        self.link.topology.look()
+        self.client.topology.look()
         raise next(end for end in ends if end is not None)
 
 

@@ -23,7 +23,7 @@ from tenuto.model.scope import session_key
 from tenuto.model.turn import JOURNALED_AFTER, IdempotencyKey
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.engine import Engine
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.commands import Finish
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
 from tenuto.stores.engine.journal_folder import StoredShelf

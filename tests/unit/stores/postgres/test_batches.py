@@ -162,7 +162,7 @@ async def test_commits_that_make_the_same_records_in_other_orders_do_not_block_e
         refused = await asyncio.gather(pair[0].commit(made), pair[1].commit(made[::-1]))
         assert [one is None for one in refused].count(True) == 1
 
-    (row,) = await pair[0].link.fetch("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    (row,) = await pair[0].pool.fetch("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     assert row["deadlocks"] == 0
 
 
@@ -171,7 +171,7 @@ async def test_a_batch_is_one_transaction_that_finds_its_rows_by_index_alone(dat
     records = await PostgresRecords.open(database.app_url, connections=1)
     keys = [bytes([n]) * 16 for n in range(64)]
     await records.commit([record_change(A, 0, 1)])
-    await records.link.work("VACUUM ANALYZE records, entries")
+    await records.pool.run_long("VACUUM ANALYZE records, entries")
     made = [records.commit([record_change(key, 0, 1, puts=message_entries(*range(1, 101)))]) for key in keys]
     assert await asyncio.gather(*made) == [None] * 64
     before = await _counters(records)
@@ -189,8 +189,8 @@ async def test_a_batch_is_one_transaction_that_finds_its_rows_by_index_alone(dat
 
 
 async def _counters(records: PostgresRecords) -> tuple[int, ...]:
-    await records.link.fetch("SELECT pg_stat_force_next_flush()")
-    (row,) = await records.link.fetch(
+    await records.pool.fetch("SELECT pg_stat_force_next_flush()")
+    (row,) = await records.pool.fetch(
         "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, sum(seq_tup_read)::bigint, "
         "sum(idx_tup_fetch)::bigint, sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint FROM pg_stat_user_tables"
     )

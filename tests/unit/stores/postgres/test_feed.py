@@ -93,7 +93,7 @@ async def test_what_may_have_been_missed_is_reported_and_the_feed_goes_on(pair: 
     records, other = pair
     reports = Reports()
     async with other.feed.watch(reports):
-        await records.link.fetch(statement)
+        await records.pool.fetch(statement)
         await wait_until(lambda: reports.changes.count((None, 0)) > 1)
 
         await wait_until(other.feed.caught_up)
@@ -124,7 +124,7 @@ async def test_a_ping_counts_from_when_it_was_sent(records: PostgresRecords, mon
 
     monkeypatch.setattr(_feed, "PULSE", 0)
     monkeypatch.setattr(_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    feed = PostgresFeed(records.link)
+    feed = PostgresFeed(records.pool)
 
     await ping_postgres(feed, ReadLate())
 

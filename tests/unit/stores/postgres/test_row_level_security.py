@@ -120,12 +120,12 @@ async def test_our_connections_see_nothing_between_calls(
     await records.commit([record_change(A, 1, 2)])
     await records.sites(b"", 9)
 
-    assert [await records.link.fetch(f"SELECT * FROM {table}") for table in TABLES] == [[], []]
+    assert [await records.pool.fetch(f"SELECT * FROM {table}") for table in TABLES] == [[], []]
 
 
 async def test_every_table_with_a_space_is_behind_the_wall(records: PostgresRecords) -> None:
     """A table added later must not be forgotten, and the owner of the tables is bound, too."""
-    rows = await records.link.fetch(
+    rows = await records.pool.fetch(
         "SELECT relname, relrowsecurity AND relforcerowsecurity AS walled "
         "FROM pg_class WHERE relnamespace = 'tenuto'::regnamespace AND relkind = 'r'"
     )

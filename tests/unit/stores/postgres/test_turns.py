@@ -75,5 +75,5 @@ async def test_a_lock_that_is_not_used_is_given_up(pair: Pair, monkeypatch: pyte
         assert await pair[0].commit([record_change(A, 7, 8)]) is not None
 
     async with asyncio.timeout(LONG):
-        while await pair[1].link.fetch("SELECT FROM pg_locks WHERE locktype = 'advisory'"):  # noqa: ASYNC110
+        while await pair[1].pool.fetch("SELECT FROM pg_locks WHERE locktype = 'advisory'"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A cluster through the link: every slot is reached, and what moves is followed."""
+"""A cluster through the client: every slot is reached, and what moves is followed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tenuto.model.scope import session_key
-from tenuto.stores.engine.breaker import ShardedRecords
+from tenuto.stores.engine.breaker_records import ShardedRecords
 from tenuto.stores.redis import RedisRecords
-from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._scripts import Script
 from tests.samples import ANN
 from tests.servers import RedisCluster, start_cluster
 from tests.servers.slot_moves import begin_move, end_move, move_keys
-from tests.unit.stores.redis.links import run_script
+from tests.unit.stores.redis.clients import run_script
 
 COUNT = Script("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])")
 
@@ -29,66 +29,66 @@ def cluster() -> Iterator[RedisCluster]:
 
 
 @pytest.fixture
-async def link(cluster: RedisCluster) -> AsyncIterator[Link]:
+async def client(cluster: RedisCluster) -> AsyncIterator[RedisClient]:
     cluster.flush()
-    opened = Link(cluster.url)
+    opened = RedisClient(cluster.url)
     yield opened
     await opened.aclose()
 
 
-async def test_every_key_reaches_its_server(link: Link) -> None:
+async def test_every_key_reaches_its_server(client: RedisClient) -> None:
     keys = [b"key:%d" % number for number in range(300)]
-    await asyncio.gather(*(link.call("SET", key, key, key=key) for key in keys))
+    await asyncio.gather(*(client.call("SET", key, key, key=key) for key in keys))
 
-    assert await asyncio.gather(*(link.call("GET", key, key=key) for key in keys)) == keys
-    assert len(await link.primaries()) == 3
-
-
-async def test_a_call_without_a_key_is_answered_by_somebody(link: Link) -> None:
-    assert await link.call("PING") == b"PONG"
+    assert await asyncio.gather(*(client.call("GET", key, key=key) for key in keys)) == keys
+    assert len(await client.primaries()) == 3
 
 
-async def test_a_moved_slot_is_followed(cluster: RedisCluster, link: Link) -> None:
+async def test_a_call_without_a_key_is_answered_by_somebody(client: RedisClient) -> None:
+    assert await client.call("PING") == b"PONG"
+
+
+async def test_a_moved_slot_is_followed(cluster: RedisCluster, client: RedisClient) -> None:
     key = b"{moved}:count"
     slot = key_slot(key)
-    await run_script(link, COUNT, [key, b"{moved}:other"], [])
+    await run_script(client, COUNT, [key, b"{moved}:other"], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 10)
     end_move(cluster, slot, target)
 
-    counts = await asyncio.gather(*(run_script(link, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
+    counts = await asyncio.gather(*(run_script(client, COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
 
     assert sorted(counts) == list(range(2, 22))
     assert source is not target
     assert target.call("GET", key.decode()) == "21"
 
 
-async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluster, link: Link) -> None:
+async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluster, client: RedisClient) -> None:
     slot = key_slot(b"{asked}")
     old, new = b"{asked}:old", b"{asked}:new"
-    await link.call("SET", old, "1", key=old)
+    await client.call("SET", old, "1", key=old)
     source, target = begin_move(cluster, slot)
 
     # `new` is not at the source, so the importing server takes it; it does not know the script yet
     target.call("SCRIPT", "FLUSH")
-    assert await run_script(link, COUNT, [new, new], []) == 2
-    assert await link.call("GET", old, key=old) == b"1"
+    assert await run_script(client, COUNT, [new, new], []) == 2
+    assert await client.call("GET", old, key=old) == b"1"
 
     move_keys(source, target, slot, 10)
-    assert await link.call("GET", old, key=old) == b"1"
+    assert await client.call("GET", old, key=old) == b"1"
     end_move(cluster, slot, target)
-    assert await link.call("GET", new, key=new) == b"2"
+    assert await client.call("GET", new, key=new) == b"2"
 
 
-async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluster, link: Link) -> None:
+async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluster, client: RedisClient) -> None:
     """TRYAGAIN: a script on two keys, one of which has moved already."""
     first, second = b"{torn}:1", b"{torn}:2"
     slot = key_slot(first)
-    await run_script(link, COUNT, [first, second], [])
+    await run_script(client, COUNT, [first, second], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 1)
 
-    waiting = asyncio.ensure_future(run_script(link, COUNT, [first, second], []))
+    waiting = asyncio.ensure_future(run_script(client, COUNT, [first, second], []))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     move_keys(source, target, slot, 1)

@@ -29,7 +29,7 @@ from tenuto.model.stored import (
 from tenuto.stores.redis import RedisRecords
 from tenuto.stores.redis._index import Call
 from tenuto.stores.redis._keys import RecordKeys, value_place
-from tenuto.stores.redis._resp import CallFailed, LinkLost, Reply
+from tenuto.stores.redis._resp import CallFailed, RedisConnectionLost, Reply
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis.records import ClusterRecords
 from tests.backends import redis_engine
@@ -170,7 +170,7 @@ async def check_turns(records: RedisRecords, other: RedisRecords) -> None:
     assert refused.standing[0] is not None
     assert (refused.standing[0].revision, refused.standing[0].head) == (2, b"head 2")
     assert await records.commit([record_change(A, 2, 3)]) is None
-    assert await records.link.call("HEXISTS", records.keys.record(A), "q", key=records.keys.record(A)) == 0
+    assert await records.client.call("HEXISTS", records.keys.record(A), "q", key=records.keys.record(A)) == 0
 
 
 async def test_a_process_that_lets_its_turn_pass_stops_nobody(records: RedisRecords, other: RedisRecords) -> None:
@@ -209,13 +209,13 @@ async def test_places_without_a_record_are_skipped_and_removed(records: RedisRec
 
     await records.commit([record_change(A, 0, 1, index=index, deadline=9)])
     assert await found() == [1, 1, 1]
-    await records.link.call("DEL", records.keys.record(A), key=records.keys.record(A))
+    await records.client.call("DEL", records.keys.record(A), key=records.keys.record(A))
 
     assert await found() == [0, 0, 0]
     assert (await records.scan(b"", 9), await records.sites(b"", 9)) == ((), ())
     # An empty list of drawers is removed by the second that looks.
     await found()
-    assert await records.link.call("KEYS", f"{records.prefix}:*") == []
+    assert await records.client.call("KEYS", f"{records.prefix}:*") == []
     await records.commit([record_change(A, 0, 2, index=index, deadline=9)])
     assert await found() == [1, 1, 1]
     assert len(await records.sites(b"", 9)) == 1
@@ -241,10 +241,10 @@ async def test_a_record_that_is_created_when_the_mark_has_ended_keeps_its_places
     await records.commit([record_change(A, 0, 1, deadline=9)])
     before, call, name = await indexes(records), records._servers.call, records.keys.record(A)
     if not removes:
-        await records.link.call("DEL", name, key=name)
+        await records.client.call("DEL", name, key=name)
 
     async def call_late(*words: Word) -> Reply:
-        if words[0] == "ZREM" and await records.link.call("HDEL", name, "gone", key=name):
+        if words[0] == "ZREM" and await records.client.call("HDEL", name, "gone", key=name):
             assert await other.commit([record_change(A, 0, 2, deadline=9)]) is None
         return await call(*words)
 
@@ -279,7 +279,7 @@ async def test_a_record_that_changes_hands_leaves_its_owners_list(records: Redis
 
     mine, theirs = (IndexQuery(order=IndexOrder.NEWEST, owner=owner_key(one)) for one in (ANN, BOB))
     assert (await names(records, mine), await names(records, theirs)) == ([], ["s"])
-    assert await records.link.call("EXISTS", records.keys.owner(owner_key(ANN))) == 0
+    assert await records.client.call("EXISTS", records.keys.owner(owner_key(ANN))) == 0
 
 
 def test_names_of_values_are_in_order_of_their_code_points() -> None:
@@ -326,7 +326,7 @@ async def test_a_denied_command_is_a_refusal_that_changes_nothing(valkey: RedisS
 
 
 async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords) -> None:
-    await records.link.call("SET", records.keys.record(A), "text", key=records.keys.record(A))
+    await records.client.call("SET", records.keys.record(A), "text", key=records.keys.record(A))
 
     with pytest.raises(Unavailable, match="another type"):
         await records.load(A, 0)
@@ -339,7 +339,7 @@ async def test_a_key_of_another_type_is_an_unusable_store(records: RedisRecords)
 
 async def damage(records: RedisRecords, key: bytes) -> None:
     name = records.keys.record(key)
-    await records.link.call("HSET", name, "r", b"\xc1", key=name)
+    await records.client.call("HSET", name, "r", b"\xc1", key=name)
 
 
 async def test_one_commit_of_a_call_that_fails_keeps_no_other_from_being_made(records: RedisRecords) -> None:
@@ -348,7 +348,7 @@ async def test_one_commit_of_a_call_that_fails_keeps_no_other_from_being_made(re
     await records.commit([record_change(value, 0, 1)])
     for key in (damaged, value):
         await damage(records, key)
-    await records.link.call("SET", records.keys.record(other_type), "text", key=records.keys.record(other_type))
+    await records.client.call("SET", records.keys.record(other_type), "text", key=records.keys.record(other_type))
 
     keys = (A, damaged, other_type, value, B)
     ends = await asyncio.gather(*(records.commit([record_change(key, 1, 2)]) for key in keys), return_exceptions=True)
@@ -388,7 +388,7 @@ async def test_a_session_whose_entries_are_damaged_is_set_aside(valkey: RedisSer
 
         assert {one.session_id for one in erased.removed_sessions} >= {"written", "removed"}
         assert erased.quarantined == (1 if is_held else 2)
-        assert await records.link.call("KEYS", f"{records.prefix}:*") == [records.keys.sites]
+        assert await records.client.call("KEYS", f"{records.prefix}:*") == [records.keys.sites]
 
 
 async def test_a_copy_in_a_cluster_is_taken_back_if_its_source_changes_meanwhile(
@@ -447,7 +447,7 @@ async def test_a_listing_between_the_places_and_the_record_loses_none(
         indexed: bool = False,
     ) -> None:
         def lose(reply: Reply) -> None:
-            on_reply(reply) if answered else on_failure(LinkLost("the answer is lost"))
+            on_reply(reply) if answered else on_failure(RedisConnectionLost("the answer is lost"))
 
         send(changes, lose, on_failure, indexed=indexed)
 
@@ -475,7 +475,7 @@ async def test_places_that_a_server_has_lost_are_put_back(redis_cluster: RedisCl
     await records.repair.ensure()
     before = await indexes(records)
     for name in (*before, records.keys.repaired):
-        await records.link.call("DEL", name, key=name)
+        await records.client.call("DEL", name, key=name)
 
     assert await records.list(NEWEST) == ()
     assert len(await records.list(replace(NEWEST, order=IndexOrder.OLDEST, owner=owner_key(ANN)))) == 1
@@ -495,11 +495,11 @@ async def test_damaged_columns_of_one_record_keep_no_other_from_its_places(
     await records.repair.ensure()
     for key in keys[1:]:
         name = records.keys.record(key)
-        await records.link.call("HSET", name, "i", b"\xc1", key=name)
+        await records.client.call("HSET", name, "i", b"\xc1", key=name)
     assert await records.commit([RecordChange(key=keys[2], if_revision=1, action=Action.SET_ASIDE)]) is None
     assert await records.commit([RecordChange(key=keys[3], if_revision=1, action=Action.REMOVE)]) is None
     for name in (*await indexes(records), records.keys.repaired):
-        await records.link.call("DEL", name, key=name)
+        await records.client.call("DEL", name, key=name)
 
     await records.repair.ensure()
 
@@ -518,7 +518,7 @@ async def test_full_servers_are_swept_before_places_are_put_back(redis_cluster: 
     assert isinstance(records, ClusterRecords)
     await records.commit([record_change(A, 0, 1, deadline=9)])
     await records.repair.ensure()
-    await records.link.call("DEL", records.keys.repaired, key=records.keys.repaired)
+    await records.client.call("DEL", records.keys.repaired, key=records.keys.repaired)
     try:
         for node in redis_cluster.nodes:
             node.call("CONFIG", "SET", "maxmemory", 1)
@@ -533,9 +533,9 @@ async def test_full_servers_are_swept_before_places_are_put_back(redis_cluster: 
 
 async def indexes(records: RedisRecords) -> dict[bytes, list[bytes]]:
     """What is in the indexes."""
-    link, found = records.link, dict[bytes, list[bytes]]()
-    for server in await link.primaries():
-        for name in await link.call_node(server, "KEYS", f"{records.prefix}:*"):
-            if await link.call("TYPE", name, key=name) == b"zset":
-                found[name] = await link.call("ZRANGE", name, 0, -1, "WITHSCORES", key=name)
+    client, found = records.client, dict[bytes, list[bytes]]()
+    for server in await client.primaries():
+        for name in await client.call_node(server, "KEYS", f"{records.prefix}:*"):
+            if await client.call("TYPE", name, key=name) == b"zset":
+                found[name] = await client.call("ZRANGE", name, 0, -1, "WITHSCORES", key=name)
     return found

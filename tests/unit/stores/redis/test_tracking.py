@@ -13,7 +13,7 @@ import hiredis
 import pytest
 
 from tenuto.stores.redis import ConnectionPolicy, _invalidation
-from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._socket import NOTHING, _exchange
 from tenuto.stores.redis._tracking import ClientTracking
@@ -47,14 +47,14 @@ class Cache:
 
 
 @asynccontextmanager
-async def watched(url: str) -> AsyncIterator[tuple[Link, ClientTracking, Cache]]:
-    link, cache = Link(url), Cache()
-    tracking = ClientTracking(link, PREFIX)
+async def watched(url: str) -> AsyncIterator[tuple[RedisClient, ClientTracking, Cache]]:
+    client, cache = RedisClient(url), Cache()
+    tracking = ClientTracking(client, PREFIX)
     async with tracking.watch(cache.drop):
         await wait_until(tracking.catch_up)
         cache.clear()
-        yield link, tracking, cache
-    await link.aclose()
+        yield client, tracking, cache
+    await client.aclose()
 
 
 async def test_a_change_is_known_as_soon_as_it_is_acknowledged(redis_server: RedisServer) -> None:
@@ -103,21 +103,21 @@ async def test_an_idle_cache_hears_of_changes_too(redis_server: RedisServer) -> 
 
 async def test_a_watch_begins_when_the_server_is_listened_to(redis_server: RedisServer) -> None:
     """Nothing is vouched for before and after."""
-    link, cache = Link(redis_server.url, ConnectionPolicy(connect_timeout=LONG, call_timeout=LONG)), Cache()
-    tracking = ClientTracking(link, PREFIX)
+    client, cache = RedisClient(redis_server.url, ConnectionPolicy(connect_timeout=LONG, call_timeout=LONG)), Cache()
+    tracking = ClientTracking(client, PREFIX)
     assert not tracking.catch_up()
     async with tracking.watch(cache.drop):
         assert tracking.catch_up()
         assert set(cache.dropped) == {None}
     assert not tracking.catch_up()
-    await link.aclose()
+    await client.aclose()
 
 
 async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
     """A process that starts in the middle of a failover does not wait for the one that is gone."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        link, cache = Link(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"), Cache()
-        tracking = ClientTracking(link, PREFIX)
+        client, cache = RedisClient(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"), Cache()
+        tracking = ClientTracking(client, PREFIX)
         beginning = tracking.watch(cache.drop)
         begun = asyncio.create_task(beginning.__aenter__())
         await wait_until(lambda: bool(redis_listeners(tracking)))
@@ -128,7 +128,7 @@ async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
         async with asyncio.timeout(LONG):
             await begun
         await beginning.__aexit__(None, None, None)
-        await link.aclose()
+        await client.aclose()
 
 
 async def test_a_frozen_server_is_in_doubt_and_trusted_again_later(monkeypatch: pytest.MonkeyPatch) -> None:

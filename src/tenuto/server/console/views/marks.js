@@ -1,7 +1,7 @@
 /** Marks in a text, as small labels. What one copies is the mark itself. */
 
 import { fill, h } from "../dom.js";
-import { fate, label, pieces } from "../marks.js";
+import { explain, label, pieces } from "../marks.js";
 
 /**
  * A text as nodes. The mark stays the label's text, so that it can be copied and found; what is seen is drawn by CSS,
@@ -13,7 +13,7 @@ export function marked(text, { still = false } = {}) {
 
 /** A mark as a label. */
 export function chip(mark, still = false) {
-  const why = fate(mark);
+  const why = explain(mark);
   return h(
     "span",
     {

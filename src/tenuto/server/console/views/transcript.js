@@ -3,7 +3,7 @@
 import { fill, h, set, write } from "../dom.js";
 import { called, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
-import { together } from "../marks.js";
+import { sumCounts } from "../marks.js";
 import { sentence } from "../problem.js";
 import { go } from "../route.js";
 import { assistantOf } from "../state.js";
@@ -112,7 +112,7 @@ function takenFrom(item, before, after) {
   const apart = item.redactedAt || after?.kind !== "answer" || after.redactedAt;
   if (item.kind === "words") return apart ? item.redacted : {};
   const joins = before?.kind === "words" && !before.redactedAt && !item.redactedAt;
-  return together(joins ? before.redacted : {}, item.redacted ?? {});
+  return sumCounts(joins ? before.redacted : {}, item.redacted ?? {});
 }
 
 function nameOf(assistant, persona) {

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from tenuto.errors import SessionExpired, SessionForeign, SessionNotFound, TurnLost, VersionConflict
-from tenuto.model import Attachment, Changes, MessagePage, NewSession, OpenTurn, Page, Retention, Scope, Session
+from tenuto.model import Attachment, Changes, MessagePage, NewSession, OpenTurn, Page, Scope, Session
 from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.values import deep_copy
 from tenuto.stores.engine.record import Head, Profile, Record, Step, nth, rank
@@ -143,19 +143,15 @@ def new_record(scope: Scope, session_id: str, new: NewSession, incarnation: str,
     return Record(head=head, profile=profile)
 
 
-def save(record: Record, now: datetime, retention: Retention | None = None) -> Record:
+def save(record: Record, now: datetime) -> Record:
     """Finish a change: caps, version, time, deadline. The time of a session never goes backwards."""
-    profile, head = record.profile, record.head
-    if retention is not None and retention != profile.retention:
-        record = replace(record, profile=replace(profile, retention=retention))
-    retention = record.profile.retention
-    now = max(now, head.updated_at)
-    if retention.max_messages is not None or retention.max_turns is not None or head.turn_starts is not None:
+    profile, retention = record.profile, record.profile.retention
+    now = max(now, record.head.updated_at)
+    if retention.max_messages is not None or retention.max_turns is not None:
         record = enforce_caps(record, retention)
-    head = replace(
-        record.head, version=head.version + 1, updated_at=now, expires_at=retention.deadline(profile.created_at, now)
-    )
-    return replace(record, head=head)
+    head = record.head
+    expires_at = retention.deadline(profile.created_at, now)
+    return replace(record, head=replace(head, version=head.version + 1, updated_at=now, expires_at=expires_at))
 
 
 def spend(record: Record, tokens: int, cost_nanos: int) -> Record:

@@ -39,7 +39,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
             # It has run out, and the key of its turn need not stay in the head.
             record = replace(record, head=replace(record.head, lease=None))
         record, number, words = append_turn(record, request)
-    record = save(_take_lease(record, request, number, now), now, request.retention)
+    record = save(_take_lease(record, request, number, now), now)
     resumed = write is not None or (bool(request.user_messages) and not words)
     assert record.head.lease is not None
     turn = OpenTurn(

@@ -11,7 +11,7 @@ import pytest
 from tenuto.errors import CircuitOpen, Invalid, StoreFull, StoreReadOnly, StoreUnavailable, TenutoError
 from tenuto.model.stored import IndexOrder, IndexQuery, Known, StoredRecord
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
-from tenuto.stores.engine.breaker import BreakerRecords
+from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.memory import InMemoryRecords
 from tests.clock import Ticks
 

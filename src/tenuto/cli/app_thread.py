@@ -32,7 +32,7 @@ class BackgroundApp:
         self.app = app
         self.chat = chat
         self._loop = asyncio.get_running_loop()
-        self._holder = asyncio.current_task()
+        self._main_task = asyncio.current_task()
         self._leaving = asyncio.Event()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _Answer]]) -> _Answer:
@@ -66,8 +66,8 @@ class BackgroundApp:
         try:
             thread_end.result()
         except KeyboardInterrupt:
-            assert self._holder is not None
-            self._loop.call_soon_threadsafe(self._holder.cancel)
+            assert self._main_task is not None
+            self._loop.call_soon_threadsafe(self._main_task.cancel)
             raise
 
 
@@ -82,11 +82,11 @@ def open_in_background(settings: Settings) -> Iterator[BackgroundApp]:
     thread_end: Future[None] = Future()
     threading.Thread(target=_thread_main, args=(settings, app_future, thread_end), name="tenuto", daemon=True).start()
     with naming_store(settings):
-        aside = app_future.result()
+        app = app_future.result()
     try:
-        yield aside
+        yield app
     finally:
-        aside.leave(thread_end)
+        app.leave(thread_end)
 
 
 def _thread_main(settings: Settings, app_future: Future[BackgroundApp], thread_end: Future[None]) -> None:
@@ -102,6 +102,6 @@ def _thread_main(settings: Settings, app_future: Future[BackgroundApp], thread_e
 async def _run_app(settings: Settings, app_future: Future[BackgroundApp]) -> None:
     # As other commands do: a cache in front of the store would only cost connections.
     async with open_app(replace(settings, l1=False), run_upkeep=False) as app:
-        aside = BackgroundApp(app, await app.chat())
-        app_future.set_result(aside)
-        await aside.wait_closed()
+        background = BackgroundApp(app, await app.chat())
+        app_future.set_result(background)
+        await background.wait_closed()

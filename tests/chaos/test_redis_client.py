@@ -1,4 +1,4 @@
-"""The link while servers freeze, die, come back and change places."""
+"""The client while servers freeze, die, come back and change places."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from tenuto.stores.redis import ConnectionPolicy
-from tenuto.stores.redis._client import Link
-from tenuto.stores.redis._resp import CallFailed, CallTimeout, LinkLost
+from tenuto.stores.redis._client import RedisClient
+from tenuto.stores.redis._resp import CallFailed, CallTimeout, RedisConnectionLost
 from tests.servers import RedisServer, start_redis, start_sentinel
 from tests.timeouts import LONG
-from tests.unit.stores.redis.links import open_link
+from tests.unit.stores.redis.clients import open_client
 
-# For calls that are to end without an answer. What must be answered goes over another link.
+# For calls that are to end without an answer. What must be answered goes over another client.
 QUICK = ConnectionPolicy(connect_timeout=1, call_timeout=1)
 
 
@@ -25,11 +25,11 @@ def server() -> Iterator[RedisServer]:
         yield started
 
 
-async def answered_again(link: Link) -> None:
+async def answered_again(client: RedisClient) -> None:
     async with asyncio.timeout(LONG):
         while True:
             try:
-                await link.call("PING")
+                await client.call("PING")
             except CallFailed:
                 await asyncio.sleep(0.02)
             else:
@@ -39,69 +39,69 @@ async def answered_again(link: Link) -> None:
 @pytest.mark.requirement("T7")
 async def test_a_frozen_server_costs_the_timeout_and_no_more(server: RedisServer) -> None:
     """No request waits longer than the timeout budget."""
-    async with open_link(server.url, QUICK) as link:
-        await answered_again(link)
+    async with open_client(server.url, QUICK) as client:
+        await answered_again(client)
         server.freeze()
         # The server stays frozen: a call without an end of its own would never end.
         async with asyncio.timeout(LONG):
-            outcomes = await asyncio.gather(*(link.call("PING") for _ in range(20)), return_exceptions=True)
+            outcomes = await asyncio.gather(*(client.call("PING") for _ in range(20)), return_exceptions=True)
         server.thaw()
 
-        assert all(isinstance(outcome, CallTimeout | LinkLost) for outcome in outcomes)
-        await answered_again(link)
+        assert all(isinstance(outcome, CallTimeout | RedisConnectionLost) for outcome in outcomes)
+        await answered_again(client)
 
 
 async def test_a_slow_call_times_out_alone(server: RedisServer) -> None:
     """The connection lives on for the others, and the late reply is dropped."""
-    async with open_link(server.url) as link:
-        connection = await link.call("CLIENT", "ID")
+    async with open_client(server.url) as client:
+        connection = await client.call("CLIENT", "ID")
         with pytest.raises(CallTimeout):
-            await link.call("BLPOP", "nothing", "0", timeout=0.1)
+            await client.call("BLPOP", "nothing", "0", timeout=0.1)
 
-        behind = asyncio.gather(*(link.call("ECHO", str(n)) for n in range(10)))
+        behind = asyncio.gather(*(client.call("ECHO", str(n)) for n in range(10)))
         await asyncio.sleep(0)
         server.call("RPUSH", "nothing", "late")
         assert await behind == [str(n).encode() for n in range(10)]
-        assert await link.call("CLIENT", "ID") == connection
+        assert await client.call("CLIENT", "ID") == connection
 
 
 async def test_a_killed_server_is_found_again_after_its_restart(server: RedisServer) -> None:
-    async with open_link(server.url) as link:
-        await link.call("SET", "kept", "yes")
+    async with open_client(server.url) as client:
+        await client.call("SET", "kept", "yes")
         server.kill()
         with pytest.raises(CallFailed):
-            await link.call("GET", "kept")
+            await client.call("GET", "kept")
 
         server.restart()
-        await answered_again(link)
-        assert await link.call("GET", "kept") == b"yes"
+        await answered_again(client)
+        assert await client.call("GET", "kept") == b"yes"
 
 
 async def test_a_lost_connection_is_mended_unseen_where_repeating_is_safe(server: RedisServer) -> None:
-    async with open_link(server.url) as link:
-        await link.call("PING")
+    async with open_client(server.url) as client:
+        await client.call("PING")
         server.call("CLIENT", "KILL", "TYPE", "normal")
-        assert await asyncio.gather(*(link.call("ECHO", str(n)) for n in range(5))) == [
+        assert await asyncio.gather(*(client.call("ECHO", str(n)) for n in range(5))) == [
             str(n).encode() for n in range(5)
         ]
 
 
 async def test_a_call_that_must_not_be_repeated_is_not(server: RedisServer) -> None:
-    async with open_link(server.url) as link:
-        await link.call("PING")
-        waiting = asyncio.ensure_future(link.call("BLPOP", "nothing", "0", safe=False))
+    async with open_client(server.url) as client:
+        await client.call("PING")
+        waiting = asyncio.ensure_future(client.call("BLPOP", "nothing", "0", safe=False))
         # The server sends no event when a client begins to wait.
         while "cmd=blpop" not in server.call("CLIENT", "LIST"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         server.call("CLIENT", "KILL", "TYPE", "normal")
 
-        with pytest.raises(LinkLost):
+        with pytest.raises(RedisConnectionLost):
             await waiting
 
 
 async def test_a_server_that_loads_its_data_is_waited_for(server: RedisServer) -> None:
-    async with open_link(server.url) as link:
-        await link.call("PING")
+    async with open_client(server.url) as client:
+        await client.call("PING")
         server.call("DEBUG", "POPULATE", 20_000)
         # Two milliseconds for each key: it takes its time, until we have seen what we came for.
         server.call("CONFIG", "SET", "key-load-delay", 2000, "loading-process-events-interval-bytes", 1024)
@@ -109,7 +109,7 @@ async def test_a_server_that_loads_its_data_is_waited_for(server: RedisServer) -
         while not server.info("persistence")["loading"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
-        asked = asyncio.ensure_future(link.call("DBSIZE"))
+        asked = asyncio.ensure_future(client.call("DBSIZE"))
         while "errorstat_LOADING" not in server.info("errorstats"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert not asked.done()
@@ -120,29 +120,29 @@ async def test_a_server_that_loads_its_data_is_waited_for(server: RedisServer) -
 
 async def test_calls_follow_the_primary_after_a_failover() -> None:
     with start_sentinel() as group:
-        async with open_link(group.url) as link:
-            await link.call("SET", "kept", "yes")
+        async with open_client(group.url) as client:
+            await client.call("SET", "kept", "yes")
             group.wait_until_copied()
-            before = await link.primaries()
+            before = await client.primaries()
             await asyncio.to_thread(group.fail_over)
-            await answered_again(link)
+            await answered_again(client)
 
-            assert await link.call("GET", "kept") == b"yes"
-            await link.call("SET", "kept", "still")
-            assert await link.primaries() != before
+            assert await client.call("GET", "kept") == b"yes"
+            await client.call("SET", "kept", "still")
+            assert await client.primaries() != before
 
 
 async def test_a_planned_switch_is_noticed_without_a_lost_call() -> None:
     """The sentinels announce it, and a demoted server refuses writes until we look again."""
     with start_sentinel() as group:
-        async with open_link(group.url) as link:
-            await link.call("SET", "n", "0")
-            before = await link.primaries()
+        async with open_client(group.url) as client:
+            await client.call("SET", "n", "0")
+            before = await client.primaries()
             switching = asyncio.ensure_future(asyncio.to_thread(group.switch))
 
             async with asyncio.timeout(2 * LONG):
-                while await link.primaries() == before:
-                    await link.call("SET", "n", "1")
+                while await client.primaries() == before:
+                    await client.call("SET", "n", "1")
                     await asyncio.sleep(0.02)
             await switching
-            await link.call("SET", "n", "2")
+            await client.call("SET", "n", "2")
