@@ -58,6 +58,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
     message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
+    The trace repeats which `app` asked, for which of its own tasks (empty for a turn), and whether the turn is stored
+    although the app asked that it is not.
     """
 
     text: str = ""
@@ -87,6 +89,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     require_attachments: bool = False
     follows: int | None = None
     compress_above: int | None = None
+    app: str = ""
+    app_task: str = ""
+    store_overridden: bool = False
 
     @property
     def question(self) -> str:

@@ -6,7 +6,7 @@ nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Final
 from uuid import uuid4
 
@@ -18,11 +18,11 @@ from starlette.responses import Response
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import Invalid, UnsupportedParameter
-from tenuto.model import Message, Role, Scope
+from tenuto.model import Message
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.parameters import PARAMETERS, FinishReason, ModelParameters
-from tenuto.model.policy import OnMissing
-from tenuto.model.values import JsonObject, check_id
+from tenuto.model.values import JsonObject
+from tenuto.server.apps.naming import SESSION, AppNaming, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
 from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
@@ -30,7 +30,13 @@ from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import degraded_view, messages_of
 from tenuto.server.openai.provider_items import check_functions
-from tenuto.server.openai.response_requests import check_stream_options, policy_of, schema_of, tools_of
+from tenuto.server.openai.response_requests import (
+    check_stream_options,
+    in_named_session,
+    schema_of,
+    split_history,
+    tools_of,
+)
 from tenuto.server.openai.responses import first_event, last_reply
 from tenuto.server.streams import (
     ServerSentEvent,
@@ -44,8 +50,6 @@ from tenuto.sessions.openai_parts import check_messages
 
 routes = OpenAIRouter()
 
-SESSION: Final = "Tenuto-Session"
-"""The header that names the session of a chat completion, in the request and in the response."""
 _EXAMPLE: Final[JsonObject] = {"model": "general", "messages": [{"role": "user", "content": "Hello!"}]}
 _CHUNK: Final = "chat.completion.chunk"
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
@@ -180,30 +184,34 @@ class _Completion:
 
 @routes.post("/chat/completions", body=_EXAMPLE, streams=True)
 async def create_completion(
-    request: Request,
-    scope: Scope,
-    context: ServerContext,
-    tenuto_session: str | None,
-    idempotency_key: str | None,
-    body: _CompletionBody,
-) -> JsonObject | Answer[JsonObject] | Response:
-    """Complete a conversation. With the header `Tenuto-Session`, as a turn of that session; else nothing is stored."""
+    request: Request, naming: AppNaming, context: ServerContext, idempotency_key: str | None, body: _CompletionBody
+) -> Answer[JsonObject] | Response:
+    """Complete a conversation.
+
+    With the header `Tenuto-Session`, or an id of an app that the settings name, as a turn of that session; else nothing
+    is stored.
+    """
+    app = naming.read(body)
+    scope, session = app.scope, app.stored_session
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
     check_stream_options(body)
-    _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
+    _check_messages(body.messages, calls_elsewhere=session is not None)
     check_messages(body.messages)
-    turn, history = await _turn_of(context, scope, body)
-    turn = replace(turn, parameters=body.parameters(unknown_fields(request)))
+    turn, history = await _turn_of(context, app, body)
+    turn = replace(turn, parameters=body.parameters(unknown_fields(request)), **app.marks)
     completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
-    if tenuto_session is not None:
-        turn = replace(await _named(turn, context, scope, tenuto_session), idempotency_key=idempotency_key)
-        return await _in_session(request, context.live.start(scope, turn), completion, stream=bool(body.stream))
+    if session is not None:
+        turn = replace(await in_named_session(turn, context, scope, session), idempotency_key=idempotency_key)
+        live = context.live.start(scope, turn)
+        return await _in_session(request, live, completion, app.headers, stream=bool(body.stream))
     events = context.chat.stream(scope, turn, history)
     if body.stream:
         live_events = until_lapsed(request, await begun_events(request, events))
-        return await event_stream(request, _with_end(completion.chunks(live_events)), _encode)
-    return completion.whole(await cancel_on_disconnect(request, last_reply(events)))
+        response = await event_stream(request, _with_end(completion.chunks(live_events)), _encode)
+        response.headers.update(app.headers)
+        return response
+    return Answer(completion.whole(await cancel_on_disconnect(request, last_reply(events))), headers=app.headers)
 
 
 def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> None:
@@ -256,55 +264,44 @@ def _calls_in(message: JsonObject, at: str) -> list[str]:
 
 
 async def _in_session(
-    request: Request, live: LiveTurn, completion: _Completion, *, stream: bool
+    request: Request, live: LiveTurn, completion: _Completion, headers: Mapping[str, str], *, stream: bool
 ) -> Answer[JsonObject] | Response:
     await cancel_on_disconnect(request, first_event(live))
     session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
     if not stream:
         reply = await cancel_on_disconnect(request, live.reply())
-        return Answer(completion.whole(reply), headers={SESSION: session_id})
+        return Answer(completion.whole(reply), headers={SESSION: session_id, **headers})
     events = (event async for _, event in until_lapsed(request, live.events()))
     response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
-    response.headers[SESSION] = session_id
+    response.headers.update({SESSION: session_id, **headers})
     return response
 
 
-async def _named(turn: ChatRequest, context: ServerContext, scope: Scope, session: str) -> ChatRequest:
-    """The turn in the session that the header names, which is made if there is none."""
-    check_id(session, f"the {SESSION} header")
-    policy = replace(policy_of(context.chat, str(turn.assistant)), on_missing=OnMissing.ADOPT)
-    session_id = await context.sessions.find_named(scope, session)
-    return replace(turn, session_id=session_id, policy=policy)
-
-
 async def _turn_of(
-    context: ServerContext, scope: Scope, body: _CompletionBody
+    context: ServerContext, app: AppRequest, body: _CompletionBody
 ) -> tuple[ChatRequest, tuple[Message, ...]]:
     """The turn that the messages ask for, and what they say of the conversation before it."""
-    drafts = await drafts_of_items(context, scope, body.messages, "messages")
+    drafts = await drafts_of_items(context, app.scope, body.messages, "messages")
     if not drafts:
         raise Invalid("messages: expected a message to answer")
-    # System messages alone are what is to be answered.
-    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
-    # An answer at the end, begun by the caller, belongs to what is new.
-    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
-    last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
-    check_functions(body.tools)
-    tools = tools_of(body.tools, body.tool_choice)
-    answerer = context.chat.answerer_of(scope.tenant, body.model)
+    sent = split_history(drafts, app)
+    given = app.kept_tools(body.tools)
+    check_functions(given)
+    tools = tools_of(given, body.tool_choice)
+    answerer = context.chat.answerer_of(app.scope.tenant, body.model)
     turn = ChatRequest(
-        messages=drafts[last:],
+        messages=sent.new,
         assistant=answerer.assistant,
         model=answerer.model,
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
-        instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
+        instructions=sent.instructions or None,
         tools=tools.tools,
         tool_choice=tools.choice,
         schema=schema_of(body.form, "response_format", ".json_schema"),
         reply_tokens=body.max_completion_tokens or body.max_tokens,
         require_attachments=bool(body.require_attachments),
     )
-    return turn, messages_of(drafts[first:last])
+    return turn, messages_of(sent.history)
 
 
 def _reason(reply: Reply) -> str:

@@ -18,6 +18,8 @@ from tenuto.model.generation import ToolSpec
 from tenuto.model.parameters import PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.values import Json, JsonObject
+from tenuto.server.apps.naming import SESSION, AppRequest
+from tenuto.server.apps.own_texts import without_own_texts
 from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
@@ -275,14 +277,53 @@ def check_stream_options(body: _Streamed) -> None:
         raise Invalid("stream_options: only with stream")
 
 
+class SentHistory(NamedTuple):
+    """A conversation as a client sends it: what instructs the turn, what was said before, and what is new."""
+
+    instructions: str
+    history: tuple[Draft, ...]
+    new: tuple[Draft, ...]
+
+
+def split_history(drafts: tuple[Draft, ...], app: AppRequest) -> SentHistory:
+    """Split what a request sends: system messages at its beginning, what was answered, and what follows that.
+
+    Raises:
+        Invalid: nothing is new.
+    """
+    own: tuple[str, ...] = ()
+    if app.stored_session is not None:
+        drafts, own = without_own_texts(drafts, app.own_texts)
+        if not drafts:
+            raise Invalid("messages: expected a message to answer")
+    # System messages alone are what is to be answered.
+    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
+    # An answer at the end, begun by the caller, belongs to what is new.
+    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
+    last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
+    instructions = "\n\n".join([*(draft.text for draft in drafts[:first]), *own])
+    return SentHistory(instructions, drafts[first:last], drafts[last:])
+
+
+async def in_named_session(turn: ChatRequest, context: ServerContext, scope: Scope, session: str) -> ChatRequest:
+    """The turn in the caller's session of this name, which is made if there is none."""
+    policy = replace(policy_of(context.chat, str(turn.assistant)), on_missing=OnMissing.ADOPT)
+    return replace(turn, session_id=await context.sessions.find_named(scope, session), policy=policy)
+
+
 class Asked(NamedTuple):
     """A request for a response: the turn it asks for, and what its response repeats."""
 
-    scope: Scope
+    app: AppRequest
     body: ResponseBody
     turn: ChatRequest
     created_at: int
     said: JsonObject
+
+    @property
+    def scope(self) -> Scope:
+        """Who asks."""
+        return self.app.scope
 
     def echo(self, trace: str) -> Echo:
         """What the response of that turn repeats."""
@@ -290,7 +331,7 @@ class Asked(NamedTuple):
 
 
 async def read_request(
-    context: ServerContext, scope: Scope, body: ResponseBody, extra: JsonObject, idempotency_key: str | None
+    context: ServerContext, app: AppRequest, body: ResponseBody, extra: JsonObject, idempotency_key: str | None
 ) -> Asked:
     """What a client asks for; `extra` are fields of the provider's own.
 
@@ -304,9 +345,10 @@ async def read_request(
             raise Invalid(f"include[{place}]: expected one of {', '.join(_INCLUDABLE)}")
     if body.store is False and body.background:
         raise Invalid("background: a response that is not stored cannot be made in the background")
-    said, created_at = body.said(), now_in_seconds(context)
-    follows = body.previous_response_id
-    session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
+    # What the response repeats is what holds.
+    body = replace(body, tools=app.kept_tools(body.tools), store=None if app.store_overridden else body.store)
+    said, created_at, scope = body.said(), now_in_seconds(context), app.scope
+    session_id = await _session_of(context.sessions, app, body)
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list):
         for place, item in enumerate(body.input):
@@ -316,6 +358,10 @@ async def read_request(
         items = await _without_references(context.sessions, scope, body.input, session_id)
         drafts = await drafts_of_items(context, scope, items, "input", session_id)
         drafts = await _without_known_outputs(context.sessions, scope, body, drafts)
+    instructions = body.instructions
+    if app.whole_history and app.stored_session is not None and drafts:
+        sent = split_history(drafts, app)
+        drafts, instructions = sent.new, "\n\n".join(filter(None, (instructions, sent.instructions)))
     if not drafts and not isinstance(body.input, str):
         raise Invalid("input: expected a text or items")
     assistant, model = context.chat.answerer_of(scope.tenant, body.model)
@@ -327,7 +373,7 @@ async def read_request(
         model=model,
         idempotency_key=idempotency_key,
         fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name not in _NOT_SAID]),
-        instructions=body.instructions or None,
+        instructions=instructions or None,
         tools=tools.tools,
         tool_choice=tools.choice,
         provider_tools=provider_tools_of(body.tools, body.tool_choice, body.include),
@@ -338,8 +384,26 @@ async def read_request(
         policy=existing(policy_of(context.chat, assistant)),
         compress_above=body.compress_above,
         require_attachments=bool(body.require_attachments),
+        **app.marks,
     )
-    return Asked(scope, body, turn, created_at, said)
+    return Asked(app, body, turn, created_at, said)
+
+
+async def _session_of(sessions: Sessions, app: AppRequest, body: ResponseBody) -> str | None:
+    """The session that the request speaks of, where it names one.
+
+    Raises:
+        Invalid: its header names another session than its body.
+    """
+    follows, stated = body.previous_response_id, body.conversation_id
+    in_body = stated if follows is None else place_of_response(follows)[1]
+    if app.session is None or (in_body is not None and not app.explicit):
+        return in_body
+    named = await sessions.find_named(app.scope, app.session)
+    if in_body is not None and in_body != named:
+        field = "conversation" if follows is None else "previous_response_id"
+        raise Invalid(f"{field}: is of another session than the header {SESSION} names")
+    return named
 
 
 async def _without_references(

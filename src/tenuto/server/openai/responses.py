@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -19,7 +20,9 @@ from tenuto.errors import Invalid, SessionNotFound, Unavailable
 from tenuto.model import Message, Rewrite, Role, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
+from tenuto.server.apps.naming import SESSION, AppNaming
 from tenuto.server.auth import ServerContext, service
+from tenuto.server.handlers import Answer
 from tenuto.server.json_io import QueryParameters, unknown_fields
 from tenuto.server.openai.conversations import ItemsQuery, drafts_of_items, list_view, new_conversation_id
 from tenuto.server.openai.errors import InputTooLong, ItemNotFound, OpenAIRouter, ResponseNotFound
@@ -39,6 +42,7 @@ from tenuto.server.openai.response_requests import (
     ResponseBody,
     follow_response,
     history_of,
+    in_named_session,
     now_in_seconds,
     read_request,
 )
@@ -65,29 +69,38 @@ class ResponseQuery(QueryParameters, frozen=True, kw_only=True):
 
 @routes.post("/responses", body={"model": "general", "input": "Where do I start?"}, streams=True)
 async def create_response(
-    request: Request, scope: Scope, context: ServerContext, idempotency_key: str | None, body: ResponseBody
-) -> JsonObject | Response:
-    """Create a response, whole, as a stream or in the background."""
-    asked = await read_request(context, scope, body, unknown_fields(request), idempotency_key)
+    request: Request, naming: AppNaming, context: ServerContext, idempotency_key: str | None, body: ResponseBody
+) -> Answer[JsonObject] | Response:
+    """Create a response, whole, as a stream or in the background.
+
+    With the header `Tenuto-Session`, or an id of an app that the settings name, as a turn of that session, unless the
+    body names another place.
+    """
+    app = naming.read(body)
+    scope = app.scope
+    asked = await read_request(context, app, body, unknown_fields(request), idempotency_key)
     await check_untruncated(context, asked)
-    if body.store is False:
+    if app.task or not app.store:
         return await _answer_unstored(request, context, asked)
     if body.background or body.stream:
-        turn = await _place_turn(context.sessions, asked, lambda chat: _begin_live(request, context.live, scope, chat))
+        turn = await _place_turn(context, asked, lambda chat: _begin_live(request, context.live, scope, chat))
+        session_id = turn.started.session_id if turn.started is not None else (await turn.reply()).session_id
+        headers = {SESSION: session_id, **app.headers}
         reply_id = turn.started.trace_id if turn.started is not None else (await turn.reply()).trace_id
         # A turn that a retry joined has what the first request said.
         echo = _echo_of(turn, reply_id)
         if body.stream:
-            return await _stream(request, echo, _events_of(turn))
+            return await _stream(request, echo, _events_of(turn), headers=headers)
         if not reply_id:
             # Without a store there is nothing to come back to.
-            return echo.finished(await turn.reply(), now_in_seconds(context))
+            return Answer(echo.finished(await turn.reply(), now_in_seconds(context)), headers=headers)
         ended = await stored_response(context.tenuto, scope, echo.response_id) if turn.ended else None
-        return ended or echo.response("in_progress")
+        return Answer(ended or echo.response("in_progress"), headers=headers)
     reply = await _place_turn(
-        context.sessions, asked, lambda chat: cancel_on_disconnect(request, context.live.take_turn(scope, chat))
+        context, asked, lambda chat: cancel_on_disconnect(request, context.live.take_turn(scope, chat))
     )
-    return asked.echo(reply.trace_id).finished(reply, now_in_seconds(context))
+    response = asked.echo(reply.trace_id).finished(reply, now_in_seconds(context))
+    return Answer(response, headers={SESSION: reply.session_id, **app.headers})
 
 
 @routes.get("/responses/{response_id}", streams=True)
@@ -149,15 +162,17 @@ async def list_input_items(scope: Scope, sessions: Sessions, response_id: str, q
 
 
 async def _place_turn(
-    sessions: Sessions, asked: Asked, attempt: Callable[[ChatRequest], Awaitable[_Result]]
+    context: ServerContext, asked: Asked, attempt: Callable[[ChatRequest], Awaitable[_Result]]
 ) -> _Result:
-    """Take the turn where the request says: in a conversation, after a response, or in a new session."""
-    body, turn = asked.body, asked.turn
+    """Take the turn where the request says: in a conversation or a session, after a response, or in a new session."""
+    body, turn, sessions = asked.body, asked.turn, context.sessions
     if body.conversation_id is not None:
         return await attempt(replace(turn, session_id=body.conversation_id))
     if body.previous_response_id is not None:
         return await follow_response(sessions, asked.scope, body.previous_response_id, turn, attempt)
     key, scope = turn.idempotency_key, asked.scope
+    if asked.app.session is not None:
+        return await attempt(await in_named_session(turn, context, scope, asked.app.session))
     made = new_conversation_id() if key is None else derived_id("conv_", scope.tenant, scope.site, *scope.owner, key)
     policy = replace(turn.policy or sessions.policy, on_missing=OnMissing.ADOPT)
     return await attempt(replace(turn, session_id=made, policy=policy))
@@ -198,14 +213,22 @@ def _echo_of(turn: LiveTurn, trace: str) -> Echo:
     return echo_from(turn.reply_metadata.get(ECHO, {}), trace, str(turn.assistant))
 
 
-async def _stream(request: Request, echo: Echo, events: AsyncIterator[ChatEvent], after: int = -1) -> Response:
+async def _stream(
+    request: Request,
+    echo: Echo,
+    events: AsyncIterator[ChatEvent],
+    after: int = -1,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
     stream = ResponseStream(echo, lambda: now_in_seconds(service(request)))
-    return await event_stream(
+    response = await event_stream(
         request, stream_response(stream, until_lapsed(request, events), after), lambda batch: batch
     )
+    response.headers.update(headers)
+    return response
 
 
-async def _answer_unstored(request: Request, context: ServerContext, asked: Asked) -> JsonObject | Response:
+async def _answer_unstored(request: Request, context: ServerContext, asked: Asked) -> Answer[JsonObject] | Response:
     """Answer without a trace in the store; a conversation or an earlier response is read, and nothing is added."""
     chat = context.chat
     loaded = chat.assistants.find(asked.turn.assistant).policies.context.loaded_messages
@@ -213,9 +236,9 @@ async def _answer_unstored(request: Request, context: ServerContext, asked: Aske
     echo = asked.echo("")
     events = chat.stream(asked.scope, asked.turn, history)
     if asked.body.stream:
-        return await _stream(request, echo, await begun_events(request, events))
+        return await _stream(request, echo, await begun_events(request, events), headers=asked.app.headers)
     reply = await cancel_on_disconnect(request, last_reply(events))
-    return echo.finished(reply, now_in_seconds(context))
+    return Answer(echo.finished(reply, now_in_seconds(context)), headers=asked.app.headers)
 
 
 async def last_reply(events: AsyncIterator[ChatEvent]) -> Reply:
