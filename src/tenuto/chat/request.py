@@ -60,6 +60,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     `follows_seq` that message is the newest, besides summaries, at its begin (0: there is none). `replaces_after`
     replaces everything behind that message by this request's, as an `edit` does, if `follows_seq` was the newest.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
+    The trace repeats which `app` asked, for which of its own tasks (empty for a turn), and whether the turn is stored
+    although the app asked that it is not.
     """
 
     text: str = ""
@@ -91,6 +93,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     follows_seq: int | None = None
     replaces_after: int | None = None
     compress_above: int | None = None
+    app: str = ""
+    app_task: str = ""
+    store_overridden: bool = False
 
     @property
     def replaces(self) -> bool:

@@ -136,10 +136,11 @@ def _answer(run: Sequence[tuple[int, Draft]]) -> Iterator[Unit]:
         yield Unit(_Kind.ANSWER, texts, tuple(calls), run[0][0], run[-1][0], stopped)
 
 
-def match_history(stored: Sequence[Unit], sent: Sequence[Unit], *, rewritten: bool = False) -> Match:
+def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...] = ()) -> Match:
     """What a history means for a session with this talk.
 
-    An app that has `rewritten` its history (a compaction) goes on with what it sent; what is stored stays, put aside.
+    `summaries` are how texts begin that stand for a part of it: an app that has compacted its history goes on with what
+    it sent, and what is stored stays, put aside.
     """
     ends = next((place for place in range(len(sent), 0, -1) if sent[place - 1].kind is not _Kind.ANSWER), 0)
     # An answer that the caller began belongs to what is new.
@@ -148,8 +149,8 @@ def match_history(stored: Sequence[Unit], sent: Sequence[Unit], *, rewritten: bo
         return Match(Change.NEW, 0)
     at, place, common = _align(stored, history)
     if not common:
-        return _without_common(stored, history, rewritten=rewritten)
-    return _from_common(stored, [*history, *begun], _Common(at, place, common, ends), rewritten=rewritten)
+        return _without_common(stored, history, summaries)
+    return _from_common(stored, [*history, *begun], _Common(at, place, common, ends), summaries)
 
 
 class _Common(NamedTuple):
@@ -161,7 +162,7 @@ class _Common(NamedTuple):
     ends: int
 
 
-def _from_common(stored: Sequence[Unit], sent: Sequence[Unit], common: _Common, *, rewritten: bool) -> Match:
+def _from_common(stored: Sequence[Unit], sent: Sequence[Unit], common: _Common, summaries: tuple[str, ...]) -> Match:
     agreed = stored[: common.place + common.length]
     known, rest = stored[len(agreed) :], sent[common.at + common.length : common.ends]
     begun = sent[common.ends :]
@@ -172,7 +173,7 @@ def _from_common(stored: Sequence[Unit], sent: Sequence[Unit], common: _Common, 
         match = _from_last_input(agreed, sent[: common.ends])
     elif not known:
         match = Match(Change.CONTINUED, (*rest, *begun)[0].first, agreed[-1].last)
-    elif rewritten or _is_rewritten(known, rest):
+    elif _is_compacted(rest, summaries) or _is_rewritten(known, rest):
         match = _put_aside(stored)
     else:
         match = Match(Change.EDITED, rest[0].first, agreed[-1].last)
@@ -203,10 +204,10 @@ def _common(stored: Sequence[Unit], sent: Sequence[Unit]) -> int:
     return next((place for place, (one, other) in pairs if not one.is_same(other)), min(len(stored), len(sent)))
 
 
-def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], *, rewritten: bool) -> Match:
+def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...]) -> Match:
     """Of a first question that is another one the session's talk begins anew; of a whole history it is put aside."""
     is_first = all(unit.kind is not _Kind.ANSWER for unit in sent)
-    if is_first and not rewritten:
+    if is_first and not _is_compacted(sent, summaries):
         return Match(Change.EDITED, 0, stored[0].first - 1)
     return _put_aside(stored)
 
@@ -221,6 +222,10 @@ def _from_last_input(common: Sequence[Unit], sent: Sequence[Unit]) -> Match:
     before = len(common) - (len(sent) - asked)
     after = common[before - 1].last if before > 0 else common[0].first - 1
     return Match(Change.EDITED, sent[asked].first, after)
+
+
+def _is_compacted(rest: Sequence[Unit], summaries: tuple[str, ...]) -> bool:
+    return any(unit.kind is _Kind.WORDS and unit.texts[0].startswith(summaries) for unit in rest if summaries)
 
 
 def _is_rewritten(known: Sequence[Unit], rest: Sequence[Unit]) -> bool:

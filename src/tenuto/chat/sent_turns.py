@@ -46,15 +46,15 @@ class SentTalk:
     """What a client sent: its entries in their order, without instructions.
 
     `read` makes messages of those from a place on. An `app` that sends all that it shows each time sends the `whole`
-    of it; other clients may send a message alone, to be appended. `rewritten` says that the app replaced its history by
-    a summary. `streams` and `has_tools` tell the chat of an app from what it asks besides.
+    of it; other clients may send a message alone, to be appended. `summaries` are how texts begin by which the
+    app replaces its history. `streams` and `has_tools` tell the chat of an app from what it asks besides.
     """
 
     items: Sequence[JsonObject]
     read: Callable[[int], Awaitable[tuple[Draft, ...]]]
     app: str = ""
     whole: bool = False
-    rewritten: bool = False
+    summaries: tuple[str, ...] = ()
     streams: bool = False
     has_tools: bool = False
 
@@ -187,7 +187,7 @@ class SentTurns:
         drafts = await self._prepared(scope, template, await talk.read(known.length))
         sent = units_of_sent(await self._redaction.as_stored(session, drafts))
         stored = units_of_stored(page.messages[1:])
-        match = match_history([known_unit(known.seq), *stored], [known_unit(-1), *sent], rewritten=talk.rewritten)
+        match = match_history([known_unit(known.seq), *stored], [known_unit(-1), *sent], talk.summaries)
         if match.change is Change.PUT_ASIDE or match.after < known.seq:
             return None
         return _planned(template, drafts, match, session, page.messages)
@@ -198,8 +198,8 @@ class SentTurns:
         drafts = await self._prepared(scope, template, await talk.read(0))
         sent = units_of_sent(await self._redaction.as_stored(session, drafts))
         stored = units_of_stored([one for one in messages if one.seq >= session.window_start])
-        match = match_history(stored, sent, rewritten=talk.rewritten)
-        if stored and not match.common and not talk.rewritten:
+        match = match_history(stored, sent, talk.summaries)
+        if stored and not match.common and match.change is Change.EDITED:
             noted, now = _noted(messages), talk.to_note()
             if talk.whole and any(noted.get(name) != now.get(name) for name in ("stream", "tools")):
                 return _Plan(Change.STATELESS, template)

@@ -75,7 +75,9 @@ class Trace(Value, frozen=True, kw_only=True):
     that a user ended it, with a part of an answer or without. `data` is the structured part of the answer. `redacted`
     counts values redacted from its texts before it was stored, by type. `digest_key` names the key of the digests in
     its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither is in the store,
-    so that no reader of it can confirm a guess; no answer contains the digests.
+    so that no reader of it can confirm a guess; no answer contains the digests. `app` is the app that asked, as far as
+    its preset knows it, `app_task` what it asked for beside the talk; `store_overridden` says that the turn is stored
+    although the app asked that it is not.
     """
 
     id: str
@@ -112,6 +114,9 @@ class Trace(Value, frozen=True, kw_only=True):
     data: JsonObject = {}
     redacted: dict[str, int] = {}
     digest_key: str = ""
+    app: str = ""
+    app_task: str = ""
+    store_overridden: bool = False
 
     def __post_init__(self) -> None:
         check_json(self.data, "a trace's data")

@@ -37,6 +37,7 @@ from tenuto.model.scope import check_tenant_id
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import Clock
+from tenuto.server.apps.presets import AppRules
 from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
@@ -495,6 +496,7 @@ class ServerContext:
     gate: Gate
     clock: Clock
     embedding_rates: RateLimiter
+    apps: AppRules
 
     @property
     def sessions(self) -> Sessions:

@@ -1,81 +1,84 @@
-"""What doors share that get the whole conversation with each request: talk and instructions apart, and an answer that
-ends when its client leaves."""
+"""What doors share that get the whole conversation with each request: its session, and an answer that ends when its
+client leaves."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
 
+from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
 
-from tenuto.chat import ChatEvent, LiveTurn, Reply
-from tenuto.model.values import Json, JsonObject
+from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, SentTalk, SentTurn
+from tenuto.errors import Invalid
+from tenuto.model import Draft
+from tenuto.model.policy import OnMissing
+from tenuto.model.values import JsonObject
+from tenuto.server.apps.naming import SESSION, AppRequest
+from tenuto.server.apps.talk import Talk, split_talk
+from tenuto.server.auth import ServerContext
 from tenuto.server.streams import cancel_on_disconnect, until_lapsed
 
 HISTORY: Final = "Tenuto-History"
 """The header of a response that says what the history of its request meant for the session."""
-_TEXTS: Final = ("text", "input_text")
-_SYSTEM: Final = ("system", "developer")
+ReadItems = Callable[[list[JsonObject], list[int]], Awaitable[tuple[Draft, ...]]]
+"""Makes messages of entries, whose places in the request are given."""
 
 
-class Talk(NamedTuple):
-    """The entries of a request that are talk, their places in it, and its instructions."""
+async def begin_sent_turn(
+    request: Request,
+    context: ServerContext,
+    app: AppRequest,
+    template: ChatRequest,
+    items: Sequence[JsonObject],
+    read: ReadItems,
+    *,
+    streams: bool,
+) -> SentTurn:
+    """Begin the turn of an app's request in its session, by what is new among the entries.
 
-    items: list[JsonObject]
-    places: list[int]
-    instructions: str | None
+    Raises:
+        Invalid: there is nothing to answer.
+        TenutoError: as in `SentTurns.start`.
+    """
+    assert app.stored_session is not None
+    talk = split_talk(items, app.own_texts)
+    if items and not talk.items and not app.own_texts:
+        # System messages alone are what is to be answered.
+        talk = Talk(list(items), list(range(len(items))), "")
+    if not talk.items:
+        raise Invalid("messages: expected a message to answer")
 
+    async def read_from(first: int) -> tuple[Draft, ...]:
+        return await read(talk.items[first:], talk.places[first:])
 
-def split_talk(messages: Sequence[JsonObject], own_texts: Sequence[str] = ()) -> Talk:
-    """Talk and instructions apart: messages of the system are instructions, wherever they stand, and so are the texts
-    in a user's message that begin with one of an app's `own_texts`. What is said twice there is an instruction once."""
-    items: list[JsonObject] = []
-    places: list[int] = []
-    instructions: dict[str, None] = {}
-    marks = tuple(own_texts)
-    for place, message in enumerate(messages):
-        role = message.get("role")
-        if role in _SYSTEM:
-            instructions[_text_of(message.get("content"))] = None
-            continue
-        said: JsonObject | None = message
-        if marks and role == "user":
-            said = _without_own(message, marks, instructions)
-        if said is not None:
-            items.append(said)
-            places.append(place)
-    return Talk(items, places, "\n\n".join(filter(None, instructions)) or None)
-
-
-def _without_own(message: JsonObject, marks: tuple[str, ...], instructions: dict[str, None]) -> JsonObject | None:
-    """The message without the texts that the app put into it; `None` if there are no others."""
-    content = message.get("content")
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    if not isinstance(parts, list):
-        return message
-    own = [part for part in parts if _is_own(part, marks)]
-    if not own:
-        return message
-    instructions |= dict.fromkeys(part["text"] for part in own)
-    rest = [part for part in parts if not _is_own(part, marks)]
-    return {**message, "content": rest} if rest else None
-
-
-def _is_own(part: Json, marks: tuple[str, ...]) -> bool:
-    if not isinstance(part, dict) or part.get("type") not in _TEXTS or not isinstance(part.get("text"), str):
-        return False
-    return bool(part["text"].lstrip().startswith(marks))
-
-
-def _text_of(content: Json) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(
-        part["text"]
-        for part in parts
-        if isinstance(part, dict) and part.get("type") in _TEXTS and isinstance(part.get("text"), str)
+    sent = SentTalk(
+        items=talk.items,
+        read=read_from,
+        app=app.app,
+        whole=bool(app.app),
+        summaries=app.summaries,
+        streams=streams,
+        has_tools=bool(template.tools),
     )
+    policy = context.chat.assistants.find(template.assistant).policies.sessions
+    template = replace(
+        template,
+        session_id=await context.sessions.find_named(app.scope, app.stored_session),
+        # What the client shows is context, however old it is.
+        policy=replace(policy, on_missing=OnMissing.ADOPT, stale_after=None),
+        instructions="\n\n".join(filter(None, (template.instructions, talk.instructions))) or None,
+    )
+    return await cancel_on_disconnect(request, context.sent_turns.start(app.scope, template, sent))
+
+
+async def headers_of(sent: SentTurn, app: AppRequest) -> dict[str, str]:
+    """What the response tells of the turn and its session."""
+    if sent.live is None:
+        return {**app.headers, HISTORY: sent.change.value}
+    started = sent.live.started
+    session_id = started.session_id if started is not None else (await sent.live.reply()).session_id
+    return {SESSION: session_id, **app.headers, HISTORY: sent.change.value}
 
 
 async def reply_while_here(request: Request, live: LiveTurn) -> Reply:
