@@ -61,7 +61,7 @@ class Change(StrEnum):
     STATELESS = "stateless"
 
 
-class Match(NamedTuple):
+class HistoryMatch(NamedTuple):
     """What the history means: the messages from `rest` on are new.
 
     They stand behind the stored message `after`, and what follows it is replaced, unless it is put aside. Messages
@@ -136,7 +136,7 @@ def _answer(run: Sequence[tuple[int, Draft]]) -> Iterator[Unit]:
         yield Unit(_Kind.ANSWER, texts, tuple(calls), run[0][0], run[-1][0], stopped)
 
 
-def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...] = ()) -> Match:
+def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...] = ()) -> HistoryMatch:
     """What a history means for a session with this talk.
 
     `summaries` are how texts begin that stand for a part of it: an app that has compacted its history goes on with what
@@ -144,13 +144,13 @@ def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple
     """
     ends = next((place for place in range(len(sent), 0, -1) if sent[place - 1].kind is not _Kind.ANSWER), 0)
     # An answer that the caller began belongs to what is new.
-    history, begun = sent[:ends], sent[ends:]
+    history, prefill = sent[:ends], sent[ends:]
     if not stored:
-        return Match(Change.NEW, 0)
+        return HistoryMatch(Change.NEW, 0)
     at, place, common = _align(stored, history)
     if not common:
         return _without_common(stored, history, summaries)
-    return _from_common(stored, [*history, *begun], _Common(at, place, common, ends), summaries)
+    return _from_common(stored, [*history, *prefill], _Common(at, place, common, ends), summaries)
 
 
 class _Common(NamedTuple):
@@ -162,23 +162,25 @@ class _Common(NamedTuple):
     ends: int
 
 
-def _from_common(stored: Sequence[Unit], sent: Sequence[Unit], common: _Common, summaries: tuple[str, ...]) -> Match:
-    agreed = stored[: common.place + common.length]
-    known, rest = stored[len(agreed) :], sent[common.at + common.length : common.ends]
-    begun = sent[common.ends :]
+def _from_common(
+    stored: Sequence[Unit], sent: Sequence[Unit], both: _Common, summaries: tuple[str, ...]
+) -> HistoryMatch:
+    agreed = stored[: both.place + both.length]
+    known, rest = stored[len(agreed) :], sent[both.at + both.length : both.ends]
+    prefill = sent[both.ends :]
     answers_alone = len(known) == 1 and known[0].kind is _Kind.ANSWER
-    if not rest and not begun and (not known or answers_alone):
-        match = Match(Change.REGENERATED, sent[-1].last + 1, agreed[-1].last)
+    if not rest and not prefill and (not known or answers_alone):
+        match = HistoryMatch(Change.REGENERATED, sent[-1].last + 1, agreed[-1].last)
     elif not rest and known:
-        match = _from_last_input(agreed, sent[: common.ends])
+        match = _from_last_input(agreed, sent[: both.ends])
     elif not known:
-        match = Match(Change.CONTINUED, (*rest, *begun)[0].first, agreed[-1].last)
+        match = HistoryMatch(Change.CONTINUED, (*rest, *prefill)[0].first, agreed[-1].last)
     elif _is_compacted(rest, summaries) or _is_rewritten(known, rest):
         match = _put_aside(stored)
     else:
-        match = Match(Change.EDITED, rest[0].first, agreed[-1].last)
-    start = stored[common.place].first if common.place and match.window_start is None else match.window_start
-    return match._replace(window_start=start, common=common.length)
+        match = HistoryMatch(Change.EDITED, rest[0].first, agreed[-1].last)
+    start = stored[both.place].first if both.place and match.window_start is None else match.window_start
+    return match._replace(window_start=start, common=both.length)
 
 
 def _align(stored: Sequence[Unit], sent: Sequence[Unit]) -> tuple[int, int, int]:
@@ -204,24 +206,24 @@ def _common(stored: Sequence[Unit], sent: Sequence[Unit]) -> int:
     return next((place for place, (one, other) in pairs if not one.is_same(other)), min(len(stored), len(sent)))
 
 
-def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...]) -> Match:
+def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...]) -> HistoryMatch:
     """Of a first question that is another one the session's talk begins anew; of a whole history it is put aside."""
     is_first = all(unit.kind is not _Kind.ANSWER for unit in sent)
     if is_first and not _is_compacted(sent, summaries):
-        return Match(Change.EDITED, 0, stored[0].first - 1)
+        return HistoryMatch(Change.EDITED, 0, stored[0].first - 1)
     return _put_aside(stored)
 
 
-def _put_aside(stored: Sequence[Unit]) -> Match:
-    return Match(Change.PUT_ASIDE, 0, stored[-1].last, stored[-1].last + 1)
+def _put_aside(stored: Sequence[Unit]) -> HistoryMatch:
+    return HistoryMatch(Change.PUT_ASIDE, 0, stored[-1].last, stored[-1].last + 1)
 
 
-def _from_last_input(common: Sequence[Unit], sent: Sequence[Unit]) -> Match:
+def _from_last_input(common: Sequence[Unit], sent: Sequence[Unit]) -> HistoryMatch:
     """The last question is asked again, without what was said since."""
     asked = next((place for place in range(len(sent), 0, -1) if sent[place - 1].kind is _Kind.ANSWER), 0)
     before = len(common) - (len(sent) - asked)
     after = common[before - 1].last if before > 0 else common[0].first - 1
-    return Match(Change.EDITED, sent[asked].first, after)
+    return HistoryMatch(Change.EDITED, sent[asked].first, after)
 
 
 def _is_compacted(rest: Sequence[Unit], summaries: tuple[str, ...]) -> bool:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.chat.live import LiveTurn, LiveTurns
 from tenuto.chat.request import ChatRequest
-from tenuto.chat.sent_history import Change, Match, known_unit, match_history, units_of_sent, units_of_stored
+from tenuto.chat.sent_history import Change, HistoryMatch, known_unit, match_history, units_of_sent, units_of_stored
 from tenuto.errors import SessionNotFound, StateCorrupt, Unavailable, VersionConflict
 from tenuto.lru_cache import LruCache
 from tenuto.model import Changes, Draft, Message, Page, Scope, Session
@@ -204,7 +204,7 @@ class SentTurns:
             if talk.whole and any(noted.get(name) != now.get(name) for name in ("stream", "tools")):
                 return _Plan(Change.STATELESS, template)
             if noted.get("app") != now.get("app"):
-                match = Match(Change.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
+                match = HistoryMatch(Change.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
         if not talk.whole and match.change is not Change.PUT_ASIDE:
             # A client that sends the newest messages alone leaves it to the session what is before them.
             match = match._replace(window_start=None)
@@ -225,7 +225,7 @@ class SentTurns:
 
 
 def _planned(
-    template: ChatRequest, drafts: tuple[Draft, ...], match: Match, session: Session, messages: Sequence[Message]
+    template: ChatRequest, drafts: tuple[Draft, ...], match: HistoryMatch, session: Session, messages: Sequence[Message]
 ) -> _Plan:
     newest = max([one.seq for one in messages if not is_summary(one)], default=0)
     metadata = template.reply_metadata
