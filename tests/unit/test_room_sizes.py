@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 5400,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 6000,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -28,9 +28,9 @@ LIMITS = {
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2900,
-    "server": 13700,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
+    "server": 14450,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
     "sessions": 5050,  # attachments as clients send them, without what cameras write, also where they were cut
-    "settings": 700,
+    "settings": 750,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines

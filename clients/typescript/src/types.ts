@@ -961,6 +961,9 @@ export interface TraceView {
   parameters: Record<string, unknown>;
   dropped_reasoning: number;
   dropped_items: number;
+  app: string;
+  app_task: string;
+  store_overridden: boolean;
   usage: UsageView;
   steps: Record<string, number>;
   redacted: Record<string, number>;

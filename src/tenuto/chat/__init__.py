@@ -12,11 +12,14 @@ from tenuto.chat.request import (
     ToolStarted,
     TurnStarted,
 )
+from tenuto.chat.sent_history import Change
+from tenuto.chat.sent_turns import SentTalk, SentTurn, SentTurns
 from tenuto.chat.service import Chat
 from tenuto.chat.storing import reply_from_trace
 
 __all__ = [
     "CallRequested",
+    "Change",
     "Chat",
     "ChatDeps",
     "ChatEvent",
@@ -26,6 +29,9 @@ __all__ = [
     "LiveTurns",
     "Reply",
     "ReplyFinished",
+    "SentTalk",
+    "SentTurn",
+    "SentTurns",
     "ToolFinished",
     "ToolStarted",
     "TurnStarted",

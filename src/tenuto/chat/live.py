@@ -118,6 +118,10 @@ class LiveTurn:
         await self._wait_for_end()
         return self._reply
 
+    def stop_soon(self) -> None:
+        """The same without waiting for the end."""
+        self._log.stop()
+
     async def run(self, chat: Chat, on_start: Callable[[LiveTurn], None]) -> None:
         """Take the turn to its end; `LiveTurns` alone calls this, once."""
         assert self._request is not None

@@ -56,8 +56,12 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     the answer is degraded. `parameters` are for the model, and refused where it
     does not take them. `model` answers in place of the assistant's.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
-    message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing.
+    message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing; with
+    `follows_seq` that message is the newest, besides summaries, at its begin (0: there is none). `replaces_after`
+    replaces everything behind that message by this request's, as an `edit` does, if `follows_seq` was the newest.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
+    The trace repeats which `app` asked, for which of its own tasks (empty for a turn), and whether the turn is stored
+    although the app asked that it is not.
     """
 
     text: str = ""
@@ -86,7 +90,22 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     reply_metadata: JsonObject = {}
     require_attachments: bool = False
     follows: int | None = None
+    follows_seq: int | None = None
+    replaces_after: int | None = None
     compress_above: int | None = None
+    app: str = ""
+    app_task: str = ""
+    store_overridden: bool = False
+
+    @property
+    def replaces(self) -> bool:
+        """Whether messages of the session are replaced by this request's."""
+        return self.edit is not None or self.replaces_after is not None
+
+    @property
+    def edited_from(self) -> int:
+        """The first message that is replaced; 0 if none is."""
+        return self.edit or (self.replaces_after + 1 if self.replaces_after is not None else 0)
 
     @property
     def question(self) -> str:
@@ -121,11 +140,14 @@ class ChatRequest(Value, frozen=True, kw_only=True):
 
     def _check_input(self) -> None:
         """What is answered: a text, messages, or the last message again."""
-        if self.edit is not None:
-            check_int(self.edit, 0, MAX_SEQ, "edit")
-        if self.regenerate and self.edit is not None:
+        for name in ("edit", "follows_seq", "replaces_after"):
+            if getattr(self, name) is not None:
+                check_int(getattr(self, name), 0, MAX_SEQ, name)
+        if self.replaces_after is not None and (self.edit is not None or self.follows_seq is None):
+            raise Invalid("replaces_after: with follows_seq, and without edit")
+        if self.regenerate and self.replaces:
             raise Invalid("regenerate or edit, not both")
-        if (self.regenerate or self.edit is not None) and self.session_id is None:
+        if (self.regenerate or self.replaces) and self.session_id is None:
             raise Invalid("to regenerate or edit, name the session")
         if self.regenerate and (self.text or self.messages or self.parts):
             raise Invalid("regenerate takes no message: the last one is answered again")
@@ -230,7 +252,8 @@ class Reply(Value, frozen=True, kw_only=True):
 class TurnStarted(Value, frozen=True, kw_only=True):
     """The user message is stored and the turn has begun.
 
-    `incarnation` is the session's, or empty for a turn without one.
+    `incarnation` is the session's, or empty for a turn without one. `input_seq` numbers the last of its messages; 0
+    where it has none, or only a journal holds them.
     """
 
     session_id: str
@@ -238,6 +261,7 @@ class TurnStarted(Value, frozen=True, kw_only=True):
     turn: int
     created: bool
     incarnation: str = ""
+    input_seq: int = 0
 
 
 class ToolStarted(Value, frozen=True, kw_only=True):

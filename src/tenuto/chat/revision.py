@@ -123,6 +123,28 @@ async def check_follows(sessions: Sessions, turn: OpenTurn, number: int) -> None
         raise VersionConflict(number, last.turn if last is not None else 0)
 
 
+async def check_follows_seq(sessions: Sessions, turn: OpenTurn, request: ChatRequest) -> None:
+    """Refuse a turn before which another message stands than the caller knew of, and undo what it stored.
+
+    Raises:
+        VersionConflict: messages were appended or removed since the caller read them.
+    """
+    expected = request.follows_seq if request.replaces_after is None else request.replaces_after
+    assert expected is not None
+    first = turn.user_messages[0].seq if turn.user_messages else turn.session.last_seq + 1
+    last = _last_talk_seq(turn.window, first)
+    if last is None:
+        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=first))
+        last = _last_talk_seq(page.messages, first) or 0
+    if last > expected or (request.replaces_after is None and last < expected):
+        await undo_user_message(sessions, turn)
+        raise VersionConflict(expected, last)
+
+
+def _last_talk_seq(messages: Sequence[Message], before: int) -> int | None:
+    return next((one.seq for one in reversed(messages) if one.seq < before and not is_summary(one)), None)
+
+
 async def hide_old_answer(sessions: Sessions, turn: OpenTurn, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
     """The turn without the answer that it regenerates, and that answer.
 
@@ -240,7 +262,8 @@ async def _truncate_for_edit(
         if cut is None:
             return False
         await check(newest)
-        if _has_messages_after(page, session.last_seq):
+        known = session.last_seq if request.follows_seq is None else min(session.last_seq, request.follows_seq)
+        if _has_messages_after(page, known):
             break
         version = await _record_superseded(sessions, scope, newest, [one for one in page.messages if one.seq > cut])
         if version is not None and await _truncate(sessions, scope, page, cut, version) is not None:
@@ -252,10 +275,12 @@ async def _truncate_for_edit(
 
 async def _cut_position(sessions: Sessions, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
     """The message to truncate after; `None` if an earlier request with this key did so."""
-    assert request.edit is not None
     mark = mark_of(request.idempotency_key) if request.idempotency_key is not None else None
     if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
         return None
+    if request.replaces_after is not None:
+        return request.replaces_after
+    assert request.edit is not None
     return await _check_editable(sessions, scope, page, request.edit)
 
 

@@ -21,6 +21,7 @@ from tenuto.model.prompt import PartText, PromptPolicy
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.ports import ChatModel
+from tenuto.privacy.turn_redaction import TurnRedaction
 
 _Answer = TypeVar("_Answer", bound=Value)
 
@@ -42,6 +43,11 @@ class Chat:
     def assistants(self) -> AssistantRegistry:
         """The assistants of this installation."""
         return self._deps.assistants
+
+    @property
+    def redaction(self) -> TurnRedaction:
+        """The privacy policy for turns."""
+        return self._deps.redaction
 
     @property
     def embedder(self) -> str | None:

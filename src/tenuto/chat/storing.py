@@ -462,6 +462,9 @@ async def _make_trace(
         data=work.toolbox.data,
         redacted=shortener.redacted,
         digest_key=work.digest_key if work.prompt is not None else "",
+        app=context.request.app,
+        app_task=context.request.app_task,
+        store_overridden=context.request.store_overridden,
     )
 
 

@@ -25,6 +25,7 @@ from tenuto.chat.loading import cancel_recall, load, start_recall, with_older_me
 from tenuto.chat.request import ChatRequest, EventSink, Reply
 from tenuto.chat.revision import (
     check_follows,
+    check_follows_seq,
     check_not_superseded,
     hide_old_answer,
     mark_of,
@@ -58,7 +59,7 @@ from tenuto.model.parameters import NO_PARAMETERS
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
-from tenuto.model.turn import MAX_WINDOW, ONCE
+from tenuto.model.turn import MAX_WINDOW, ONCE, history_length
 from tenuto.model.values import JsonObject, check_type
 from tenuto.ports import SpanAttributes, facts_of, refused_parameters
 from tenuto.sessions import TurnRequest, fresh_id
@@ -327,15 +328,15 @@ async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message
 async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
     messages = _input_messages(deps, choice)
-    if request.edit is not None and request.session_id is not None:
+    if request.replaces and request.session_id is not None:
         messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
         messages = await prepare(scope, messages, policy)
     makes_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     # What a new session starts with takes long to make, so it waits until the one that was there is gone after all.
-    goes_on = makes_missing and choice.in_session and request.edit is None and not request.regenerate
+    goes_on = makes_missing and choice.in_session and not request.replaces and not request.regenerate
     may_be_new = makes_missing and not goes_on
-    if may_be_new or request.regenerate or request.edit is not None:
+    if may_be_new or request.regenerate or request.replaces:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
         check_message_sizes(messages, policy)
     if deps.spending.active and request.idempotency_key is None:
@@ -353,7 +354,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         policy=_without_journal(policy) if request.regenerate else _for_stored(policy) if goes_on else policy,
         renews=True,
     )
-    if request.edit is not None:
+    if request.replaces:
         editing = replace(turn_request, policy=_without_journal(policy))
         await rewind_for_edit(deps.sessions, scope, request, editing, lambda session: _check_budgets(deps, session))
     try:
@@ -375,6 +376,8 @@ async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, windo
     """Checks that need the stored session; a concurrent turn may have spent the rest of a budget."""
     request = choice.request
     replaced_answer: tuple[Message, ...] = ()
+    if request.follows_seq is not None and turn.state is TurnState.OPENED and not turn.journaled:
+        await check_follows_seq(deps.sessions, turn, request)
     if request.regenerate:
         turn, replaced_answer = await hide_old_answer(deps.sessions, turn, window)
     if request.idempotency_key is not None:
@@ -415,7 +418,11 @@ def _input_messages(deps: ChatDeps, choice: Choice) -> tuple[Draft, ...]:
     name = display_name(request.profile) if scope.chat is not None else ""
     metadata: JsonObject = {ONCE: mark_of(request.idempotency_key)} if request.idempotency_key is not None else {}
     if request.messages:
-        return tuple([_input_message(deps, scope, message, name, metadata) for message in request.messages])
+        before = history_length(request.messages)
+        return tuple([
+            _input_message(deps, scope, message, name, metadata, is_history=place < before)
+            for place, message in enumerate(request.messages)
+        ])  # fmt: skip
     draft = Draft(
         id=fresh_id(),
         role=Role.USER,
@@ -431,15 +438,18 @@ def _input_messages(deps: ChatDeps, choice: Choice) -> tuple[Draft, ...]:
     return (draft,)
 
 
-def _input_message(deps: ChatDeps, scope: Scope, message: Draft, name: str, metadata: JsonObject) -> Draft:
+def _input_message(
+    deps: ChatDeps, scope: Scope, message: Draft, name: str, metadata: JsonObject, *, is_history: bool
+) -> Draft:
     from_user = message.role is Role.USER
+    answers = is_history and message.role is Role.ASSISTANT
     return replace(
         message,
         speaker=message.speaker if message.role is Role.ASSISTANT else scope.user,
         persona=scope.persona,
         tokens=deps.counter.count_message(message),
         extra={NAME: name, **message.extra} if name and from_user else message.extra,
-        metadata={**message.metadata, **metadata, **({} if from_user else {INPUT: True})},
+        metadata={**message.metadata, **metadata, **({} if from_user or answers else {INPUT: True})},
     )
 
 

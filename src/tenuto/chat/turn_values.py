@@ -112,12 +112,15 @@ class TurnContext(Value, frozen=True, kw_only=True):
 
     def to_turn_started(self) -> TurnStarted:
         """The event for readers before the answer."""
+        turn = self.turn
+        words = turn.user_messages if turn is not None and not turn.journaled else ()
         return TurnStarted(
             session_id=self.session_id,
             trace_id=self.trace_id,
             turn=self.number,
             created=self.created,
-            incarnation=self.turn.session.incarnation if self.turn is not None else "",
+            incarnation=turn.session.incarnation if turn is not None else "",
+            input_seq=words[-1].seq if words else 0,
         )
 
     def to_turn_ended(
@@ -144,7 +147,7 @@ class TurnContext(Value, frozen=True, kw_only=True):
             reserved_tokens=reserved_tokens,
             persona=self.isolated_persona,
             stale_before=turn.stale_before if turn is not None else 0,
-            edited_from=self.request.edit or 0,
+            edited_from=self.request.edited_from,
             edited_until=turn.user_messages[0].seq if turn is not None and turn.user_messages else 0,
             recalls=self.assistant.recalls,
         )

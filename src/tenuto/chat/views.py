@@ -236,6 +236,9 @@ class TraceView(
     parameters: JsonObject
     dropped_reasoning: int
     dropped_items: int
+    app: str
+    app_task: str
+    store_overridden: bool
     usage: UsageView
     steps: dict[str, float]
     redacted: dict[str, int]

@@ -285,11 +285,23 @@ def inputs_from_turn(
         summarized_through=summary.through if summary is not None else 0,
         summarized_from=summary.since if summary is not None else 1,
         summarized_messages=summary.messages if summary is not None else 0,
-        window_start=turn.context_start,
+        window_start=_begin_of_context(turn),
         history=tuple(history),
         persona=turn.scope.persona,
         speaker=own[-1].speaker if own else None,
     )
+
+
+def _begin_of_context(turn: OpenTurn) -> int:
+    """The first message that is context: where nothing is missing before the window, that with which it begins. An edit
+    leaves a gap in the numbers, which a session that evicts its oldest messages has, too."""
+    retention, window = turn.session.retention, turn.window
+    evicts = retention.max_turns is not None or (
+        retention.max_messages is not None and turn.session.messages >= retention.max_messages
+    )
+    if evicts or not window or turn.session.messages > len(window):
+        return turn.context_start
+    return max(turn.context_start, window[0].seq)
 
 
 def assemble(

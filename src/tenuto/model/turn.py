@@ -75,7 +75,9 @@ class Trace(Value, frozen=True, kw_only=True):
     that a user ended it, with a part of an answer or without. `data` is the structured part of the answer. `redacted`
     counts values redacted from its texts before it was stored, by type. `digest_key` names the key of the digests in
     its manifest, from which this trace's is derived: a machine's, or empty for a master key. Neither is in the store,
-    so that no reader of it can confirm a guess; no answer contains the digests.
+    so that no reader of it can confirm a guess; no answer contains the digests. `app` is the app that asked, as far as
+    its preset knows it, `app_task` what it asked for beside the talk; `store_overridden` says that the turn is stored
+    although the app asked that it is not.
     """
 
     id: str
@@ -112,6 +114,9 @@ class Trace(Value, frozen=True, kw_only=True):
     data: JsonObject = {}
     redacted: dict[str, int] = {}
     digest_key: str = ""
+    app: str = ""
+    app_task: str = ""
+    store_overridden: bool = False
 
     def __post_init__(self) -> None:
         check_json(self.data, "a trace's data")
@@ -412,6 +417,24 @@ def turn_offsets(drafts: Sequence[Draft]) -> list[int]:
         offsets.append(turn)
         before = draft.role
     return offsets
+
+
+def history_length(drafts: Sequence[Draft]) -> int:
+    """How many messages of a request are history: those up to the last answer that something follows.
+
+    An answer at the end, begun by the caller, belongs to what is to be answered.
+    """
+    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
+    return max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=0)
+
+
+def offsets_of_input(drafts: Sequence[Draft]) -> list[int]:
+    """The turn of each message of a request, from 0: its history has turns of its own, and the rest is the last."""
+    before = history_length(drafts)
+    if not before:
+        return [0] * len(drafts)
+    offsets = turn_offsets(drafts[:before])
+    return [*offsets, *[offsets[-1] + 1] * (len(drafts) - before)]
 
 
 class AppendResult(Value, frozen=True, kw_only=True):

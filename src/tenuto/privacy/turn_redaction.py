@@ -23,7 +23,7 @@ from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.json_texts import Replace, Slot, collect_slots, neutralizing, replace_part_texts, replace_texts
 from tenuto.privacy.placeholders import neutralize_text, restore_text
-from tenuto.privacy.record_redaction import draft_slots, redact_stored, redact_trace
+from tenuto.privacy.record_redaction import MessageRedaction, draft_slots, redact_stored, redact_trace
 from tenuto.privacy.redactor import WITHHELD, Redactor
 
 
@@ -95,6 +95,11 @@ class TurnRedaction:
         """A value of the session with its placeholders restored, for the session's own turn."""
         values = await self._redactor.values(session)
         return replace_texts(value, lambda slot: restore_text(slot.text, values)) if values else value
+
+    async def as_stored(self, session: Session, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+        """Messages of a request as the session has them."""
+        redaction = MessageRedaction(self._redactor, session.scope)
+        return await redaction.messages(session, redaction.neutralize_drafts(tuple(drafts)), whole=False)
 
     async def redact_prompt_inputs(
         self, scope: Scope, session: Session | None, inputs: PromptInputs

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.background import running
-from tenuto.chat import LiveTurns
+from tenuto.chat import LiveTurns, SentTurns
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model.urls import is_loopback
 from tenuto.ports import Clock, utc_now
@@ -45,6 +45,7 @@ from tenuto.server import (
 )
 from tenuto.server import chat as talks
 from tenuto.server.a2a import routes as a2a
+from tenuto.server.apps.presets import AppRules
 from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.mcp import routes as mcp
@@ -65,7 +66,16 @@ _log = logging.getLogger(__name__)
 _PER_MINUTE = 6000
 # What pages of other origins may send, and which headers of an answer they may read.
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_EXPOSED: Final = ("X-Request-ID", "Retry-After", "ETag", "Location", "Tenuto-Session", "Tenuto-Degraded")
+_EXPOSED: Final = (
+    "X-Request-ID",
+    "Retry-After",
+    "ETag",
+    "Location",
+    "Tenuto-Session",
+    "Tenuto-Degraded",
+    "Tenuto-App-Task",
+    "Tenuto-Store",
+)
 # Seconds after the start when the embedder loads: the first requests come before it.
 _WARM_AFTER = 2.0
 
@@ -82,8 +92,9 @@ def create_app(
     `clock` tells the time of day, `ticks` the seconds that limits and trust in a credential are counted by.
 
     Raises:
-        InvalidSetting: a key file of the settings does not hold a fitting key.
+        InvalidSetting: a key file of the settings does not hold a fitting key, or no preset has the name of an app.
     """
+    app_rules = AppRules.of(settings)
     verifier = _make_jwt_verifier(settings)
     meters = Metrics()
 
@@ -104,9 +115,11 @@ def create_app(
             tenuto=tenuto,
             chat=chat,
             live=live,
+            sent_turns=SentTurns(tenuto.sessions, chat.redaction, live),
             gate=gate,
             clock=clock,
             embedding_rates=RateLimiter(settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks),
+            apps=app_rules,
         )
         tenuto.add_listener(meters.count_session_event)
         tenuto.add_listener(hub.on_session_event)

@@ -28,7 +28,7 @@ from starlette.requests import Request
 
 from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
-from tenuto.chat import Chat, LiveTurns
+from tenuto.chat import Chat, LiveTurns, SentTurns
 from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
@@ -37,6 +37,7 @@ from tenuto.model.scope import check_tenant_id
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import Clock
+from tenuto.server.apps.presets import AppRules
 from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
@@ -491,9 +492,11 @@ class ServerContext:
     tenuto: Tenuto
     chat: Chat
     live: LiveTurns
+    sent_turns: SentTurns
     gate: Gate
     clock: Clock
     embedding_rates: RateLimiter
+    apps: AppRules
 
     @property
     def sessions(self) -> Sessions:

@@ -61,7 +61,7 @@ _HEADERS: Final[Mapping[str, tuple[_Read, tuple[str, ...]]]] = {
     "last_event_id": (lambda request: request.headers.get("last-event-id"), ("Last-Event-ID",)),
     "precondition": (precondition, ("If-Match", "If-None-Match")),
     "tenuto_agent": (agent_header, ("Tenuto-Agent",)),
-    "tenuto_session": (lambda request: request.headers.get("tenuto-session"), ("Tenuto-Session",)),
+    "tenuto_session": (lambda request: request.headers.get("tenuto-session") or None, ("Tenuto-Session",)),
 }
 
 
@@ -123,6 +123,7 @@ def bind(handler: Handler, path: str, statuses: tuple[int, ...]) -> tuple[Endpoi
 
     queries = [hint for hint in hints.values() if _is_query(hint)]
     headers = tuple(header for name in hints if name in _HEADERS for header in _HEADERS[name][1])
+    headers += tuple(header for hint in hints.values() for header in getattr(hint, "HEADERS", ()))
     types = HandlerTypes(
         statuses, answer, body[1] if body is not None else None, queries[0] if queries else None, headers
     )

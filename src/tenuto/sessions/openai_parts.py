@@ -41,13 +41,14 @@ class _Part(NamedTuple):
     types: Sequence[str]
 
 
-def check_items(items: Sequence[JsonObject], place: str) -> None:
-    """Refuse parts of an unknown type in items of the Responses API: they would reach no model.
+def check_items(items: Sequence[JsonObject], place: str, places: Sequence[int] | None = None) -> None:
+    """Refuse parts of an unknown type in items of the Responses API: they would reach no model. `places` are those that
+    they have in the request, if not in order.
 
     Raises:
         Invalid: a part is of a type that does not stand there, or its text is none.
     """
-    for number, item in enumerate(items):
+    for number, item in zip(places or range(len(items)), items, strict=True):
         at, kind, role = f"{place}[{number}]", item.get("type"), item.get("role")
         if kind == "function_call_output":
             _check_parts(_parts(item.get("output"), f"{at}.output", _RESPONSES["output"]))
@@ -55,9 +56,9 @@ def check_items(items: Sequence[JsonObject], place: str) -> None:
             _check_parts(_parts(item.get("content"), f"{at}.content", _RESPONSES.get(role, _INPUT)))
 
 
-def check_messages(messages: Sequence[JsonObject]) -> None:
-    """The same for messages of chat completions."""
-    for number, message in enumerate(messages):
+def check_messages(messages: Sequence[JsonObject], places: Sequence[int] | None = None) -> None:
+    """The same for messages of chat completions; `places` are those that they have in the request, if not in order."""
+    for number, message in zip(places or range(len(messages)), messages, strict=True):
         types = _CHAT.get(str(message.get("role")), ())
         _check_parts(_parts(message.get("content"), f"messages[{number}].content", types))
 

@@ -158,6 +158,12 @@ class Settings(Value, frozen=True, kw_only=True):
     model_aliases: str | None = None
     # What becomes of names that are none of these: refuse, or default for the default assistant.
     unknown_models: str = "refuse"
+    # Apps whose requests name sessions and users in their own way, and other places where such ids stand.
+    apps: str | None = None
+    session_from: str | None = None
+    user_from: str | None = None
+    # None: obeyed, but for apps whose preset says otherwise.
+    store_false: str | None = None
     model_base_url: str | None = None
     model_api_key: str | None = None
     # None: of a model on this machine none, two minutes and one of others. 0: the first token has no limit.
@@ -222,6 +228,7 @@ class Settings(Value, frozen=True, kw_only=True):
         _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
         _check_choice("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
         _check_choice("unknown_models", self.unknown_models, ("refuse", "default"))
+        _check_choice("store_false", self.store_false or "obey", ("obey", "ignore"))
         self.model_names()
         _check_choice("log_level", self.log_level, ("debug", "info", "warning", "error"))
         if self.max_body_bytes < self.max_message_bytes:

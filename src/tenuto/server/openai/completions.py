@@ -1,12 +1,12 @@
 """The route of chat completions: stateless as clients expect it, or a turn in the session that a header names.
 
-Clients send the whole conversation each time. With a session, only what follows its last answer is new; without one,
-nothing is stored.
+Clients send the whole conversation each time. With a session, what is new in it is stored there; without one, nothing
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Final
 from uuid import uuid4
 
@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, ToolStarted
+from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, ReplyFinished, SentTurn, ToolStarted
 from tenuto.errors import Invalid, UnsupportedParameter
-from tenuto.model import Message, Role, Scope
+from tenuto.model import Draft, Message, Role
 from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.parameters import PARAMETERS, FinishReason, ModelParameters
-from tenuto.model.policy import OnMissing
-from tenuto.model.values import JsonObject, check_id
+from tenuto.model.turn import history_length
+from tenuto.model.values import JsonObject
+from tenuto.server.apps.naming import AppNaming, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
 from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
@@ -30,8 +31,9 @@ from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import degraded_view, messages_of
 from tenuto.server.openai.provider_items import check_functions
-from tenuto.server.openai.response_requests import check_stream_options, policy_of, schema_of, tools_of
-from tenuto.server.openai.responses import first_event, last_reply
+from tenuto.server.openai.response_requests import check_stream_options, schema_of, tools_of
+from tenuto.server.openai.responses import last_reply
+from tenuto.server.sent_history import begin_sent_turn, events_while_here, headers_of, reply_while_here
 from tenuto.server.streams import (
     ServerSentEvent,
     begun_events,
@@ -44,8 +46,6 @@ from tenuto.sessions.openai_parts import check_messages
 
 routes = OpenAIRouter()
 
-SESSION: Final = "Tenuto-Session"
-"""The header that names the session of a chat completion, in the request and in the response."""
 _EXAMPLE: Final[JsonObject] = {"model": "general", "messages": [{"role": "user", "content": "Hello!"}]}
 _CHUNK: Final = "chat.completion.chunk"
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
@@ -180,40 +180,48 @@ class _Completion:
 
 @routes.post("/chat/completions", body=_EXAMPLE, streams=True)
 async def create_completion(
-    request: Request,
-    scope: Scope,
-    context: ServerContext,
-    tenuto_session: str | None,
-    idempotency_key: str | None,
-    body: _CompletionBody,
-) -> JsonObject | Answer[JsonObject] | Response:
-    """Complete a conversation. With the header `Tenuto-Session`, as a turn of that session; else nothing is stored."""
+    request: Request, naming: AppNaming, context: ServerContext, idempotency_key: str | None, body: _CompletionBody
+) -> Answer[JsonObject] | Response:
+    """Complete a conversation.
+
+    With the header `Tenuto-Session`, or an id of an app that the settings name, as a turn of that session; else nothing
+    is stored.
+    """
+    app = naming.read(body)
     if body.n not in (None, 1):
         raise Invalid("n: must be 1, as each request gets one completion")
     check_stream_options(body)
-    _check_messages(body.messages, calls_elsewhere=tenuto_session is not None)
+    template = _template_of(context, app, body, unknown_fields(request))
+    completion = _Completion(body, body.model or str(template.assistant), int(context.clock().timestamp()))
+    headers = app.headers
+    if app.stored_session is not None:
+        if idempotency_key is not None:
+            template = replace(template, idempotency_key=idempotency_key, fingerprint=_fingerprint(body))
+        sent = await _begin_in_session(request, context, app, template, body)
+        headers = await headers_of(sent, app)
+        if sent.live is not None:
+            return await _in_session(request, sent.live, completion, headers, stream=bool(body.stream))
+    _check_messages(body.messages)
     check_messages(body.messages)
-    turn, history = await _turn_of(context, scope, body)
-    turn = replace(turn, parameters=body.parameters(unknown_fields(request)))
-    completion = _Completion(body, body.model or str(turn.assistant), int(context.clock().timestamp()))
-    if tenuto_session is not None:
-        turn = replace(await _named(turn, context, scope, tenuto_session), idempotency_key=idempotency_key)
-        return await _in_session(request, context.live.start(scope, turn), completion, stream=bool(body.stream))
-    events = context.chat.stream(scope, turn, history)
+    turn, history = await _turn_of(context, app, body, template)
+    events = context.chat.stream(app.scope, turn, history)
     if body.stream:
         live_events = until_lapsed(request, await begun_events(request, events))
-        return await event_stream(request, _with_end(completion.chunks(live_events)), _encode)
-    return completion.whole(await cancel_on_disconnect(request, last_reply(events)))
+        response = await event_stream(request, _with_end(completion.chunks(live_events)), _encode)
+        response.headers.update(headers)
+        return response
+    return Answer(completion.whole(await cancel_on_disconnect(request, last_reply(events))), headers=headers)
 
 
-def _check_messages(messages: list[JsonObject], *, calls_elsewhere: bool) -> None:
+def _check_messages(messages: Sequence[JsonObject], places: Sequence[int] | None = None) -> None:
     """Refuse what no prompt would show: the answer would be one to another conversation than was sent.
 
-    With `calls_elsewhere`, the call of an output may stand in the session.
+    With the `places` of some messages in the request, the call of an output may stand in the session.
     """
     calls: set[str] = set()
     waiting: dict[str, str] = {}
-    for place, message in enumerate(messages):
+    calls_elsewhere = places is not None
+    for place, message in zip(places or range(len(messages)), messages, strict=True):
         role, at = message.get("role"), f"messages[{place}]"
         if role not in _ROLES:
             raise Invalid(f"{at}.role: expected one of {', '.join(_ROLES)}")
@@ -255,54 +263,71 @@ def _calls_in(message: JsonObject, at: str) -> list[str]:
     return ids
 
 
+async def _begin_in_session(
+    request: Request, context: ServerContext, app: AppRequest, template: ChatRequest, body: _CompletionBody
+) -> SentTurn:
+    """Begin the turn that the messages ask for, by what is new in them."""
+
+    async def read(items: list[JsonObject], places: list[int]) -> tuple[Draft, ...]:
+        _check_messages(items, places)
+        check_messages(items, places)
+        return await drafts_of_items(context, app.scope, items, "messages", places=places)
+
+    return await begin_sent_turn(request, context, app, template, body.messages, read, streams=bool(body.stream))
+
+
 async def _in_session(
-    request: Request, live: LiveTurn, completion: _Completion, *, stream: bool
+    request: Request, live: LiveTurn, completion: _Completion, headers: Mapping[str, str], *, stream: bool
 ) -> Answer[JsonObject] | Response:
-    await cancel_on_disconnect(request, first_event(live))
-    session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
     if not stream:
-        reply = await cancel_on_disconnect(request, live.reply())
-        return Answer(completion.whole(reply), headers={SESSION: session_id})
-    events = (event async for _, event in until_lapsed(request, live.events()))
-    response = await event_stream(request, _with_end(completion.chunks(events)), _encode)
-    response.headers[SESSION] = session_id
+        return Answer(completion.whole(await reply_while_here(request, live)), headers=headers)
+    chunks = completion.chunks(events_while_here(request, live))
+    response = await event_stream(request, _with_end(chunks), _encode)
+    response.headers.update(headers)
     return response
 
 
-async def _named(turn: ChatRequest, context: ServerContext, scope: Scope, session: str) -> ChatRequest:
-    """The turn in the session that the header names, which is made if there is none."""
-    check_id(session, f"the {SESSION} header")
-    policy = replace(policy_of(context.chat, str(turn.assistant)), on_missing=OnMissing.ADOPT)
-    session_id = await context.sessions.find_named(scope, session)
-    return replace(turn, session_id=session_id, policy=policy)
+def _fingerprint(body: _CompletionBody) -> str:
+    return fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"])
+
+
+def _template_of(context: ServerContext, app: AppRequest, body: _CompletionBody, extra: JsonObject) -> ChatRequest:
+    """The turn that a request asks for, without its messages."""
+    given = app.kept_tools(body.tools)
+    check_functions(given)
+    tools = tools_of(given, body.tool_choice)
+    answerer = context.chat.answerer_of(app.scope.tenant, body.model)
+    return ChatRequest(
+        session_id="",
+        regenerate=True,
+        assistant=answerer.assistant,
+        model=answerer.model,
+        tools=tools.tools,
+        tool_choice=tools.choice,
+        schema=schema_of(body.form, "response_format", ".json_schema"),
+        parameters=body.parameters(extra),
+        reply_tokens=body.max_completion_tokens or body.max_tokens,
+        require_attachments=bool(body.require_attachments),
+        **app.marks,
+    )
 
 
 async def _turn_of(
-    context: ServerContext, scope: Scope, body: _CompletionBody
+    context: ServerContext, app: AppRequest, body: _CompletionBody, template: ChatRequest
 ) -> tuple[ChatRequest, tuple[Message, ...]]:
-    """The turn that the messages ask for, and what they say of the conversation before it."""
-    drafts = await drafts_of_items(context, scope, body.messages, "messages")
+    """The turn without a session that the messages ask for, and what they say of the conversation before it."""
+    drafts = await drafts_of_items(context, app.scope, body.messages, "messages")
     if not drafts:
         raise Invalid("messages: expected a message to answer")
     # System messages alone are what is to be answered.
     first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
-    # An answer at the end, begun by the caller, belongs to what is new.
-    end = max((place + 1 for place, draft in enumerate(drafts) if draft.role is not Role.ASSISTANT), default=0)
-    last = max((place + 1 for place, draft in enumerate(drafts[:end]) if draft.role is Role.ASSISTANT), default=first)
-    check_functions(body.tools)
-    tools = tools_of(body.tools, body.tool_choice)
-    answerer = context.chat.answerer_of(scope.tenant, body.model)
-    turn = ChatRequest(
+    last = max(first, history_length(drafts))
+    turn = replace(
+        template,
+        session_id=None,
+        regenerate=False,
         messages=drafts[last:],
-        assistant=answerer.assistant,
-        model=answerer.model,
-        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
         instructions="\n\n".join(draft.text for draft in drafts[:first]) or None,
-        tools=tools.tools,
-        tool_choice=tools.choice,
-        schema=schema_of(body.form, "response_format", ".json_schema"),
-        reply_tokens=body.max_completion_tokens or body.max_tokens,
-        require_attachments=bool(body.require_attachments),
     )
     return turn, messages_of(drafts[first:last])
 

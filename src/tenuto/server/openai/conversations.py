@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Final, Literal
 from uuid import uuid4
@@ -169,17 +170,23 @@ async def _append(
 
 
 async def drafts_of_items(
-    context: ServerContext, scope: Scope, items: list[JsonObject], field: str, session_id: str | None = None
+    context: ServerContext,
+    scope: Scope,
+    items: list[JsonObject],
+    field: str,
+    session_id: str | None = None,
+    places: Sequence[int] | None = None,
 ) -> tuple[Draft, ...]:
     """Items of a request's field as messages: those of the user have the caller as speaker, and all have token counts.
 
-    Pages go on behind an id, so one that is taken in the session, or is none, is replaced by a new one.
+    Pages go on behind an id, so one that is taken in the session, or is none, is replaced by a new one. `places` are
+    those of the items in the field, if these are not all of it.
 
     Raises:
         Invalid: a part is of a type that no model gets, or its content cannot be taken.
     """
     if field != "messages":
-        check_items(items, field)
+        check_items(items, field, places)
     taken: set[str] = set()
     if session_id is not None and any("id" in item for item in items):
         with suppress(SessionNotFound):
@@ -189,7 +196,7 @@ async def drafts_of_items(
 
     def place_of(item: int, part: int, inner: int | None) -> str:
         inside = "output" if items[item].get("type") == CALL_OUTPUT else "content"
-        return f"{field}[{item}].{inside}[{part if inner is None else inner}]"
+        return f"{field}[{places[item] if places else item}].{inside}[{part if inner is None else inner}]"
 
     stored = await referenced_contents(context, scope, spoken)
     return await correct_token_counts(context, await read_contents(context, scope, spoken, place_of, stored))

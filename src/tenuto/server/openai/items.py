@@ -220,6 +220,14 @@ def _outputs_of(message: Draft) -> dict[str, str]:
     return {part["call_id"]: as_text(part.get("output", "")) for part in parts}
 
 
+def _calls_of(message: Draft) -> list[str]:
+    return [part["id"] for part in map(readable_part, message.parts) if part["type"] == "tool_call"]
+
+
+def _is_of_calls(message: Draft) -> bool:
+    return bool(message.parts) and len(_calls_of(message)) == len(message.parts)
+
+
 def _shows_media(output: Json) -> bool:
     return isinstance(output, list) and any(
         isinstance(part, dict) and part.get("type") in MEDIA_PARTS for part in output
@@ -344,16 +352,19 @@ class ItemLog:
         page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
         return {item["id"] for item in items_of(page.messages)}
 
-    async def without_known_outputs(self, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
-        """The messages without outputs that stand among the newest ones already, and whose calls wait for no other."""
+    async def without_known(self, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+        """The messages without calls that stand among the newest ones already, and without outputs that do and whose
+        calls wait for no other, unless nothing else is left."""
         page = await self.sessions.messages(self.scope, self.session_id, Page(limit=_READ))
         known: dict[str, str] = {}
+        calls: set[str] = set()
         for message in page.messages:
             known |= _outputs_of(message)
-            for part in map(readable_part, message.parts):
-                if part["type"] == "tool_call":
-                    known.pop(part["id"], None)
-        return tuple([draft for draft in drafts if not (_outputs_of(draft).items() & known.items())])
+            for called in _calls_of(message):
+                calls.add(called)
+                known.pop(called, None)
+        new = tuple([draft for draft in drafts if not (_is_of_calls(draft) and calls.issuperset(_calls_of(draft)))])
+        return tuple([draft for draft in new if not (_outputs_of(draft).items() & known.items())]) or new
 
     async def get(self, item_id: str) -> JsonObject:
         """One item, with the contents that it shows.

@@ -18,6 +18,7 @@ from tenuto.model.generation import ToolSpec
 from tenuto.model.parameters import PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.values import Json, JsonObject
+from tenuto.server.apps.naming import SESSION, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import OpenBody, fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
@@ -278,13 +279,22 @@ def check_stream_options(body: _Streamed) -> None:
 
 
 class Asked(NamedTuple):
-    """A request for a response: the turn it asks for, and what its response repeats."""
+    """A request for a response: the turn it asks for, and what its response repeats.
 
-    scope: Scope
+    With `items`, these are the conversation of a session that the request names, and the turn is without messages.
+    """
+
+    app: AppRequest
     body: ResponseBody
     turn: ChatRequest
     created_at: int
     said: JsonObject
+    items: list[JsonObject] | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """Who asks."""
+        return self.app.scope
 
     def echo(self, trace: str) -> Echo:
         """What the response of that turn repeats."""
@@ -292,7 +302,7 @@ class Asked(NamedTuple):
 
 
 async def read_request(
-    context: ServerContext, scope: Scope, body: ResponseBody, extra: JsonObject, idempotency_key: str | None
+    context: ServerContext, app: AppRequest, body: ResponseBody, extra: JsonObject, idempotency_key: str | None
 ) -> Asked:
     """What a client asks for; `extra` are fields of the provider's own.
 
@@ -306,25 +316,30 @@ async def read_request(
             raise Invalid(f"include[{place}]: expected one of {', '.join(_INCLUDABLE)}")
     if body.store is False and body.background:
         raise Invalid("background: a response that is not stored cannot be made in the background")
-    said, created_at = body.said(), now_in_seconds(context)
-    follows = body.previous_response_id
-    session_id = body.conversation_id if follows is None else place_of_response(follows)[1]
-    drafts: tuple[Draft, ...] = ()
-    if isinstance(body.input, list):
-        for place, item in enumerate(body.input):
-            kind = item.get("type", "message")
-            if not isinstance(kind, str) or kind not in SHOWN_ITEMS:
-                raise Invalid(f"input[{place}].type: no model gets items of this type; a conversation keeps them")
-        items = await _without_references(context.sessions, scope, body.input, session_id)
-        drafts = await drafts_of_items(context, scope, items, "input", session_id)
-        drafts = await _without_known_outputs(context.sessions, scope, body, drafts)
-    if not drafts and not isinstance(body.input, str):
+    # What the response repeats is what holds.
+    body = replace(body, tools=app.kept_tools(body.tools), store=None if app.store_overridden else body.store)
+    said, created_at, scope = body.said(), now_in_seconds(context), app.scope
+    session_id = await _session_of(context.sessions, app, body)
+    items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
+    for place, item in enumerate(items):
+        kind = item.get("type", "message")
+        if not isinstance(kind, str) or kind not in SHOWN_ITEMS:
+            raise Invalid(f"input[{place}].type: no model gets items of this type; a conversation keeps them")
+    items = await _without_references(context.sessions, scope, items, session_id)
+    if not items:
         raise Invalid("input: expected a text or items")
+    sends_history = app.whole_history and app.stored_session is not None
+    drafts: tuple[Draft, ...] = ()
+    if isinstance(body.input, list) and not sends_history:
+        drafts = await drafts_of_items(context, scope, items, "input", session_id)
+        drafts = await _without_known(context.sessions, scope, session_id, drafts)
     assistant, model = context.chat.answerer_of(scope.tenant, body.model)
     tools = tools_of(body.tools, body.tool_choice)
     turn = ChatRequest(
-        text=body.input if isinstance(body.input, str) else "",
+        text=body.input if isinstance(body.input, str) and not sends_history else "",
         messages=drafts,
+        session_id="" if sends_history else None,
+        regenerate=sends_history,
         assistant=assistant,
         model=model,
         idempotency_key=idempotency_key,
@@ -340,8 +355,26 @@ async def read_request(
         policy=existing(policy_of(context.chat, assistant)),
         compress_above=body.compress_above,
         require_attachments=bool(body.require_attachments),
+        **app.marks,
     )
-    return Asked(scope, body, turn, created_at, said)
+    return Asked(app, body, turn, created_at, said, items if sends_history else None)
+
+
+async def _session_of(sessions: Sessions, app: AppRequest, body: ResponseBody) -> str | None:
+    """The session that the request speaks of, where it names one.
+
+    Raises:
+        Invalid: its header names another session than its body.
+    """
+    follows, stated = body.previous_response_id, body.conversation_id
+    in_body = stated if follows is None else place_of_response(follows)[1]
+    if app.session is None or (in_body is not None and not app.explicit):
+        return in_body
+    named = await sessions.find_named(app.scope, app.session)
+    if in_body is not None and in_body != named:
+        field = "conversation" if follows is None else "previous_response_id"
+        raise Invalid(f"{field}: is of another session than the header {SESSION} names")
+    return named
 
 
 async def _without_references(
@@ -364,17 +397,17 @@ async def _without_references(
     return [item for item in items if item.get("type") != _REFERENCE]
 
 
-async def _without_known_outputs(
-    sessions: Sessions, scope: Scope, body: ResponseBody, drafts: tuple[Draft, ...]
+async def _without_known(
+    sessions: Sessions, scope: Scope, session_id: str | None, drafts: tuple[Draft, ...]
 ) -> tuple[Draft, ...]:
-    """The input without outputs that the conversation has: the AI SDK repeats those of its earlier steps.
+    """The input without calls and outputs that the conversation has: clients repeat those of their earlier steps.
 
-    Only beside other items: an output alone is a retry after a turn that failed, or unknown.
+    Outputs only beside other items: one alone is a retry after a turn that failed, or unknown.
     """
-    if body.conversation_id is None or not any(draft.role is Role.TOOL for draft in drafts):
+    if session_id is None or not any(draft.role is Role.TOOL for draft in drafts):
         return drafts
     with suppress(SessionNotFound):
-        return await ItemLog(sessions, scope, body.conversation_id).without_known_outputs(drafts) or drafts
+        return await ItemLog(sessions, scope, session_id).without_known(drafts)
     return drafts
 
 

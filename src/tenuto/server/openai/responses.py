@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -11,15 +12,17 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, LiveTurns, Reply, ReplyFinished
+from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, LiveTurns, Reply, ReplyFinished, SentTurn
 from tenuto.context import TokenCounter, language_of
 from tenuto.context.compression import LogTail
 from tenuto.context.extract import summarise
 from tenuto.errors import Invalid, SessionNotFound, Unavailable
-from tenuto.model import Message, Rewrite, Role, Scope
+from tenuto.model import Draft, Message, Rewrite, Role, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
+from tenuto.server.apps.naming import SESSION, AppNaming
 from tenuto.server.auth import ServerContext, service
+from tenuto.server.handlers import Answer
 from tenuto.server.json_io import QueryParameters, unknown_fields
 from tenuto.server.openai.conversations import ItemsQuery, drafts_of_items, list_view, new_conversation_id
 from tenuto.server.openai.errors import InputTooLong, ItemNotFound, OpenAIRouter, ResponseNotFound
@@ -43,6 +46,7 @@ from tenuto.server.openai.response_requests import (
     read_request,
 )
 from tenuto.server.openai.response_stream import ResponseStream, replay_response, stream_response
+from tenuto.server.sent_history import begin_sent_turn, events_while_here, headers_of, reply_while_here
 from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
@@ -65,29 +69,45 @@ class ResponseQuery(QueryParameters, frozen=True, kw_only=True):
 
 @routes.post("/responses", body={"model": "general", "input": "Where do I start?"}, streams=True)
 async def create_response(
-    request: Request, scope: Scope, context: ServerContext, idempotency_key: str | None, body: ResponseBody
-) -> JsonObject | Response:
-    """Create a response, whole, as a stream or in the background."""
-    asked = await read_request(context, scope, body, unknown_fields(request), idempotency_key)
+    request: Request, naming: AppNaming, context: ServerContext, idempotency_key: str | None, body: ResponseBody
+) -> Answer[JsonObject] | Response:
+    """Create a response, whole, as a stream or in the background.
+
+    With the header `Tenuto-Session`, or an id of an app that the settings name, as a turn of that session, unless the
+    body names another place.
+    """
+    app = naming.read(body)
+    scope = app.scope
+    asked = await read_request(context, app, body, unknown_fields(request), idempotency_key)
     await check_untruncated(context, asked)
-    if body.store is False:
-        return await _answer_unstored(request, context, asked)
-    if body.background or body.stream:
+    if app.task or not app.store:
+        return await _answer_unstored(request, context, asked, app.headers)
+    if asked.items is not None:
+        sent = await _begin_in_session(request, context, asked)
+        headers = await headers_of(sent, app)
+        if sent.live is None:
+            return await _answer_unstored(request, context, await _without_session(context, asked), headers)
+        turn = sent.live
+    else:
         turn = await _place_turn(context.sessions, asked, lambda chat: _begin_live(request, context.live, scope, chat))
-        reply_id = turn.started.trace_id if turn.started is not None else (await turn.reply()).trace_id
-        # A turn that a retry joined has what the first request said.
-        echo = _echo_of(turn, reply_id)
-        if body.stream:
-            return await _stream(request, echo, _events_of(turn))
-        if not reply_id:
-            # Without a store there is nothing to come back to.
-            return echo.finished(await turn.reply(), now_in_seconds(context))
-        ended = await stored_response(context.tenuto, scope, echo.response_id) if turn.ended else None
-        return ended or echo.response("in_progress")
-    reply = await _place_turn(
-        context.sessions, asked, lambda chat: cancel_on_disconnect(request, context.live.take_turn(scope, chat))
-    )
-    return asked.echo(reply.trace_id).finished(reply, now_in_seconds(context))
+        session_id = turn.started.session_id if turn.started is not None else (await turn.reply()).session_id
+        headers = {SESSION: session_id, **app.headers}
+    # An app comes back to no response: it shows the talk that it has.
+    stays = bool(app.app) and not body.background
+    if not body.background and not body.stream:
+        reply = await (reply_while_here(request, turn) if stays else cancel_on_disconnect(request, turn.reply()))
+        return Answer(asked.echo(reply.trace_id).finished(reply, now_in_seconds(context)), headers=headers)
+    reply_id = turn.started.trace_id if turn.started is not None else (await turn.reply()).trace_id
+    # A turn that a retry joined has what the first request said.
+    echo = _echo_of(turn, reply_id)
+    if body.stream:
+        events = events_while_here(request, turn) if stays else _events_of(turn)
+        return await _stream(request, echo, events, headers=headers)
+    if not reply_id:
+        # Without a store there is nothing to come back to.
+        return Answer(echo.finished(await turn.reply(), now_in_seconds(context)), headers=headers)
+    ended = await stored_response(context.tenuto, scope, echo.response_id) if turn.ended else None
+    return Answer(ended or echo.response("in_progress"), headers=headers)
 
 
 @routes.get("/responses/{response_id}", streams=True)
@@ -163,6 +183,22 @@ async def _place_turn(
     return await attempt(replace(turn, session_id=made, policy=policy))
 
 
+async def _begin_in_session(request: Request, context: ServerContext, asked: Asked) -> SentTurn:
+    """Begin the turn in the session that the request names, by what is new among the items."""
+
+    async def read(items: list[JsonObject], places: list[int]) -> tuple[Draft, ...]:
+        return await drafts_of_items(context, asked.scope, items, "input", places=places)
+
+    streams, items = bool(asked.body.stream), asked.items or []
+    return await begin_sent_turn(request, context, asked.app, asked.turn, items, read, streams=streams)
+
+
+async def _without_session(context: ServerContext, asked: Asked) -> Asked:
+    """The same request, with all of its conversation as the input of a turn by itself."""
+    drafts = await drafts_of_items(context, asked.scope, asked.items or [], "input")
+    return asked._replace(turn=replace(asked.turn, session_id=None, regenerate=False, messages=drafts))
+
+
 async def _begin_live(request: Request, live: LiveTurns, scope: Scope, chat: ChatRequest) -> LiveTurn:
     """Start a turn, and wait until it is stored that it began; errors before that are the request's."""
     turn = live.start(scope, chat)
@@ -198,14 +234,24 @@ def _echo_of(turn: LiveTurn, trace: str) -> Echo:
     return echo_from(turn.reply_metadata.get(ECHO, {}), trace, str(turn.assistant))
 
 
-async def _stream(request: Request, echo: Echo, events: AsyncIterator[ChatEvent], after: int = -1) -> Response:
+async def _stream(
+    request: Request,
+    echo: Echo,
+    events: AsyncIterator[ChatEvent],
+    after: int = -1,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
     stream = ResponseStream(echo, lambda: now_in_seconds(service(request)))
-    return await event_stream(
+    response = await event_stream(
         request, stream_response(stream, until_lapsed(request, events), after), lambda batch: batch
     )
+    response.headers.update(headers)
+    return response
 
 
-async def _answer_unstored(request: Request, context: ServerContext, asked: Asked) -> JsonObject | Response:
+async def _answer_unstored(
+    request: Request, context: ServerContext, asked: Asked, headers: Mapping[str, str]
+) -> Answer[JsonObject] | Response:
     """Answer without a trace in the store; a conversation or an earlier response is read, and nothing is added."""
     chat = context.chat
     loaded = chat.assistants.find(asked.turn.assistant).policies.context.loaded_messages
@@ -213,9 +259,9 @@ async def _answer_unstored(request: Request, context: ServerContext, asked: Aske
     echo = asked.echo("")
     events = chat.stream(asked.scope, asked.turn, history)
     if asked.body.stream:
-        return await _stream(request, echo, await begun_events(request, events))
+        return await _stream(request, echo, await begun_events(request, events), headers=headers)
     reply = await cancel_on_disconnect(request, last_reply(events))
-    return echo.finished(reply, now_in_seconds(context))
+    return Answer(echo.finished(reply, now_in_seconds(context)), headers=headers)
 
 
 async def last_reply(events: AsyncIterator[ChatEvent]) -> Reply:
@@ -278,7 +324,8 @@ async def check_untruncated(context: ServerContext, asked: Asked) -> None:
     summary = tail.summary()
     talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
     beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
-    tokens = await asyncio.to_thread(_count, (*talk, *messages_of(turn.messages)), beside)
+    messages = turn.messages if asked.items is None else (await _without_session(context, asked)).turn.messages
+    tokens = await asyncio.to_thread(_count, (*talk, *messages_of(messages)), beside)
     tokens += summary.tokens if summary is not None else 0
     limit = policy.budget_tokens - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
     if tokens > limit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenuto.model import AppendBatch, AppendResult, Scope
+from tenuto.model.turn import turn_offsets
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import KeyedWrite, Record, Step
 from tenuto.stores.engine.rules.access import require_or_create, save, spend
@@ -25,7 +26,8 @@ def append(
     if is_repeated(record, batch.producer):
         return Step(record=record, answer=AppendResult(session=record.session, duplicate=True), changed=False)
     turn = record.head.turns + 1
-    record, stored = append_messages(record, batch.messages, turn, batch.producer, several_turns=True)
+    offsets = turn_offsets(batch.messages)
+    record, stored = append_messages(record, batch.messages, turn, batch.producer, offsets=offsets)
     if batch.idempotency_key is not None:
         write = KeyedWrite(
             key=digest_id(batch.idempotency_key.key),

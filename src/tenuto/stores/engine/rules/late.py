@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from tenuto.model import AppendBatch, BeginTurn, Draft, FinishTurn, OpenTurn
-from tenuto.model.turn import JOURNALED_AFTER
+from tenuto.model.turn import JOURNALED_AFTER, turn_offsets
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, KeyedWrite, Record, Step
 from tenuto.stores.engine.rules.access import apply_changes, save, spend
@@ -65,7 +65,7 @@ def append_late(record: Record, batch: AppendBatch, after: int, now: datetime) -
     """Append a batch without its key, which the session has for another one."""
     turn = record.head.turns + 1
     drafts = _mark(batch.messages, after)
-    record, stored = append_messages(record, drafts, turn, None, several_turns=True, lenient=True)
+    record, stored = append_messages(record, drafts, turn, None, offsets=turn_offsets(drafts), lenient=True)
     record = spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos)
     return Step(record=save(record, now), answer=None, added=stored)
 

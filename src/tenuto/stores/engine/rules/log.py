@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from tenuto.errors import SequenceGap
 from tenuto.model import Draft, Message, Producer, Retention
-from tenuto.model.turn import turn_offsets
 from tenuto.model.values import deep_copy
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import Record, add_run, count, drop_before, nth, with_tail
@@ -35,10 +34,12 @@ def append_messages(
     turn: int,
     producer: Producer | None,
     *,
-    several_turns: bool = False,
+    offsets: Sequence[int] = (),
     lenient: bool = False,
 ) -> tuple[Record, tuple[Message, ...]]:
     """The record with messages appended, and those; without them if the producer's number was seen before.
+
+    `offsets` are their turns, from this one on.
 
     Raises:
         UnknownAttachment: one shows an attachment that is nowhere, and it is not `lenient`.
@@ -50,7 +51,7 @@ def append_messages(
     if not drafts:
         return record, ()
     head = record.head
-    offsets = turn_offsets(drafts) if several_turns else [0] * len(drafts)
+    offsets = offsets or [0] * len(drafts)
     added = _number(drafts, head.last_seq + 1, [turn + offset for offset in offsets])
     record, added = attach(record, added, drafts, lenient=lenient)
     last = head.last_seq + len(added)

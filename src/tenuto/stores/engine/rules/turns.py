@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionBusy, Superseded, TurnLost
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
-from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded
+from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded, offsets_of_input
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
@@ -83,8 +83,10 @@ def append_turn(
     record: Record, request: BeginTurn, *, lenient: bool = False
 ) -> tuple[Record, int, tuple[Message, ...]]:
     """The record with the messages of a new turn, its number, and those as stored."""
-    number = record.head.turns + 1
-    record, words = append_messages(record, request.user_messages, number, request.producer, lenient=lenient)
+    first, drafts = record.head.turns + 1, request.user_messages
+    offsets = offsets_of_input(drafts)
+    record, words = append_messages(record, drafts, first, request.producer, offsets=offsets, lenient=lenient)
+    number = first + max(offsets, default=0)
     if record.head.turns < number:
         record = replace(record, head=replace(record.head, turns=number))
     if request.idempotency_key is not None:

@@ -1,0 +1,260 @@
+"""Turns of clients that send the conversation as they show it: what is new in it is taken into its session.
+
+What a client sends is matched with what is stored (`sent_history`). A history that goes on from the last request is
+known by its digest, and only what is behind it is read. The turn begins only if the session is as it was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.chat.live import LiveTurn, LiveTurns
+from tenuto.chat.request import ChatRequest
+from tenuto.chat.sent_history import Change, HistoryMatch, known_unit, match_history, units_of_sent, units_of_stored
+from tenuto.errors import SessionNotFound, StateCorrupt, Unavailable, VersionConflict
+from tenuto.lru_cache import LruCache
+from tenuto.model import Changes, Draft, Message, Page, Scope, Session
+from tenuto.model.message import is_summary
+from tenuto.model.scope import session_key
+from tenuto.model.turn import history_length
+from tenuto.model.values import JsonObject
+from tenuto.privacy.turn_redaction import TurnRedaction
+from tenuto.sessions import Sessions
+from tenuto.sessions.attachments import prepare
+
+SENT_WITH: Final = "sent_with"
+"""The key of an answer's metadata for what its request was like."""
+# Tries if the session changes between the reading and the begin of the turn.
+_TRIES: Final = 5
+# Messages read at once, and behind a known history.
+_READ: Final = 500
+# Messages at the end of a session among which its last answer is looked for.
+_NEWEST: Final = 20
+_KNOWN_SESSIONS: Final = 10_000
+_CALLS: Final = ("function_call", "custom_tool_call")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentTalk:
+    """What a client sent: its entries in their order, without instructions.
+
+    `read` makes messages of those from a place on. An `app` that sends all that it shows each time sends the `whole`
+    of it; other clients may send a message alone, to be appended. `summaries` are how texts begin by which the
+    app replaces its history. `streams` and `has_tools` tell the chat of an app from what it asks besides.
+    """
+
+    items: Sequence[JsonObject]
+    read: Callable[[int], Awaitable[tuple[Draft, ...]]]
+    app: str = ""
+    whole: bool = False
+    summaries: tuple[str, ...] = ()
+    streams: bool = False
+    has_tools: bool = False
+
+    @property
+    def has_history(self) -> bool:
+        """Whether it contains an answer."""
+        return any(item.get("role") == "assistant" or item.get("type") in _CALLS for item in self.items)
+
+    def to_note(self) -> JsonObject:
+        """What is noted of the request with its answer."""
+        shape = {"app": self.app, "history": self.has_history, "stream": self.streams, "tools": self.has_tools}
+        return {name: value for name, value in shape.items() if value}
+
+
+class SentTurn(NamedTuple):
+    """A turn that began, and what its request means for the session; without a turn it is to be answered apart."""
+
+    change: Change
+    live: LiveTurn | None
+
+
+class _Known(NamedTuple):
+    """The entries that a session had with the last request, and where the last of them stands."""
+
+    length: int
+    digest: bytes
+    seq: int
+    incarnation: str
+
+
+class _Plan(NamedTuple):
+    change: Change
+    request: ChatRequest
+    window_start: int | None = None
+    session: Session | None = None
+
+
+class SentTurns:
+    """Starts the turns that requests with a history ask for."""
+
+    def __init__(self, sessions: Sessions, redaction: TurnRedaction, live: LiveTurns) -> None:
+        self._sessions = sessions
+        self._redaction = redaction
+        self._live = live
+        self._known: LruCache[bytes, _Known] = LruCache(_KNOWN_SESSIONS)
+
+    async def start(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> SentTurn:
+        """Begin the turn in the session that the template names; all but its messages is the template's.
+
+        Raises:
+            VersionConflict: others changed the session again and again.
+            TenutoError: as in `Chat.take_turn`, before the first event.
+        """
+        template = replace(template, reply_metadata={**template.reply_metadata, SENT_WITH: talk.to_note()})
+        tries = 1 if template.idempotency_key is not None else _TRIES
+        for left in reversed(range(tries)):
+            try:
+                return await self._try(scope, template, talk)
+            except VersionConflict:
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _try(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> SentTurn:
+        plan = await self._plan(scope, template, talk)
+        if plan.change is Change.STATELESS:
+            return SentTurn(plan.change, None)
+        session, start = plan.session, plan.window_start
+        if session is not None and start is not None and start > session.window_start:
+            changes = Changes(window_start=start, if_version=session.version)
+            await self._sessions.patch(scope, session.id, changes)
+        live = self._live.start(scope, plan.request)
+        try:
+            await anext(live.events())
+        except asyncio.CancelledError:
+            if plan.request.idempotency_key is None:
+                live.stop_soon()
+            raise
+        self._note(scope, live, talk)
+        return SentTurn(plan.change, live)
+
+    def _note(self, scope: Scope, live: LiveTurn, talk: SentTalk) -> None:
+        started = live.started
+        if started is not None and started.input_seq:
+            known = _Known(len(talk.items), _digest(talk.items), started.input_seq, started.incarnation)
+            self._known.put(session_key(scope, started.session_id), known)
+
+    async def _plan(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan:
+        assert template.session_id is not None
+        try:
+            if template.idempotency_key is not None:
+                return _appended(template, await talk.read(0))
+            if not talk.whole and not talk.has_history:
+                lone = await self._plan_lone(scope, template, talk)
+                if lone is not None:
+                    return lone
+            return await self._plan_known(scope, template, talk) or await self._plan_whole(scope, template, talk)
+        except SessionNotFound:
+            return _Plan(Change.NEW, _with_messages(replace(template, follows_seq=0), await talk.read(0)))
+        except StateCorrupt:
+            raise
+        except Unavailable:
+            # The policy of the session decides what an outage means; what is new is guessed as without a session.
+            return _appended(template, await talk.read(0))
+
+    async def _plan_lone(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan | None:
+        """A message alone is appended; `None` if it may stand for all that the client shows."""
+        page = await self._sessions.messages(scope, str(template.session_id), Page(limit=_NEWEST))
+        if _noted(page.messages).get("history"):
+            return None
+        drafts = await self._prepared(scope, template, await talk.read(0))
+        stored = units_of_stored(page.messages)
+        match = match_history(stored, units_of_sent(await self._redaction.as_stored(page.session, drafts)))
+        is_first = match.common == len(stored) or match.common == len(stored) - 1
+        if match.change is Change.REGENERATED and is_first:
+            return _planned(template, drafts, match, page.session, page.messages)
+        return _Plan(Change.CONTINUED if stored else Change.NEW, _with_messages(template, drafts))
+
+    async def _plan_known(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan | None:
+        """The plan where the request goes on from the last one; `None` if it does not."""
+        known = self._known.get(session_key(scope, str(template.session_id)))
+        if known is None or len(talk.items) < known.length or _digest(talk.items[: known.length]) != known.digest:
+            return None
+        query = Page(limit=_READ, after=known.seq - 1)
+        page = await self._sessions.messages(scope, str(template.session_id), query)
+        session = page.session
+        is_there = bool(page.messages) and page.messages[0].seq == known.seq >= session.window_start
+        if not is_there or page.more_after or session.incarnation != known.incarnation:
+            return None
+        drafts = await self._prepared(scope, template, await talk.read(known.length))
+        sent = units_of_sent(await self._redaction.as_stored(session, drafts))
+        stored = units_of_stored(page.messages[1:])
+        match = match_history([known_unit(known.seq), *stored], [known_unit(-1), *sent], talk.summaries)
+        if match.change is Change.PUT_ASIDE or match.after < known.seq:
+            return None
+        return _planned(template, drafts, match, session, page.messages)
+
+    async def _plan_whole(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan:
+        """The plan by the whole history and the whole session."""
+        session, messages = await self._read_all(scope, str(template.session_id))
+        drafts = await self._prepared(scope, template, await talk.read(0))
+        sent = units_of_sent(await self._redaction.as_stored(session, drafts))
+        stored = units_of_stored([one for one in messages if one.seq >= session.window_start])
+        match = match_history(stored, sent, talk.summaries)
+        if stored and not match.common and match.change is Change.EDITED:
+            noted, now = _noted(messages), talk.to_note()
+            if talk.whole and any(noted.get(name) != now.get(name) for name in ("stream", "tools")):
+                return _Plan(Change.STATELESS, template)
+            if noted.get("app") != now.get("app"):
+                match = HistoryMatch(Change.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
+        if not talk.whole and match.change is not Change.PUT_ASIDE:
+            # A client that sends the newest messages alone leaves it to the session what is before them.
+            match = match._replace(window_start=None)
+        return _planned(template, drafts, match, session, messages)
+
+    async def _read_all(self, scope: Scope, session_id: str) -> tuple[Session, list[Message]]:
+        """The messages that are context, oldest first."""
+        page = await self._sessions.messages(scope, session_id, Page(limit=_READ))
+        session, pages = page.session, [page.messages]
+        while page.more_before and page.messages[0].seq > session.window_start:
+            page = await self._sessions.messages(scope, session_id, Page(limit=_READ, before=page.messages[0].seq))
+            pages.append(page.messages)
+        return session, [message for messages in reversed(pages) for message in messages]
+
+    async def _prepared(self, scope: Scope, template: ChatRequest, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+        """The messages with their pictures as they are stored, by whose ids they are compared."""
+        return await prepare(scope, drafts, template.policy or self._sessions.policy)
+
+
+def _planned(
+    template: ChatRequest, drafts: tuple[Draft, ...], match: HistoryMatch, session: Session, messages: Sequence[Message]
+) -> _Plan:
+    newest = max([one.seq for one in messages if not is_summary(one)], default=0)
+    metadata = template.reply_metadata
+    if match.change in (Change.REGENERATED, Change.EDITED):
+        # A message alone stood for all that is shown, and may do so again.
+        metadata = {**metadata, SENT_WITH: {**metadata[SENT_WITH], "history": True}}
+    request = following = replace(template, follows_seq=newest, reply_metadata=metadata)
+    if match.change is not Change.REGENERATED:
+        request = _with_messages(following, drafts[match.rest :])
+    if match.change is Change.EDITED:
+        request = replace(request, replaces_after=match.after)
+    window_start = session.last_seq + 1 if match.change is Change.PUT_ASIDE else match.window_start
+    return _Plan(match.change, request, window_start, session)
+
+
+def _appended(template: ChatRequest, drafts: tuple[Draft, ...]) -> _Plan:
+    """What follows the last answer, without a look at the session."""
+    return _Plan(Change.CONTINUED, _with_messages(template, drafts[history_length(drafts) :]))
+
+
+def _with_messages(template: ChatRequest, drafts: tuple[Draft, ...]) -> ChatRequest:
+    return replace(template, regenerate=False, messages=drafts)
+
+
+def _noted(messages: Sequence[Message]) -> JsonObject:
+    """What was noted of the last request that was answered."""
+    answers = (one.metadata[SENT_WITH] for one in reversed(messages) if SENT_WITH in one.metadata)
+    return next(answers, {})
+
+
+def _digest(items: Sequence[JsonObject]) -> bytes:
+    return blake2b(msgspec.json.encode(items), digest_size=16).digest()

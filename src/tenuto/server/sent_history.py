@@ -1,0 +1,105 @@
+"""What doors share that get the whole conversation with each request: its session, and an answer that ends when its
+client leaves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+from starlette.requests import ClientDisconnect, Request
+
+from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, SentTalk, SentTurn
+from tenuto.errors import Invalid
+from tenuto.model import Draft
+from tenuto.model.policy import OnMissing
+from tenuto.model.values import JsonObject
+from tenuto.server.apps.naming import SESSION, AppRequest
+from tenuto.server.apps.talk import Talk, split_talk
+from tenuto.server.auth import ServerContext
+from tenuto.server.streams import cancel_on_disconnect, until_lapsed
+
+HISTORY: Final = "Tenuto-History"
+"""The header of a response that says what the history of its request meant for the session."""
+ReadItems = Callable[[list[JsonObject], list[int]], Awaitable[tuple[Draft, ...]]]
+"""Makes messages of entries, whose places in the request are given."""
+
+
+async def begin_sent_turn(
+    request: Request,
+    context: ServerContext,
+    app: AppRequest,
+    template: ChatRequest,
+    items: Sequence[JsonObject],
+    read: ReadItems,
+    *,
+    streams: bool,
+) -> SentTurn:
+    """Begin the turn of an app's request in its session, by what is new among the entries.
+
+    Raises:
+        Invalid: there is nothing to answer.
+        TenutoError: as in `SentTurns.start`.
+    """
+    assert app.stored_session is not None
+    talk = split_talk(items, app.own_texts)
+    if items and not talk.items and not app.own_texts:
+        # System messages alone are what is to be answered.
+        talk = Talk(list(items), list(range(len(items))), "")
+    if not talk.items:
+        raise Invalid("messages: expected a message to answer")
+
+    async def read_from(first: int) -> tuple[Draft, ...]:
+        return await read(talk.items[first:], talk.places[first:])
+
+    sent = SentTalk(
+        items=talk.items,
+        read=read_from,
+        app=app.app,
+        whole=bool(app.app),
+        summaries=app.summaries,
+        streams=streams,
+        has_tools=bool(template.tools),
+    )
+    policy = context.chat.assistants.find(template.assistant).policies.sessions
+    template = replace(
+        template,
+        session_id=await context.sessions.find_named(app.scope, app.stored_session),
+        # What the client shows is context, however old it is.
+        policy=replace(policy, on_missing=OnMissing.ADOPT, stale_after=None),
+        instructions="\n\n".join(filter(None, (template.instructions, talk.instructions))) or None,
+    )
+    return await cancel_on_disconnect(request, context.sent_turns.start(app.scope, template, sent))
+
+
+async def headers_of(sent: SentTurn, app: AppRequest) -> dict[str, str]:
+    """What the response tells of the turn and its session."""
+    if sent.live is None:
+        return {**app.headers, HISTORY: sent.change.value}
+    started = sent.live.started
+    session_id = started.session_id if started is not None else (await sent.live.reply()).session_id
+    return {SESSION: session_id, **app.headers, HISTORY: sent.change.value}
+
+
+async def reply_while_here(request: Request, live: LiveTurn) -> Reply:
+    """The whole answer. Where no key lets the client come back, one that leaves ends it: what was said is stored.
+
+    Raises:
+        ClientDisconnect: the client has left.
+    """
+    try:
+        return await cancel_on_disconnect(request, live.reply())
+    except ClientDisconnect:
+        if live.key is None:
+            live.stop_soon()
+        raise
+
+
+async def events_while_here(request: Request, live: LiveTurn) -> AsyncIterator[ChatEvent]:
+    """The events of an answer, which ends as in `reply_while_here`."""
+    try:
+        async for _, event in until_lapsed(request, live.events()):
+            yield event
+    finally:
+        if live.key is None:
+            live.stop_soon()
