@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.llm import ScriptedModel
+from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import is_summary
 from tenuto.ports import Tool
 from tests.journeys.http_service import ANN, HttpService, http_service, playing
+from tests.servers.loopback import serving
 
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -41,7 +44,9 @@ class App:
 
     service: HttpService
     model: ScriptedModel
-    session: str = "chat"
+    chat: str = "chat"
+    named: bool = False
+    session: str = ""
     shown: list[dict[str, Any]] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     history: str = ""
@@ -49,10 +54,10 @@ class App:
     async def answer(self) -> None:
         """Get the answer to what is shown."""
         body = {"model": "helper", "messages": [SYSTEM, *self.shown], **({"tools": self.tools} if self.tools else {})}
-        headers = {**ANN, "Tenuto-Session": self.session}
+        headers = {**ANN, "X-OpenWebUI-Chat-Id" if self.named else "Tenuto-Session": self.chat}
         response = await self.service.http.post("/v1/chat/completions", headers=headers, json=body)
         assert response.status_code == 200, response.text
-        self.history = response.headers["Tenuto-History"]
+        self.history, self.session = response.headers["Tenuto-History"], response.headers["Tenuto-Session"]
         message = response.json()["choices"][0]["message"]
         calls = {"tool_calls": message["tool_calls"]} if "tool_calls" in message else {}
         self.shown.append({"role": "assistant", "content": message["content"], **calls})
@@ -75,10 +80,10 @@ class App:
         await self.answer()
 
     async def without_turn(self, number: int) -> None:
-        """Drop a question in the middle with its answer, and ask on."""
+        """Drop a question with its answer, and ask on; the first as well, where the whole chat is sent."""
         questions = [place for place, one in enumerate(self.shown) if one["role"] == "user"]
         if len(questions) > 2:
-            place = 1 + number % (len(questions) - 2)
+            place = number % (len(questions) - 1) if self.named else 1 + number % (len(questions) - 2)
             del self.shown[questions[place] : questions[place + 1]]
         await self.ask(f"question without {number}")
 
@@ -131,9 +136,9 @@ class Server:
         self.runner, self.service, self.model = runner, service, model
         self.chats = 0
 
-    async def chat(self, steps: Steps, *, tools: bool, restarts: bool) -> None:
+    async def chat(self, steps: Steps, *, named: bool, tools: bool, restarts: bool) -> None:
         self.chats += 1
-        app = App(self.service, self.model, f"chat-{self.chats}", tools=[ADD] if tools else [])
+        app = App(self.service, self.model, f"chat-{self.chats}", named, tools=[ADD] if tools else [])
         for place, (step, number) in enumerate([("ask", 0), ("ask", 1), *steps]):
             if restarts:
                 # What a process remembers of its last requests helps, and decides nothing.
@@ -146,7 +151,7 @@ class Server:
 def server() -> Iterator[Server]:
     model = Answers()
     with asyncio.Runner() as runner:
-        opening = http_service(**playing(model))
+        opening = http_service(**playing(model), apps="open-webui")
         yield Server(runner, runner.run(opening.__aenter__()), model)
         runner.run(opening.__aexit__(None, None, None))
 
@@ -154,8 +159,116 @@ def server() -> Iterator[Server]:
 @settings(deadline=None, max_examples=40)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 5)), max_size=6),
+    named=st.booleans(),
     tools=st.booleans(),
     restarts=st.booleans(),
 )
-def test_session_and_prompts_have_what_the_app_shows(server: Server, steps: Steps, tools: bool, restarts: bool) -> None:
-    server.runner.run(server.chat(steps, tools=tools, restarts=restarts))
+def test_session_and_prompts_have_what_the_app_shows(
+    server: Server, steps: Steps, named: bool, tools: bool, restarts: bool
+) -> None:
+    server.runner.run(server.chat(steps, named=named, tools=tools, restarts=restarts))
+
+
+async def complete(service: HttpService, *texts: str, **headers: str) -> httpx.Response:
+    """Ask with a whole chat, whose every second text is an answer."""
+    roles = ("user", "assistant")
+    messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+    headers = {**ANN, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return await service.http.post("/v1/chat/completions", headers=headers, json={"messages": messages})
+
+
+async def listed(service: HttpService, session: str) -> list[str]:
+    """All of a session, what was put aside included."""
+    page = await service.http.get(f"/v1/sessions/{session}/messages", headers=ANN)
+    return [message["text"] for message in page.json()["messages"]]
+
+
+async def test_a_compaction_puts_the_talk_aside_and_loses_nothing() -> None:
+    summary = "This session is being continued from a previous conversation. The user likes tea."
+    model = Answers()
+    async with http_service(**playing(model), apps="claude-code") as service:
+        chat = {"X-Claude-Code-Session-Id": "c"}
+        await complete(service, "one", **chat)
+        await complete(service, "one", "answer 0", "two", **chat)
+        answer = await complete(service, summary, **chat)
+        await complete(service, summary, "answer 2", "three", **chat)
+        edited = await complete(service, summary, "answer 2", "four", **chat)
+
+        assert (answer.headers["Tenuto-History"], edited.headers["Tenuto-History"]) == ("put-aside", "edited")
+        kept = ["one", "answer 0", "two", "answer 1", summary, "answer 2", "four", "answer 4"]
+        assert await listed(service, answer.headers["Tenuto-Session"]) == kept
+        assert [one.text for one in model.requests[-1].messages if one.role != "system"] == kept[4:7]
+
+
+async def test_two_apps_on_one_session_lose_nothing_to_each_other() -> None:
+    async with http_service(**playing(Answers()), apps="open-webui,claude-code") as service:
+        chats = ({"X-OpenWebUI-Chat-Id": "a"}, {"X-Claude-Code-Session-Id": "b"})
+        for texts, chat in (("one",), chats[0]), (("else",), chats[1]), (("one", "answer 0", "two"), chats[0]):
+            answer = await complete(service, *texts, Tenuto_Session="shared", **chat)
+
+        assert answer.headers["Tenuto-History"] == "put-aside"
+        assert await listed(service, "shared") == [
+            *("one", "answer 0", "else", "answer 1", "one", "answer 0", "two", "answer 2")
+        ]
+
+
+async def test_what_an_app_asks_besides_its_chat_is_answered_and_leaves_it_alone() -> None:
+    """Known without a mark: it does not go on from the chat, and is asked in another way."""
+    async with http_service(**playing(Answers()), apps="open-webui") as service:
+        body = {"messages": [{"role": "user", "content": "one"}], "tools": [ADD]}
+        headers = {**ANN, "X-OpenWebUI-Chat-Id": "c"}
+        first = await service.http.post("/v1/chat/completions", headers=headers, json=body)
+        besides = await complete(service, "Give this chat a name", X_OpenWebUI_Chat_Id="c")
+
+        assert besides.json()["choices"][0]["message"]["content"] == "answer 1"
+        assert besides.headers["Tenuto-History"] == "stateless"
+        assert "Tenuto-Session" not in besides.headers
+        assert await listed(service, first.headers["Tenuto-Session"]) == ["one", "answer 0"]
+
+
+async def test_a_message_alone_is_appended_where_no_app_sends_the_whole_chat() -> None:
+    async with http_service(**playing(Answers())) as service:
+        said = [(await complete(service, text, Tenuto_Session="s")).headers["Tenuto-History"] for text in ("a", "b")]
+        again = await complete(service, "b", Tenuto_Session="s")
+
+        assert (said, again.headers["Tenuto-History"]) == (["new", "continued"], "continued")
+        assert await listed(service, "s") == ["a", "answer 0", "b", "answer 1", "b", "answer 2"]
+
+
+async def test_two_questions_at_once_are_both_answered_and_the_later_one_stands() -> None:
+    """Each turn begins only if the session is as it was read; else it is read again."""
+    async with http_service(**playing(Answers()), apps="open-webui") as service:
+        first = await complete(service, "one", X_OpenWebUI_Chat_Id="c")
+        both = await asyncio.gather(
+            *(complete(service, "one", "answer 0", text, X_OpenWebUI_Chat_Id="c") for text in ("two", "other"))
+        )
+
+        assert sorted(one.headers["Tenuto-History"] for one in both) == ["continued", "edited"]
+        texts = await listed(service, first.headers["Tenuto-Session"])
+        assert texts[:2] == ["one", "answer 0"]
+        assert texts[2] in ("two", "other")
+        assert len(texts) == 4
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_ends_the_answer_and_the_next_question_is_taken(stream: bool) -> None:
+    hang = Hang()
+    model = ScriptedModel([Say("The first"), hang, Say(" and the rest")], "Next.")
+    async with http_service(**playing(model), apps="open-webui") as service, serving(service.app) as address:
+        headers = {**ANN, "X-OpenWebUI-Chat-Id": "c"}
+        messages = [{"role": "user", "content": "one"}]
+        async with httpx.AsyncClient(base_url=address) as client:
+            body = {"messages": messages, "stream": stream}
+            asking = asyncio.create_task(client.post("/v1/chat/completions", headers=headers, json=body))
+            await hang.reached.wait()
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+        messages += [{"role": "assistant", "content": "The fi"}, {"role": "user", "content": "two"}]
+        body = {"messages": messages, "stream": stream}
+        answer = await service.http.post("/v1/chat/completions", headers=headers, json=body)
+
+        assert (answer.status_code, answer.headers["Tenuto-History"]) == (200, "continued")
+        page = await service.http.get(f"/v1/sessions/{answer.headers['Tenuto-Session']}/messages", headers=ANN)
+        said = [(one["text"], bool(one["metadata"].get("stopped"))) for one in page.json()["messages"]]
+        assert said == [("one", False), ("The first", True), ("two", False), ("Next.", False)]
