@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from tenuto.model import Scope
 from tenuto.model.values import JsonObject, Value, check_id
-from tenuto.server.apps.presets import IGNORE, AppPreset, AppRules, Source
+from tenuto.server.apps.presets import IGNORE, AppRules, Source
 from tenuto.server.auth import AuthContext, authenticate_request, service
 from tenuto.server.json_io import unknown_fields
 from tenuto.sessions.ids import derived_id
@@ -39,7 +39,8 @@ class AppRequest(Value, frozen=True, kw_only=True):
     the header `Tenuto-Session` named it. `task` is empty for a turn; a task of the app is answered without a session.
     With `whole_history` the body has the conversation from its beginning. `store` says whether the turn may be stored;
     with `store_overridden`, although the client asked that it is not. `own_texts` are how texts begin and end that the
-    app writes into messages of users, `dropped_tools` kinds of tools that are left out of this one.
+    app writes into messages of users, `dropped_tools` kinds of tools that are left out of this one,
+    `spare_tools` those that it can do without if its model does not run them.
     """
 
     scope: Scope
@@ -53,6 +54,7 @@ class AppRequest(Value, frozen=True, kw_only=True):
     own_texts: tuple[tuple[str, str], ...] = ()
     summaries: tuple[str, ...] = ()
     dropped_tools: tuple[str, ...] = ()
+    spare_tools: tuple[str, ...] = ()
 
     @property
     def stored_session(self) -> str | None:
@@ -70,6 +72,10 @@ class AppRequest(Value, frozen=True, kw_only=True):
     def marks(self) -> dict[str, Any]:
         """The fields of the turn's request that its trace repeats."""
         return {"app": self.app, "app_task": self.task, "store_overridden": self.store_overridden}
+
+    def without_spare_tools(self) -> Self:
+        """The same request, without the tools that it can do without."""
+        return replace(self, dropped_tools=(*self.dropped_tools, *self.spare_tools), spare_tools=())
 
     def kept_tools(self, tools: list[JsonObject] | None) -> list[JsonObject] | None:
         """The tools of the body without those that are left out."""
@@ -135,7 +141,8 @@ def read_app_request(headers: Headers, body: Mapping[str, Any], rules: AppRules,
         store_overridden=overridden,
         own_texts=preset.own_texts,
         summaries=preset.summaries,
-        dropped_tools=_dropped(body, preset),
+        dropped_tools=_kinds_among(body, preset.drop_tools),
+        spare_tools=_kinds_among(body, preset.spare_tools),
     )
 
 
@@ -150,11 +157,12 @@ def _user_of(
     return replace(admission, user=user) if user else admission
 
 
-def _dropped(body: Mapping[str, Any], preset: AppPreset) -> tuple[str, ...]:
-    if not preset.drop_tools or not isinstance(tools := body.get("tools"), list):
+def _kinds_among(body: Mapping[str, Any], kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of these kinds of tools the request has."""
+    if not kinds or not isinstance(tools := body.get("tools"), list):
         return ()
-    kinds = {tool.get("type") for tool in tools if isinstance(tool, Mapping)}
-    return tuple([kind for kind in preset.drop_tools if kind in kinds])
+    given = [tool.get("type") for tool in tools if isinstance(tool, Mapping)]
+    return tuple([kind for kind in kinds if kind in given])
 
 
 def _explicit_session(headers: Headers) -> str | None:
