@@ -208,14 +208,14 @@ def last_texts_of_user(body: Mapping[str, Any]) -> list[str]:
     if isinstance(body.get("input"), str):
         return [body["input"]]
     users = [message.get("content") for message in _messages_of(body) if message.get("role") == "user"]
-    return _texts_of(users[-1]) if users else []
+    return texts_of(users[-1]) if users else []
 
 
 def first_text_of_system(body: Mapping[str, Any]) -> str:
     """The first text that instructs the model, in a request of any door."""
     systems = [message.get("content") for message in _messages_of(body) if message.get("role") in _SYSTEM]
     given = body.get("system") or body.get("instructions") or (systems[0] if systems else "")
-    return next(iter(_texts_of(given)), "")
+    return next(iter(texts_of(given)), "")
 
 
 def _messages_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -223,7 +223,8 @@ def _messages_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
 
 
-def _texts_of(content: Any) -> list[str]:
+def texts_of(content: Any) -> list[str]:
+    """The texts in the content of a message."""
     if isinstance(content, str):
         return [content]
     parts = [part.get("text") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
