@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -256,6 +257,19 @@ def test_store_false_is_obeyed_unless_the_operator_says_otherwise(
 
     assert (asked.store, asked.store_overridden) == expected
     assert ("Tenuto-Store" in asked.headers) is asked.store_overridden
+
+
+def test_a_history_is_looked_for_only_where_nothing_names_the_session() -> None:
+    def by_history(headers: dict[str, str], body: dict[str, Any], kept: int = 1) -> bool:
+        return read(headers, body, sessions_by_history=timedelta(days=kept)).by_history
+
+    assert by_history({}, QUESTION)
+    assert not by_history({}, QUESTION, kept=0)
+    assert not by_history(CHAT, QUESTION)
+    assert not by_history({"Tenuto-Session": "s"}, QUESTION)
+    assert not by_history({"X-OpenWebUI-Chat-Id": "local:4"}, QUESTION)
+    assert not by_history({}, {"input": "Hi", "previous_response_id": "resp_1"})
+    assert not read({}, {**QUESTION, "store": False}, sessions_by_history=timedelta(days=1)).is_stored
 
 
 def test_a_request_that_names_its_predecessor_brings_no_whole_history() -> None:

@@ -6,45 +6,24 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.app import Tenuto, open_app
-from tenuto.model import Draft, Message, Role, Scope, Session, text_part
+from tenuto.chat.sent_history import Unit, units_of_sent
+from tenuto.model import Draft, Role, Scope, text_part
 from tenuto.server.apps.by_history import SessionsByHistory, ends_alike
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.ids import fresh_id
 from tenuto.settings import Settings
-from tests.clock import FakeClock
+from tests.clock import START, FakeClock
 
 ANN = Scope(tenant="acme", user="ann")
 BOB = Scope(tenant="acme", user="bob")
 EVE = Scope(tenant="evil", user="ann")
-
-
-@dataclass(frozen=True)
-class Words:
-    """A unit that is its text; an answer begins with a minus."""
-
-    text: str
-
-    @property
-    def is_answer(self) -> bool:
-        return self.text.startswith("-")
-
-    def is_same(self, sent: Self) -> bool:
-        return self == sent
-
-
-class WordReader:
-    def stored_units(self, messages: Sequence[Message]) -> Sequence[Words]:
-        return [Words(message.text) for message in messages]
-
-    async def sent_units(self, session: Session, drafts: Sequence[Draft]) -> Sequence[Words]:
-        return [Words(draft.text) for draft in drafts]
 
 
 @dataclass
@@ -55,22 +34,28 @@ class Chats:
     clock: FakeClock
     index: SessionsByHistory
 
-    def draft(self, text: str) -> Draft:
-        role = Role.ASSISTANT if text.startswith("-") else Role.USER
-        return Draft(id=fresh_id(), role=role, sent_at=self.clock(), parts=(text_part(text),))
-
     async def store(self, scope: Scope, session_id: str, *texts: str) -> None:
         """A session with these texts, noted as a request for its last answer does."""
-        drafts = tuple(map(self.draft, texts))
+        drafts = tuple(map(draft, texts))
         await self.tenuto.sessions.create(scope, session_id=session_id)
         await self.tenuto.sessions.append(scope, session_id, AppendRequest(messages=drafts))
         await self.index.note(scope, items(*texts), session_id)
 
     async def find(self, scope: Scope, *texts: str) -> str | None:
         async def read(first: int) -> Sequence[Draft]:
-            return [self.draft(text) for text in texts[first:]]
+            return [draft(text) for text in texts[first:]]
 
         return await self.index.find(scope, items(*texts), read)
+
+
+def draft(text: str) -> Draft:
+    """A message; that of the assistant begins with a minus."""
+    role = Role.ASSISTANT if text.startswith("-") else Role.USER
+    return Draft(id=fresh_id(), role=role, sent_at=START, parts=(text_part(text),))
+
+
+def units(*texts: str) -> list[Unit]:
+    return units_of_sent([draft(text) for text in texts])
 
 
 def items(*texts: str) -> list[dict[str, Any]]:
@@ -85,7 +70,7 @@ async def opened() -> AsyncIterator[Chats]:
         index = SessionsByHistory(
             state=tenuto.store.state,
             sessions=tenuto.sessions,
-            reader=WordReader(),
+            redaction=(await tenuto.chat()).redaction,
             clock=clock,
             kept_for=timedelta(days=1),
         )
@@ -174,7 +159,7 @@ async def test_a_long_chat_is_known_by_its_end_and_reads_no_more_of_it() -> None
 
         async def read(first: int) -> Sequence[Draft]:
             reads.append(first)
-            return [chats.draft(text) for text in [*texts, "new"][first:]]
+            return [draft(text) for text in [*texts, "new"][first:]]
 
         assert await chats.index.find(ANN, items(*texts, "new"), read) == "s"
         assert reads == [301 - 32]
@@ -188,11 +173,11 @@ def test_whole_histories_end_alike_only_if_one_extends_the_other(
 ) -> None:
     """Turns by their letters: whatever is compared, no stored turn is missing from the history, but the last answer."""
 
-    def units(turns: list[str]) -> list[Words]:
-        return [Words(text) for turn in turns for text in (turn, f"-{turn}")]
+    def talk(turns: list[str]) -> list[Unit]:
+        return units(*[text for turn in turns for text in (turn, f"-{turn}")])
 
-    history = units(sent) + [Words("new")] * asks
-    known = units(stored)
+    history = talk(sent) + units("new") * asks
+    known = talk(stored)
 
     alike = ends_alike(known, history, stored_whole=True, sent_whole=True)
 
@@ -215,13 +200,11 @@ def test_whole_histories_end_alike_only_if_one_extends_the_other(
     ],
 )
 def test_what_follows_the_last_answer_may_be_stored(stored: list[str], sent: list[str], alike: bool) -> None:
-    units = [list(map(Words, texts)) for texts in (stored, sent)]
-
-    assert ends_alike(*units, stored_whole=True, sent_whole=True) is alike
+    assert ends_alike(units(*stored), units(*sent), stored_whole=True, sent_whole=True) is alike
 
 
 def test_a_session_that_lost_its_oldest_messages_goes_on() -> None:
-    stored, sent = [Words("two"), Words("-b")], [Words(text) for text in ("one", "-a", "two", "-b", "three")]
+    stored, sent = units("two", "-b"), units("one", "-a", "two", "-b", "three")
 
     assert ends_alike(stored, sent, stored_whole=False, sent_whole=True)
     assert not ends_alike(stored, sent, stored_whole=True, sent_whole=True)

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Final, Protocol, Self
+from typing import Final, TypeAlias
 
+from tenuto.chat.sent_history import Unit, units_of_sent, units_of_stored
 from tenuto.compare_and_set import update_state
 from tenuto.errors import SessionNotFound
-from tenuto.model import Draft, Message, MessagePage, Page, Scope, Session, StateEntry
+from tenuto.model import Draft, MessagePage, Page, Scope, StateEntry
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, StateStore
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.server.apps.presets import texts_of
 from tenuto.sessions import Sessions
+from tenuto.sessions.attachments import prepare
 
 _NAMESPACE: Final = "sessions-by-history"
 # Hexadecimal digits of a digest that a first question is noted under: 4,096 keys for each owner.
@@ -31,32 +34,7 @@ _STORED_END: Final = 64
 _CALLS: Final = ("function_call", "custom_tool_call")
 
 
-class TalkUnit(Protocol):
-    """A unit of talk: what a user says, an answer with its calls, an output."""
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether the assistant said it."""
-        ...
-
-    def is_same(self, sent: Self, /) -> bool:
-        """Whether this stored unit is the one that was sent."""
-        ...
-
-
-class TalkReader(Protocol):
-    """Reads units of talk from what is stored and from what was sent."""
-
-    def stored_units(self, messages: Sequence[Message]) -> Sequence[TalkUnit]:
-        """The talk among stored messages."""
-        ...
-
-    async def sent_units(self, session: Session, drafts: Sequence[Draft]) -> Sequence[TalkUnit]:
-        """The talk among messages of a request, as the session would have stored it."""
-        ...
-
-
-Read = Callable[[int], Awaitable[Sequence[Draft]]]
+Read: TypeAlias = Callable[[int], Awaitable[Sequence[Draft]]]
 """Makes messages of the entries of a request from a place on."""
 
 
@@ -64,11 +42,11 @@ class SessionsByHistory:
     """Finds sessions by the histories that clients send, as long as they were used within `kept_for`."""
 
     def __init__(
-        self, *, state: StateStore, sessions: Sessions, reader: TalkReader, clock: Clock, kept_for: timedelta
+        self, *, state: StateStore, sessions: Sessions, redaction: TurnRedaction, clock: Clock, kept_for: timedelta
     ) -> None:
         self._state = state
         self._sessions = sessions
-        self._reader = reader
+        self._redaction = redaction
         self._clock = clock
         self._kept_for = kept_for
 
@@ -116,12 +94,14 @@ class SessionsByHistory:
             page = await self._sessions.messages(scope, session_id, Page(limit=_STORED_END, touch=False))
         except SessionNotFound:
             return False
-        sent = await self._reader.sent_units(page.session, drafts)
-        stored = self._reader.stored_units(page.messages)
+        session = page.session
+        prepared = await prepare(scope, tuple(drafts), self._sessions.policy)
+        sent = units_of_sent(await self._redaction.as_stored(session, prepared))
+        stored = units_of_stored([one for one in page.messages if one.seq >= session.window_start])
         return ends_alike(stored, sent, stored_whole=_is_whole(page), sent_whole=is_whole)
 
 
-def ends_alike(stored: Sequence[TalkUnit], sent: Sequence[TalkUnit], *, stored_whole: bool, sent_whole: bool) -> bool:
+def ends_alike(stored: Sequence[Unit], sent: Sequence[Unit], *, stored_whole: bool, sent_whole: bool) -> bool:
     """Whether a history goes on from all that is stored, or asks for its last answer again.
 
     Either side may be given by its end alone, unless it is `whole`.
@@ -136,7 +116,7 @@ def ends_alike(stored: Sequence[TalkUnit], sent: Sequence[TalkUnit], *, stored_w
     return any(_is_end(known, sent[:end], stored_whole, sent_whole) for known, end in ends)
 
 
-def _is_end(known: Sequence[TalkUnit], history: Sequence[TalkUnit], stored_whole: bool, sent_whole: bool) -> bool:
+def _is_end(known: Sequence[Unit], history: Sequence[Unit], stored_whole: bool, sent_whole: bool) -> bool:
     if (stored_whole and len(known) < len(history)) or (sent_whole and len(history) < len(known)):
         return False
     pairs = list(zip(reversed(known), reversed(history), strict=False))
@@ -144,8 +124,9 @@ def _is_end(known: Sequence[TalkUnit], history: Sequence[TalkUnit], stored_whole
 
 
 def _is_whole(page: MessagePage) -> bool:
-    """Whether the page has all messages that the session ever had."""
-    return not page.more_before and (not page.messages or page.messages[0].seq == 1)
+    """Whether the page has all messages that the session ever had, and all of them are context."""
+    is_context = page.session.window_start <= 1
+    return is_context and not page.more_before and (not page.messages or page.messages[0].seq == 1)
 
 
 def _is_answer(item: JsonObject) -> bool:

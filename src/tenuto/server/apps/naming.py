@@ -36,16 +36,18 @@ class AppRequest(Value, frozen=True, kw_only=True):
     """What a request says of itself.
 
     `session` is the name of its session, for `Sessions.find_named`; `None` if nothing names one. `explicit` says that
-    the header `Tenuto-Session` named it. `task` is empty for a turn; a task of the app is answered without a session.
-    With `whole_history` the body has the conversation from its beginning. `store` says whether the turn may be stored;
-    with `store_overridden`, although the client asked that it is not. `own_texts` are how texts begin and end that the
-    app writes into messages of users, `dropped_tools` kinds of tools that are left out of this one,
-    `spare_tools` those that it can do without if its model does not run them.
+    the header `Tenuto-Session` named it, `by_history` that it is to be found by the history instead. `task` is empty
+    for a turn; a task of the app is answered without a session. With `whole_history` the body has the conversation from
+    its beginning. `store` says whether the turn may be stored; with `store_overridden`, although the client asked that
+    it is not. `own_texts` are how texts begin and end that the app writes into messages of users, `summaries` how
+    messages begin by which it replaces older ones. `dropped_tools` are kinds of tools that are left out of this
+    request, `spare_tools` those that it can do without if its model does not run them.
     """
 
     scope: Scope
     session: str | None = None
     explicit: bool = False
+    by_history: bool = False
     app: str = ""
     task: str = ""
     whole_history: bool = True
@@ -57,9 +59,14 @@ class AppRequest(Value, frozen=True, kw_only=True):
     spare_tools: tuple[str, ...] = ()
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the request becomes a turn of a session, one that it names or that its history is found to be of."""
+        return not self.task and self.store and (self.session is not None or self.by_history)
+
+    @property
     def stored_session(self) -> str | None:
-        """The session that the request becomes a turn of; `None` if it is answered without one."""
-        return None if self.task or not self.store else self.session
+        """The session that it names and becomes a turn of; `None` if there is none."""
+        return self.session if self.is_stored else None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -120,23 +127,27 @@ def read_app_request(headers: Headers, body: Mapping[str, Any], rules: AppRules,
     preset = rules.preset_of(headers, body)
     scope = _user_of(headers, body, (*rules.user_from, *preset.user), admission).scope()
     explicit = _explicit_session(headers)
-    session = explicit
+    session, named = explicit, ""
+    whole_history = all(body.get(field) is None for field in _CONTINUES)
     if session is None:
         named = _first_value(headers, body, (*rules.session_from, *preset.session))
         if named and not preset.is_temporary(named):
             facts = (scope.tenant, scope.site, *scope.owner, preset.name, named)
             session = derived_id(f"{preset.name or _UNNAMED}-", *facts)
+    # A chat that its app keeps no record of is named, too, and not to be found again.
+    by_history = rules.by_history and whole_history and session is None and not named
     task = next((task for rule in preset.tasks if (task := rule.task_of(headers, body))), "")
     refused = body.get("store") is False
     ignored = (rules.store_false or preset.store_false) == IGNORE
-    overridden = refused and ignored and session is not None and not task
+    overridden = refused and ignored and (session is not None or by_history) and not task
     return AppRequest(
         scope=scope,
         session=session,
         explicit=explicit is not None,
+        by_history=by_history,
         app=preset.name,
         task=task,
-        whole_history=all(body.get(field) is None for field in _CONTINUES),
+        whole_history=whole_history,
         store=not refused or overridden,
         store_overridden=overridden,
         own_texts=preset.own_texts,

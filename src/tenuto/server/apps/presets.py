@@ -154,6 +154,7 @@ class AppRules(Value, frozen=True, kw_only=True):
     session_from: tuple[Source, ...] = ()
     user_from: tuple[Source, ...] = ()
     store_false: Literal["obey", "ignore"] | None = None
+    by_history: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -172,6 +173,7 @@ class AppRules(Value, frozen=True, kw_only=True):
             session_from=_sources("session_from", settings.session_from),
             user_from=_sources("user_from", settings.user_from),
             store_false=msgspec.convert(settings.store_false, Literal["obey", "ignore"] | None),
+            by_history=bool(settings.sessions_by_history),
         )
 
     def preset_of(self, headers: Headers, body: Mapping[str, Any]) -> AppPreset:

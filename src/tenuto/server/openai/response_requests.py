@@ -331,7 +331,7 @@ async def read_request(
     items = await _without_references(context.sessions, scope, items, session_id)
     if not items:
         raise Invalid("input: expected a text or items")
-    sends_history = app.whole_history and app.stored_session is not None
+    sends_history = app.whole_history and app.is_stored
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list) and not sends_history:
         drafts = await drafts_of_items(context, scope, items, "input", session_id)
