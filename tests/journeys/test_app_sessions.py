@@ -196,13 +196,13 @@ async def test_what_an_app_writes_into_messages_instructs_the_turn_and_is_no_tal
 
 async def test_tools_of_unknown_kinds_are_refused_but_for_the_app_that_always_sends_them() -> None:
     async with apps_served() as (service, _):
-        body = {"input": "one", "tools": [{"type": "namespace", "name": "n", "tools": []}]}
+        body = {"input": "one", "tools": [{"type": "namespace", "name": "n", "tools": []}, {"type": "web_search"}]}
 
         refused = await service.http.post(RESPONSES, json=body)
         taken = await service.http.post(RESPONSES, json=body, headers=CODEX)
 
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0].type")
-        assert (taken.status_code, taken.headers["Tenuto-Dropped-Tools"]) == (200, "namespace")
+        assert (taken.status_code, taken.headers["Tenuto-Dropped-Tools"]) == (200, "namespace, web_search")
         assert taken.json()["tools"] == []
 
 

@@ -41,6 +41,11 @@ class Unit(NamedTuple):
     last: int
     stopped: bool = False
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether the assistant said it."""
+        return self.kind is _Kind.ANSWER
+
     def is_same(self, sent: Unit) -> bool:
         """Whether this stored unit is the one that was sent."""
         if self.kind is not sent.kind or self.calls != sent.calls:

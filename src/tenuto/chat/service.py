@@ -20,7 +20,7 @@ from tenuto.model import Message, Scope
 from tenuto.model.prompt import PartText, PromptPolicy
 from tenuto.model.turn import Trace
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, facts_of
 from tenuto.privacy.turn_redaction import TurnRedaction
 
 _Answer = TypeVar("_Answer", bound=Value)
@@ -81,6 +81,18 @@ class Chat:
         """
         name = assistant.model if model is None else await self._deps.model_choice.admit(tenant, model)
         return self._deps.prompt_for(assistant.prompt, self._deps.models(name))
+
+    async def runs_provider_tools(self, tenant: str, answerer: Answerer) -> bool:
+        """Whether the provider of the model that answers runs tools of its own.
+
+        Raises:
+            ModelUnknown: callers of the tenant have no such model.
+        """
+        named = answerer.model
+        name = self.assistants.find(answerer.assistant).model
+        if named is not None:
+            name = await self._deps.model_choice.admit(tenant, named)
+        return facts_of(self._deps.models(name)).provider_tools
 
     def model_named(self, name: str) -> ChatModel:
         """The model that a setting or an assistant names."""

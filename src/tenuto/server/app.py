@@ -45,6 +45,7 @@ from tenuto.server import (
 )
 from tenuto.server import chat as talks
 from tenuto.server.a2a import routes as a2a
+from tenuto.server.apps.by_history import SessionsByHistory
 from tenuto.server.apps.presets import AppRules
 from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
@@ -120,6 +121,13 @@ def create_app(
             clock=clock,
             embedding_rates=RateLimiter(settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks),
             apps=app_rules,
+            by_history=SessionsByHistory(
+                state=tenuto.store.state,
+                sessions=tenuto.sessions,
+                redaction=chat.redaction,
+                clock=clock,
+                kept_for=settings.sessions_by_history,
+            ),
         )
         tenuto.add_listener(meters.count_session_event)
         tenuto.add_listener(hub.on_session_event)

@@ -37,6 +37,7 @@ from tenuto.model.scope import check_tenant_id
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import Clock
+from tenuto.server.apps.by_history import SessionsByHistory
 from tenuto.server.apps.presets import AppRules
 from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
 from tenuto.sessions import Sessions
@@ -497,6 +498,7 @@ class ServerContext:
     clock: Clock
     embedding_rates: RateLimiter
     apps: AppRules
+    by_history: SessionsByHistory
 
     @property
     def sessions(self) -> Sessions:

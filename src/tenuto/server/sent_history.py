@@ -18,6 +18,8 @@ from tenuto.server.apps.naming import SESSION, AppRequest
 from tenuto.server.apps.talk import Talk, split_talk
 from tenuto.server.auth import ServerContext
 from tenuto.server.streams import cancel_on_disconnect, until_lapsed
+from tenuto.sessions import fresh_id
+from tenuto.sessions.ids import session_id_for_key
 
 HISTORY: Final = "Tenuto-History"
 """The header of a response that says what the history of its request meant for the session."""
@@ -41,7 +43,6 @@ async def begin_sent_turn(
         Invalid: there is nothing to answer.
         TenutoError: as in `SentTurns.start`.
     """
-    assert app.stored_session is not None
     talk = split_talk(items, app.own_texts)
     if items and not talk.items and not app.own_texts:
         # System messages alone are what is to be answered.
@@ -56,7 +57,7 @@ async def begin_sent_turn(
         items=talk.items,
         read=read_from,
         app=app.app,
-        whole=bool(app.app),
+        whole=bool(app.app) or app.by_history,
         summaries=app.summaries,
         streams=streams,
         has_tools=bool(template.tools),
@@ -64,12 +65,26 @@ async def begin_sent_turn(
     policy = context.chat.assistants.find(template.assistant).policies.sessions
     template = replace(
         template,
-        session_id=await context.sessions.find_named(app.scope, app.stored_session),
+        session_id=await _session_of(context, app, template, sent),
         # What the client shows is context, however old it is.
         policy=replace(policy, on_missing=OnMissing.ADOPT, stale_after=None),
         instructions="\n\n".join(filter(None, (template.instructions, talk.instructions))) or None,
     )
-    return await cancel_on_disconnect(request, context.sent_turns.start(app.scope, template, sent))
+    turn = await cancel_on_disconnect(request, context.sent_turns.start(app.scope, template, sent))
+    if app.by_history and turn.live is not None and turn.live.started is not None:
+        await context.by_history.note(app.scope, talk.items, turn.live.started.session_id)
+    return turn
+
+
+async def _session_of(context: ServerContext, app: AppRequest, template: ChatRequest, talk: SentTalk) -> str:
+    """The session of the turn: the one that is named, or found by the history; else a new one."""
+    if app.session is not None:
+        return await context.sessions.find_named(app.scope, app.session)
+    found = await context.by_history.find(app.scope, talk.items, talk.read)
+    if found is not None:
+        return found
+    key = template.idempotency_key
+    return fresh_id() if key is None else session_id_for_key(app.scope, key)
 
 
 async def headers_of(sent: SentTurn, app: AppRequest) -> dict[str, str]:

@@ -164,6 +164,8 @@ class Settings(Value, frozen=True, kw_only=True):
     user_from: str | None = None
     # None: obeyed, but for apps whose preset says otherwise.
     store_false: str | None = None
+    # How long a chat that no request names is found by its history; 0: it is not.
+    sessions_by_history: timedelta = timedelta(0)
     model_base_url: str | None = None
     model_api_key: str | None = None
     # None: of a model on this machine none, two minutes and one of others. 0: the first token has no limit.
@@ -228,6 +230,8 @@ class Settings(Value, frozen=True, kw_only=True):
         _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
         _check_choice("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
         _check_choice("unknown_models", self.unknown_models, ("refuse", "default"))
+        if self.sessions_by_history < timedelta(0):
+            raise InvalidSetting("sessions_by_history", "must not be negative; 0 means off")
         _check_choice("store_false", self.store_false or "obey", ("obey", "ignore"))
         self.model_names()
         _check_choice("log_level", self.log_level, ("debug", "info", "warning", "error"))

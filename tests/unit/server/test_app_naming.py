@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -80,6 +81,11 @@ SHAPES: Final[dict[str, tuple[dict[str, str], dict[str, Any], tuple[str, str, st
     "codex": (codex(request_kind="turn"), {"input": "Hi"}, ("codex", "", "box", True)),
     "codex, title": (codex(thread_source="thread_title"), {"input": "Hi"}, ("codex", "title", "box", True)),
     "codex, compaction": (codex(request_kind="compaction"), {"input": "Hi"}, ("codex", "compaction", "box", True)),
+    "codex, subagent": (
+        {**codex(request_kind="turn"), "x-openai-subagent": "collab_spawn"},
+        {"input": "Hi"},
+        ("codex", "subagent", "box", True),
+    ),
     "codex, metadata that is no JSON": (
         {"x-codex-turn-metadata": "{", "thread-id": "c1"},
         {"input": "Hi"},
@@ -106,8 +112,40 @@ SHAPES: Final[dict[str, tuple[dict[str, str], dict[str, Any], tuple[str, str, st
         {**QUESTION, **TOOLS},
         ("claude-code", "subagent", None, True),
     ),
+    "claude-code, compaction behind a tool's output": (
+        CLAUDE,
+        {
+            **TOOLS,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "t", "content": "ok"},
+                        {"type": "text", "text": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."},
+                    ],
+                },
+                {"role": "system", "content": "agents"},
+            ],
+        },
+        ("claude-code", "compaction", None, True),
+    ),
     "opencode": ({"x-session-id": "c1"}, {**QUESTION, **TOOLS, "prompt_cache_key": "c1"}, ("opencode", "", None, True)),
-    "opencode, title": ({"x-session-id": "c1"}, QUESTION, ("opencode", "title", None, True)),
+    "opencode, title": ({"x-session-id": "c1"}, QUESTION, ("opencode", "other", None, True)),
+    "opencode, title by its text": (
+        {"x-session-id": "c1"},
+        {"messages": [{"role": "system", "content": "You are a title generator. Be short."}, *QUESTION["messages"]]},
+        ("opencode", "title", None, True),
+    ),
+    "opencode, compaction": (
+        {"x-session-id": "c1"},
+        {**QUESTION, "instructions": "You are a context summarization agent."},
+        ("opencode", "compaction", None, True),
+    ),
+    "opencode, subagent": (
+        {"x-session-id": "c2", "x-parent-session-id": "c1"},
+        {**QUESTION, **TOOLS},
+        ("opencode", "subagent", None, True),
+    ),
     "pi": ({"session_id": "c1"}, {"input": "Hi", "prompt_cache_key": "c1"}, ("pi", "", None, True)),
     "another client": ({"user-agent": "OpenAI/Python"}, {**QUESTION, "user": "ann"}, ("", "", None, False)),
 }
@@ -221,6 +259,19 @@ def test_store_false_is_obeyed_unless_the_operator_says_otherwise(
     assert ("Tenuto-Store" in asked.headers) is asked.store_overridden
 
 
+def test_a_history_is_looked_for_only_where_nothing_names_the_session() -> None:
+    def by_history(headers: dict[str, str], body: dict[str, Any], kept: int = 1) -> bool:
+        return read(headers, body, sessions_by_history=timedelta(days=kept)).by_history
+
+    assert by_history({}, QUESTION)
+    assert not by_history({}, QUESTION, kept=0)
+    assert not by_history(CHAT, QUESTION)
+    assert not by_history({"Tenuto-Session": "s"}, QUESTION)
+    assert not by_history({"X-OpenWebUI-Chat-Id": "local:4"}, QUESTION)
+    assert not by_history({}, {"input": "Hi", "previous_response_id": "resp_1"})
+    assert not read({}, {**QUESTION, "store": False}, sessions_by_history=timedelta(days=1)).is_stored
+
+
 def test_a_request_that_names_its_predecessor_brings_no_whole_history() -> None:
     assert read({}, {"input": "Hi"}).whole_history
     assert not read({}, {"input": "Hi", "previous_response_id": "resp_1"}).whole_history
@@ -236,6 +287,13 @@ def test_kinds_of_tools_are_left_out_for_the_app_that_always_sends_them() -> Non
     assert (asked.dropped_tools, asked.kept_tools(tools)) == (("namespace",), tools[1:])
     assert asked.headers == {"Tenuto-Dropped-Tools": "namespace"}
     assert (other.dropped_tools, other.kept_tools(tools)) == ((), tools)
+
+
+def test_a_thread_of_codex_goes_before_the_session_that_it_shares_with_its_parent() -> None:
+    parent = read({**codex(), "thread-id": "c1"}, {"input": "Hi", "prompt_cache_key": "c1"})
+    child = read({**codex(), "thread-id": "c2"}, {"input": "Hi", "prompt_cache_key": "c1"})
+
+    assert parent.session != child.session
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from tenuto.model import Scope
 from tenuto.model.values import JsonObject, Value, check_id
-from tenuto.server.apps.presets import IGNORE, AppPreset, AppRules, Source
+from tenuto.server.apps.presets import IGNORE, AppRules, Source
 from tenuto.server.auth import AuthContext, authenticate_request, service
 from tenuto.server.json_io import unknown_fields
 from tenuto.sessions.ids import derived_id
@@ -36,15 +36,18 @@ class AppRequest(Value, frozen=True, kw_only=True):
     """What a request says of itself.
 
     `session` is the name of its session, for `Sessions.find_named`; `None` if nothing names one. `explicit` says that
-    the header `Tenuto-Session` named it. `task` is empty for a turn; a task of the app is answered without a session.
-    With `whole_history` the body has the conversation from its beginning. `store` says whether the turn may be stored;
-    with `store_overridden`, although the client asked that it is not. `own_texts` are how texts begin and end that the
-    app writes into messages of users, `dropped_tools` kinds of tools that are left out of this one.
+    the header `Tenuto-Session` named it, `by_history` that it is to be found by the history instead. `task` is empty
+    for a turn; a task of the app is answered without a session. With `whole_history` the body has the conversation from
+    its beginning. `store` says whether the turn may be stored; with `store_overridden`, although the client asked that
+    it is not. `own_texts` are how texts begin and end that the app writes into messages of users, `summaries` how
+    messages begin by which it replaces older ones. `dropped_tools` are kinds of tools that are left out of this
+    request, `spare_tools` those that it can do without if its model does not run them.
     """
 
     scope: Scope
     session: str | None = None
     explicit: bool = False
+    by_history: bool = False
     app: str = ""
     task: str = ""
     whole_history: bool = True
@@ -53,11 +56,17 @@ class AppRequest(Value, frozen=True, kw_only=True):
     own_texts: tuple[tuple[str, str], ...] = ()
     summaries: tuple[str, ...] = ()
     dropped_tools: tuple[str, ...] = ()
+    spare_tools: tuple[str, ...] = ()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the request becomes a turn of a session, one that it names or that its history is found to be of."""
+        return not self.task and self.store and (self.session is not None or self.by_history)
 
     @property
     def stored_session(self) -> str | None:
-        """The session that the request becomes a turn of; `None` if it is answered without one."""
-        return None if self.task or not self.store else self.session
+        """The session that it names and becomes a turn of; `None` if there is none."""
+        return self.session if self.is_stored else None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -70,6 +79,10 @@ class AppRequest(Value, frozen=True, kw_only=True):
     def marks(self) -> dict[str, Any]:
         """The fields of the turn's request that its trace repeats."""
         return {"app": self.app, "app_task": self.task, "store_overridden": self.store_overridden}
+
+    def without_spare_tools(self) -> Self:
+        """The same request, without the tools that it can do without."""
+        return replace(self, dropped_tools=(*self.dropped_tools, *self.spare_tools), spare_tools=())
 
     def kept_tools(self, tools: list[JsonObject] | None) -> list[JsonObject] | None:
         """The tools of the body without those that are left out."""
@@ -114,28 +127,33 @@ def read_app_request(headers: Headers, body: Mapping[str, Any], rules: AppRules,
     preset = rules.preset_of(headers, body)
     scope = _user_of(headers, body, (*rules.user_from, *preset.user), admission).scope()
     explicit = _explicit_session(headers)
-    session = explicit
+    session, named = explicit, ""
+    whole_history = all(body.get(field) is None for field in _CONTINUES)
     if session is None:
         named = _first_value(headers, body, (*rules.session_from, *preset.session))
         if named and not preset.is_temporary(named):
             facts = (scope.tenant, scope.site, *scope.owner, preset.name, named)
             session = derived_id(f"{preset.name or _UNNAMED}-", *facts)
+    # A chat that its app keeps no record of is named, too, and not to be found again.
+    by_history = rules.by_history and whole_history and session is None and not named
     task = next((task for rule in preset.tasks if (task := rule.task_of(headers, body))), "")
     refused = body.get("store") is False
     ignored = (rules.store_false or preset.store_false) == IGNORE
-    overridden = refused and ignored and session is not None and not task
+    overridden = refused and ignored and (session is not None or by_history) and not task
     return AppRequest(
         scope=scope,
         session=session,
         explicit=explicit is not None,
+        by_history=by_history,
         app=preset.name,
         task=task,
-        whole_history=all(body.get(field) is None for field in _CONTINUES),
+        whole_history=whole_history,
         store=not refused or overridden,
         store_overridden=overridden,
         own_texts=preset.own_texts,
         summaries=preset.summaries,
-        dropped_tools=_dropped(body, preset),
+        dropped_tools=_kinds_among(body, preset.drop_tools),
+        spare_tools=_kinds_among(body, preset.spare_tools),
     )
 
 
@@ -150,11 +168,12 @@ def _user_of(
     return replace(admission, user=user) if user else admission
 
 
-def _dropped(body: Mapping[str, Any], preset: AppPreset) -> tuple[str, ...]:
-    if not preset.drop_tools or not isinstance(tools := body.get("tools"), list):
+def _kinds_among(body: Mapping[str, Any], kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of these kinds of tools the request has."""
+    if not kinds or not isinstance(tools := body.get("tools"), list):
         return ()
-    kinds = {tool.get("type") for tool in tools if isinstance(tool, Mapping)}
-    return tuple([kind for kind in preset.drop_tools if kind in kinds])
+    given = [tool.get("type") for tool in tools if isinstance(tool, Mapping)]
+    return tuple([kind for kind in kinds if kind in given])
 
 
 def _explicit_session(headers: Headers) -> str | None:

@@ -24,6 +24,7 @@ _SOURCE: Final = re.compile(
 )
 # Fields of a preset and of its rules that name sources.
 _SOURCES: Final = ("marks", "session", "user", "without", "source")
+_SYSTEM: Final = ("system", "developer")
 _GRAMMAR: Final = "is not one of header:<name>, prompt_cache_key, metadata.<key>, user, each with #<path> into its JSON"
 # What apps send where they have no value: templates that nothing has filled in, and words for nothing.
 _UNFILLED: Final = re.compile(r"\{\{.*\}\}|\$\{.*\}|null|none|undefined", re.IGNORECASE | re.DOTALL)
@@ -96,6 +97,7 @@ class TaskRule(Value, frozen=True, kw_only=True):
     tools: Literal["none", "empty"] | None = None
     streams: bool | None = None
     begins: str = ""
+    system: str = ""
 
     def task_of(self, headers: Headers, body: Mapping[str, Any]) -> str:
         """The task that a request is for, empty where the rule does not fit."""
@@ -108,7 +110,9 @@ class TaskRule(Value, frozen=True, kw_only=True):
             return ""
         if any(source.value(headers, body) for source in self.without):
             return ""
-        if self.begins and not last_user_text(body).lstrip().startswith(self.begins):
+        if self.begins and not any(_begins(text, self.begins) for text in last_texts_of_user(body)):
+            return ""
+        if self.system and not _begins(first_text_of_system(body), self.system):
             return ""
         if self.source is None:
             return self.task
@@ -128,6 +132,7 @@ class AppPreset(Value, frozen=True, kw_only=True):
     own_texts: tuple[tuple[str, str], ...] = ()
     summaries: tuple[str, ...] = ()
     drop_tools: tuple[str, ...] = ()
+    spare_tools: tuple[str, ...] = ()
     tasks: tuple[TaskRule, ...] = ()
 
     def fits(self, headers: Headers, body: Mapping[str, Any]) -> bool:
@@ -149,6 +154,7 @@ class AppRules(Value, frozen=True, kw_only=True):
     session_from: tuple[Source, ...] = ()
     user_from: tuple[Source, ...] = ()
     store_false: Literal["obey", "ignore"] | None = None
+    by_history: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -167,6 +173,7 @@ class AppRules(Value, frozen=True, kw_only=True):
             session_from=_sources("session_from", settings.session_from),
             user_from=_sources("user_from", settings.user_from),
             store_false=msgspec.convert(settings.store_false, Literal["obey", "ignore"] | None),
+            by_history=bool(settings.sessions_by_history),
         )
 
     def preset_of(self, headers: Headers, body: Mapping[str, Any]) -> AppPreset:
@@ -198,20 +205,36 @@ def _parsed(text: str) -> Source:
     return source
 
 
-def last_user_text(body: Mapping[str, Any]) -> str:
-    """The text of the last message of a user in a request of any door."""
+def last_texts_of_user(body: Mapping[str, Any]) -> list[str]:
+    """The texts in the last message of a user, in a request of any door."""
+    if isinstance(body.get("input"), str):
+        return [body["input"]]
+    users = [message.get("content") for message in _messages_of(body) if message.get("role") == "user"]
+    return texts_of(users[-1]) if users else []
+
+
+def first_text_of_system(body: Mapping[str, Any]) -> str:
+    """The first text that instructs the model, in a request of any door."""
+    systems = [message.get("content") for message in _messages_of(body) if message.get("role") in _SYSTEM]
+    given = body.get("system") or body.get("instructions") or (systems[0] if systems else "")
+    return next(iter(texts_of(given)), "")
+
+
+def _messages_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     messages = body.get("messages", body.get("input"))
-    if isinstance(messages, str):
-        return messages
-    for message in reversed(messages) if isinstance(messages, list) else ():
-        if isinstance(message, Mapping) and message.get("role") == "user":
-            content = message.get("content")
-            if isinstance(content, str):
-                return content
-            parts = content if isinstance(content, list) else []
-            texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
-            return "\n".join([text for text in texts if isinstance(text, str)])
-    return ""
+    return [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
+
+
+def texts_of(content: Any) -> list[str]:
+    """The texts in the content of a message."""
+    if isinstance(content, str):
+        return [content]
+    parts = [part.get("text") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    return [text for text in parts if isinstance(text, str)]
+
+
+def _begins(text: str, start: str | tuple[str, ...]) -> bool:
+    return text.lstrip().startswith(start)
 
 
 def _entries(text: str | None) -> list[str]:

@@ -85,7 +85,7 @@ def _peel(text: str, marks: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
     while rest != before:
         before = rest
         for begin, end in marks:
-            if rest.startswith(begin) and (at := rest.find(end)) > 0:
+            if rest.startswith(begin) and (at := rest.find(end, len(begin))) > 0:
                 first.append(rest[: at + len(end)])
                 rest = rest[at + len(end) :].strip()
             elif rest.endswith(end) and (at := rest.rfind(begin)) > 0:

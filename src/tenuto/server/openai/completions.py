@@ -194,7 +194,7 @@ async def create_completion(
     template = _template_of(context, app, body, unknown_fields(request))
     completion = _Completion(body, body.model or str(template.assistant), int(context.clock().timestamp()))
     headers = app.headers
-    if app.stored_session is not None:
+    if app.is_stored:
         if idempotency_key is not None:
             template = replace(template, idempotency_key=idempotency_key, fingerprint=_fingerprint(body))
         sent = await _begin_in_session(request, context, app, template, body)

@@ -316,6 +316,9 @@ async def read_request(
             raise Invalid(f"include[{place}]: expected one of {', '.join(_INCLUDABLE)}")
     if body.store is False and body.background:
         raise Invalid("background: a response that is not stored cannot be made in the background")
+    answerer = context.chat.answerer_of(app.scope.tenant, body.model)
+    if app.spare_tools and not await context.chat.runs_provider_tools(app.scope.tenant, answerer):
+        app = app.without_spare_tools()
     # What the response repeats is what holds.
     body = replace(body, tools=app.kept_tools(body.tools), store=None if app.store_overridden else body.store)
     said, created_at, scope = body.said(), now_in_seconds(context), app.scope
@@ -328,12 +331,12 @@ async def read_request(
     items = await _without_references(context.sessions, scope, items, session_id)
     if not items:
         raise Invalid("input: expected a text or items")
-    sends_history = app.whole_history and app.stored_session is not None
+    sends_history = app.whole_history and app.is_stored
     drafts: tuple[Draft, ...] = ()
     if isinstance(body.input, list) and not sends_history:
         drafts = await drafts_of_items(context, scope, items, "input", session_id)
         drafts = await _without_known(context.sessions, scope, session_id, drafts)
-    assistant, model = context.chat.answerer_of(scope.tenant, body.model)
+    assistant, model = answerer
     tools = tools_of(body.tools, body.tool_choice)
     turn = ChatRequest(
         text=body.input if isinstance(body.input, str) and not sends_history else "",

@@ -79,6 +79,7 @@ async def create_response(
     app = naming.read(body)
     scope = app.scope
     asked = await read_request(context, app, body, unknown_fields(request), idempotency_key)
+    app = asked.app
     await check_untruncated(context, asked)
     if app.task or not app.store:
         return await _answer_unstored(request, context, asked, app.headers)
