@@ -9,6 +9,8 @@ import openai
 import pytest
 
 from tenuto.llm import Say, ScriptedModel
+from tenuto.model.attachment import MediaInputs
+from tenuto.model.parameters import ModelFacts
 from tests.attachments import PDF, PNG, WAV, base64, contents_of, data_url, png
 from tests.journeys.http_service import bearer, playing
 from tests.journeys.openai_clients import OpenAIService, openai_served
@@ -82,6 +84,18 @@ async def test_each_route_takes_pictures() -> None:
         assert stored[1]["detail"] == "low"
         assert [part["type"] for part in inputs[0]["content"]] == [part["type"] for part in SHOWN]
         assert second.output_text == "A cup."
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_a_question_beside_a_picture_reaches_the_model(store: bool) -> None:
+    model = ScriptedModel([Say("A cup.")], facts=ModelFacts(media=MediaInputs(content=frozenset({"image/*"}))))
+    async with openai_served(**playing(model)) as opened:
+        asked: Any = [{"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, PICTURE]}]
+
+        await opened.ann.responses.create(model="helper", input=asked, store=store)
+
+    question = model.requests[-1].messages[-1]
+    assert ([part["type"] for part in question.parts], question.text) == (["text", "image"], "What is it?")
 
 
 AN_IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}

@@ -25,7 +25,7 @@ from tenuto.errors import InstructionsTooLong, InvalidSetting
 from tenuto.model.attachment import MEDIA_PARTS, iter_media_parts
 from tenuto.model.generation import Summary
 from tenuto.model.media import LEFT_OUT, count_left_out, iter_parts, shows_media
-from tenuto.model.message import INPUT, Message, Role, text_part
+from tenuto.model.message import INPUT, Message, Role, readable_part, text_part
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
     Disposition,
@@ -553,7 +553,8 @@ def parts_of_question(messages: Sequence[Message]) -> tuple[JsonObject, ...]:
     for message in messages:
         if parts:
             parts.append(text_part("\n"))
-        parts += [part for part in message.parts if part["type"] == "text" or part["type"] in MEDIA_PARTS]
+        readable = map(readable_part, message.parts)
+        parts += [part for part in readable if part["type"] == "text" or part["type"] in MEDIA_PARTS]
     return tuple(parts)
 
 
