@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3550,
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 6000,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 6150,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -24,7 +24,7 @@ LIMITS = {
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3800,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 5950,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
+    "model": 6000,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2900,

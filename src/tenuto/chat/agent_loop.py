@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -26,12 +26,14 @@ from tenuto.model import Role, Usage, text_part, tool_result
 from tenuto.model.attachment import ATTACHMENT
 from tenuto.model.generation import (
     NONE,
+    REPAIR,
     ModelDone,
     ModelEvent,
     ModelRequest,
     ProviderItem,
     ReasoningDelta,
     ReasoningDone,
+    StepChanged,
     TextDelta,
     ToolCall,
     ToolCallRequested,
@@ -40,7 +42,7 @@ from tenuto.model.generation import (
 from tenuto.model.media import keep_media
 from tenuto.model.parameters import AnswerSchema, FinishReason
 from tenuto.model.privacy import REDACTED
-from tenuto.model.prompt import PromptMessage
+from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.provider_items import ITEM_TYPES, with_annotations
 from tenuto.model.reasoning import REASONING
 from tenuto.model.turn import TraceSpan
@@ -114,6 +116,7 @@ BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
 _LEAST_OUTPUT: Final = 16
 _WHOLE: Final = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 _REPAIR: Final = "Answer again, with nothing but JSON that has the demanded form."
+_REPAIRING: Final = {Language.ENGLISH: "Answering again in the demanded form", Language.CHINESE: "按要求的格式重新回答"}
 # Answers that end so may have no words: all tokens were thought, or the provider withheld them.
 _SILENT: Final = (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)
 # Further calls of one round fail as too many.
@@ -260,15 +263,28 @@ class AgentLoop:
         """
         request = await self._answer(request)
         if faults := self._find_faults():
-            await self._answer(self._repair(request, faults))
-            if self._find_faults():
-                raise AnswerInvalid(self.model.name)
+            await self._answer_again(self._repair(request, faults))
         if self.schema is not None and self.emit is not None and self.completion.text:
             await self.emit(TextDelta(text=self.completion.text))
         if self.emit is not None:
             for call in self.completion.calls:
                 await self.emit(CallRequested(call=call))
         return self.completion
+
+    async def _answer_again(self, request: ModelRequest) -> None:
+        """A step of its own, so that its thoughts are not taken for those of the answer before."""
+        began, emit = time.perf_counter(), self.emit
+        if emit is not None:
+            await emit(StepChanged(id=REPAIR, state="started", titles=_REPAIRING))
+        await self._answer(request)
+        is_valid = not self._find_faults()
+        if emit is not None:
+            taken = round((time.perf_counter() - began) * 1000, 3)
+            error = None if is_valid else AnswerInvalid.code
+            state: Literal["done", "failed"] = "done" if is_valid else "failed"
+            await emit(StepChanged(id=REPAIR, state=state, titles=_REPAIRING, milliseconds=taken, error=error))
+        if not is_valid:
+            raise AnswerInvalid(self.model.name)
 
     async def _answer(self, request: ModelRequest) -> ModelRequest:
         """Request until there is an answer; returns the last request."""
@@ -303,7 +319,10 @@ class AgentLoop:
         """The request with the answer that does not fit, and why."""
         said, self.completion.text = self.completion.text, ""
         why = f"{faults}\n{_REPAIR}"
-        self._spend_tokens(self.counter.count(said) + self.counter.count(why))
+        tokens = self.counter.count(said) + self.counter.count(why)
+        if tokens > self.room:
+            raise AnswerInvalid(self.model.name)
+        self._spend_tokens(tokens)
         answer = self.completion.thoughts.parts(said, (), stored=False) if said else ()
         added = [
             PromptMessage(role=role, parts=parts)

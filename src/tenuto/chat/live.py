@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from tenuto.background import run_in_background
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, TurnStarted
@@ -22,6 +23,7 @@ from tenuto.errors import LimitReached, TenutoError, TurnStopped, Unavailable
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.scope import owner_key, session_key
+from tenuto.model.values import replace_valid
 from tenuto.sessions import Sessions
 
 # Seconds that the events of a turn stay readable after its end, of how many turns, and their bytes in all.
@@ -67,8 +69,15 @@ class LiveTurn:
     @property
     def kept_bytes(self) -> int:
         """About the memory that it takes."""
+        request, contents = self._request, 0
+        if request is not None:
+            # Encoded as well, megabytes of a picture would hold other requests.
+            messages = tuple([replace(message, contents=()) for message in request.messages])
+            brought = [*request.contents, *(content for one in request.messages for content in one.contents)]
+            request = replace_valid(request, contents=(), messages=messages)
+            contents = sum([len(content.data) for content in brought])
         try:
-            return len(msgspec.json.encode([self._log.events, self.reply_metadata, self._request], enc_hook=str))
+            return contents + len(msgspec.json.encode([self._log.events, self.reply_metadata, request], enc_hook=str))
         except (TypeError, ValueError):  # What cannot be sent need not be kept.
             return _MOST_BYTES
 

@@ -102,8 +102,13 @@ class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     intent: str | None = None
 
 
+REPAIR: Final = "repair"
+"""The id of the step in which an answer without the demanded form is asked for again. What came before it is none of
+the answer."""
+
+
 class StepChanged(Value, frozen=True, kw_only=True):
-    """A step of an assistant that works in steps has begun or ended.
+    """A step of an assistant that works in steps, or the repair of an answer, has begun or ended.
 
     `id` names the step within the turn, `titles` are what a user is told it is. `milliseconds` are there at its end,
     `error` is the code of a failure.

@@ -29,7 +29,7 @@ from tenuto.model.turn import Trace
 from tenuto.model.values import View
 from tenuto.server.attachments import read_attachments
 from tenuto.server.auth import AuthContext, ServerContext
-from tenuto.server.json_io import fingerprint
+from tenuto.server.json_io import key_fingerprint
 from tenuto.server.openapi import EventStream, Router
 from tenuto.server.problems import Problem
 from tenuto.server.requests import ChatBody, StreamQuery, TraceListQuery, TraceQuery
@@ -101,9 +101,9 @@ async def chat(
         model=body.model,
         idempotency_key=idempotency_key,
         # Of everything but the way the answer travels.
-        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"])
-        if idempotency_key is not None
-        else None,
+        fingerprint=await key_fingerprint(
+            idempotency_key, [getattr(body, name) for name in body.__struct_fields__ if name != "stream"]
+        ),
         language=body.language,
         regenerate=body.regenerate,
         edit=body.edit,

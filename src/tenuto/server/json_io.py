@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, unquote_to_bytes
+from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -40,6 +41,8 @@ _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
 _COUNTED_AT_ONCE: Final = 16 * 1024
 # Contents with more characters are decoded in a thread.
 _READ_AT_ONCE: Final = 256 * 1024
+# Longer texts of a body are digested in pieces of so many characters.
+_DIGESTED_AT_ONCE: Final = 64 * 1024
 _counter: Final = TokenCounter()
 # Hints added to the refusal of a field whose shape is hard to guess.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
@@ -262,18 +265,60 @@ def _decode_id(raw: bytes, what: str) -> str:
         raise InvalidText(f"{what} is not UTF-8") from None
 
 
-def fingerprint(body: Json) -> str:
+def fingerprint(body: Any) -> str:
     """A digest of the body for its idempotency key, independent of spaces and the order of fields."""
     return blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).hexdigest()
 
 
-def message_fingerprint(body: Json) -> str:
-    """The digest of a body with messages. Their ids and times are left out: a caller that makes them anew retries."""
+async def key_fingerprint(key: str | None, body: Any) -> str | None:
+    """The digest of the body of a request with this key; `None` without one.
+
+    Contents of megabytes are digested in a thread and in pieces: to encode them in one would hold every other request.
+    """
+    if key is None:
+        return None
+    plain = msgspec.to_builtins(body)
+    long_texts: list[str] = []
+    name = uuid4().hex
+    short = _without_long_texts(plain, long_texts, name)
+    return await asyncio.to_thread(_digest_in_pieces, short, long_texts, name) if long_texts else fingerprint(plain)
+
+
+def _without_long_texts(value: Json, long_texts: list[str], name: str) -> Json:
+    """The value with numbered names in the places of its long texts, which are put into the list."""
+    if isinstance(value, str):
+        if len(value) <= _DIGESTED_AT_ONCE:
+            return value
+        long_texts.append(value)
+        return f"{name}-{len(long_texts) - 1}"
+    if isinstance(value, dict):
+        return {key: _without_long_texts(inner, long_texts, name) for key, inner in value.items()}
+    return [_without_long_texts(inner, long_texts, name) for inner in value] if isinstance(value, list) else value
+
+
+def _digest_in_pieces(short: Json, long_texts: Sequence[str], name: str) -> str:
+    """The digest of the body that these are the pieces of, as `fingerprint` makes it."""
+    digest = blake2b(digest_size=16)
+    pieces = re.split(rb'"%b-(\d+)"' % name.encode(), msgspec.json.encode(short, order="sorted"))
+    digest.update(pieces[0])
+    for number, following in zip(pieces[1::2], pieces[2::2], strict=True):
+        text = long_texts[int(number)]
+        digest.update(b'"')
+        for begin in range(0, len(text), _DIGESTED_AT_ONCE):
+            digest.update(msgspec.json.encode(text[begin : begin + _DIGESTED_AT_ONCE])[1:-1])
+        digest.update(b'"')
+        digest.update(following)
+    return digest.hexdigest()
+
+
+def without_ids_and_times(body: Json) -> Json:
+    """A body with messages, without their ids and times: a caller that makes them anew retries."""
     if isinstance(body, list):
-        return fingerprint([_without_id_and_time(item) for item in body])
+        return [_without_id_and_time(item) for item in body]
+    assert isinstance(body, dict)
     messages = body.get("messages")
     known = {"messages": [_without_id_and_time(item) for item in messages]} if isinstance(messages, list) else {}
-    return fingerprint({**_without_id_and_time(body), **known})
+    return {**_without_id_and_time(body), **known}
 
 
 def _without_id_and_time(message: Json) -> Json:

@@ -12,7 +12,7 @@ from tenuto.model.turn import order_by_place
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
-from tenuto.server.json_io import convert_json, drafts_of, message_fingerprint
+from tenuto.server.json_io import convert_json, drafts_of, key_fingerprint, without_ids_and_times
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import AppendMessages, MessageListQuery
 from tenuto.sessions import AppendRequest, Sessions
@@ -86,7 +86,7 @@ async def append_messages(
             messages=messages,
             usage=batch.usage.value() if batch.usage is not None else spent,
             idempotency_key=idempotency_key,
-            fingerprint=message_fingerprint(body),
+            fingerprint=await key_fingerprint(idempotency_key, without_ids_and_times(body)),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )

@@ -18,7 +18,7 @@ from tenuto.model import FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.values import Value, View, check_id
 from tenuto.server.auth import AuthContext, ServerContext
 from tenuto.server.handlers import Answer
-from tenuto.server.json_io import drafts_of, message_fingerprint
+from tenuto.server.json_io import drafts_of, key_fingerprint, without_ids_and_times
 from tenuto.server.messages import AppendResultView
 from tenuto.server.openapi import Router
 from tenuto.server.requests import BeginAnyTurnBody, BeginTurnBody, FinishTurnBody
@@ -139,7 +139,7 @@ async def _begin_turn(
         user_messages=await drafts_of(context, scope, body.all(), body.places),
         session_id=session_id,
         idempotency_key=idempotency_key,
-        fingerprint=message_fingerprint(body.all()),
+        fingerprint=await key_fingerprint(idempotency_key, without_ids_and_times(body.all())),
     )
     turn = await context.tenuto.begin_turn(scope, request, body.window)
     return Answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)

@@ -12,8 +12,10 @@ from tenuto.chat import ChatEvent, ReplyFinished, TurnStarted
 from tenuto.chat.live import LiveTurn, LiveTurns
 from tenuto.errors import AssistantFailed, LimitReached, SessionNotFound, TurnStopped, Unavailable
 from tenuto.llm import Call, Fail, Hang, Say
-from tenuto.model import NewSession
+from tenuto.model import Content, NewSession
+from tenuto.model.attachment import attachment_part
 from tenuto.model.generation import TextDelta
+from tests.attachments import PNG
 from tests.chats import Adder, Talk, ask, helper, talk
 from tests.samples import ANN, BOB, EVE
 from tests.unit.stored_talks import stored_messages
@@ -150,6 +152,14 @@ async def test_ended_turns_are_dropped_in_time(later: Callable[[float], None], m
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert [await turns.find(ANN, name) for name in "abc"] == [None] * 3
+
+
+async def test_pictures_of_a_failed_turn_count_by_their_bytes() -> None:
+    """They are not encoded to be counted: that would hold other requests."""
+    picture = Content.of(ANN, PNG + bytes(1024 * 1024), "image/png")
+    turn = LiveTurn(ANN, ask("What is it?", "a", parts=(attachment_part(picture),), contents=(picture,)))
+
+    assert 0 < turn.kept_bytes - len(picture.data) < 2_000
 
 
 async def test_turns_hold_a_bounded_memory(monkeypatch: Any) -> None:

@@ -26,7 +26,7 @@ from tenuto.model.values import JsonObject
 from tenuto.server.apps.naming import AppNaming, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
-from tenuto.server.json_io import OpenBody, fingerprint, unknown_fields
+from tenuto.server.json_io import OpenBody, key_fingerprint, unknown_fields
 from tenuto.server.openai.conversations import drafts_of_items
 from tenuto.server.openai.errors import OpenAIRouter, failure_response
 from tenuto.server.openai.items import degraded_view, messages_of
@@ -196,7 +196,9 @@ async def create_completion(
     headers = app.headers
     if app.is_stored:
         if idempotency_key is not None:
-            template = replace(template, idempotency_key=idempotency_key, fingerprint=_fingerprint(body))
+            said = [getattr(body, name) for name in body.__struct_fields__ if name != "stream"]
+            digest = await key_fingerprint(idempotency_key, said)
+            template = replace(template, idempotency_key=idempotency_key, fingerprint=digest)
         sent = await _begin_in_session(request, context, app, template, body)
         headers = await headers_of(sent, app)
         if sent.live is not None:
@@ -285,10 +287,6 @@ async def _in_session(
     response = await event_stream(request, _with_end(chunks), _encode)
     response.headers.update(headers)
     return response
-
-
-def _fingerprint(body: _CompletionBody) -> str:
-    return fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"])
 
 
 def _template_of(context: ServerContext, app: AppRequest, body: _CompletionBody, extra: JsonObject) -> ChatRequest:

@@ -17,7 +17,7 @@ from tenuto.model.scope import session_key
 from tenuto.model.values import JsonObject
 from tenuto.server.attachments import referenced_contents
 from tenuto.server.auth import ServerContext
-from tenuto.server.json_io import QueryParameters, correct_token_counts, fingerprint, read_contents
+from tenuto.server.json_io import QueryParameters, correct_token_counts, key_fingerprint, read_contents
 from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
 from tenuto.server.openai.items import CALL_OUTPUT, ItemLog, ItemPage, drafts_from_items, items_of
 from tenuto.sessions import AppendRequest, Sessions
@@ -77,10 +77,10 @@ async def create_conversation(
         # With a key the id follows from it, so that a retry finds the conversation.
         session_id=None if idempotency_key is not None else new_conversation_id(),
         idempotency_key=idempotency_key,
-        fingerprint=fingerprint([body.items, body.metadata]),
+        fingerprint=await key_fingerprint(idempotency_key, [body.items, body.metadata]),
     )
     if body.items:
-        await _append(context, scope, session.id, drafts, _request_key("create", idempotency_key, body.items))
+        await _append(context, scope, session.id, drafts, await _request_key("create", idempotency_key, body.items))
     return conversation_view(session)
 
 
@@ -127,7 +127,9 @@ async def create_items(
     """Append items to a conversation."""
     _check_count(body.items)
     drafts = await drafts_of_items(context, scope, body.items, "items", conversation_id)
-    stored = await _append(context, scope, conversation_id, drafts, _request_key("items", idempotency_key, body.items))
+    stored = await _append(
+        context, scope, conversation_id, drafts, await _request_key("items", idempotency_key, body.items)
+    )
     return list_view(ItemPage(stored, more=False))
 
 
@@ -151,9 +153,10 @@ async def delete_item(scope: Scope, sessions: Sessions, conversation_id: str, it
     return conversation_view(await ItemLog(sessions, scope, conversation_id).remove(item_id))
 
 
-def _request_key(route: str, key: str | None, items: list[JsonObject]) -> IdempotencyKey | None:
+async def _request_key(route: str, key: str | None, items: list[JsonObject]) -> IdempotencyKey | None:
     """The request's key. As with OpenAI, it belongs to its route."""
-    return None if key is None else IdempotencyKey(key=f"{route} {key}", fingerprint=fingerprint(items))
+    digest = await key_fingerprint(key, items)
+    return None if digest is None else IdempotencyKey(key=f"{route} {key}", fingerprint=digest)
 
 
 async def _append(

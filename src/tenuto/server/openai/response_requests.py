@@ -20,7 +20,7 @@ from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.values import Json, JsonObject
 from tenuto.server.apps.naming import SESSION, AppRequest
 from tenuto.server.auth import ServerContext
-from tenuto.server.json_io import OpenBody, fingerprint
+from tenuto.server.json_io import OpenBody, key_fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import ECHO, SHOWN_ITEMS, ItemLog
@@ -346,7 +346,9 @@ async def read_request(
         assistant=assistant,
         model=model,
         idempotency_key=idempotency_key,
-        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name not in _NOT_SAID]),
+        fingerprint=await key_fingerprint(
+            idempotency_key, [getattr(body, name) for name in body.__struct_fields__ if name not in _NOT_SAID]
+        ),
         instructions=body.instructions or None,
         tools=tools.tools,
         tool_choice=tools.choice,

@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import TenutoError, failure_reason
-from tenuto.model.generation import ProviderItem, ReasoningDelta, TextDelta
+from tenuto.model.generation import REPAIR, ProviderItem, ReasoningDelta, StepChanged, TextDelta
 from tenuto.model.provider_items import ITEM_TYPES, item_of_part
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import JsonObject
@@ -94,13 +94,9 @@ class ResponseStream:
                 yield from self._end_summary()
                 yield from self._provide(item_of_part(part), done=done)
             case ToolStarted():
-                # Thoughts and text before a tool of the assistant's own are none of the answer.
-                yield from self._end_summary()
-                for thought in self._thoughts:
-                    yield from self._end_thought(thought, thought.item)
-                self._thoughts, self._rounds = [], self._rounds + bool(self._thoughts)
-                if self._text is not None:
-                    yield from self._end_text(text_item(self._named, self._text))
+                yield from self._end_round()
+            case StepChanged(id=step, state="started") if step == REPAIR:
+                yield from self._end_round()
             case ReplyFinished(reply=reply):
                 yield from self._end(reply)
 
@@ -108,6 +104,15 @@ class ResponseStream:
         """The event of a turn that failed."""
         failure = failure_of(error.code, str(error), failure_reason(error))
         return self._event("response.failed", response=self._echo.response("failed", error=failure))
+
+    def _end_round(self) -> Iterator[JsonObject]:
+        """Thoughts and text before a tool of the assistant's own, or before a repair, are none of the answer."""
+        yield from self._end_summary()
+        for thought in self._thoughts:
+            yield from self._end_thought(thought, thought.item)
+        self._thoughts, self._rounds = [], self._rounds + bool(self._thoughts)
+        if self._text is not None:
+            yield from self._end_text(text_item(self._named, self._text))
 
     def _say(self, text: str, kind: tuple[str, str] = _TEXT) -> Iterator[JsonObject]:
         if self._text is None:

@@ -12,7 +12,7 @@ from tenuto.chat import CallRequested, ChatEvent, Reply, ReplyFinished, ToolFini
 from tenuto.errors import TenutoError, TurnStopped, failure_reason
 from tenuto.model import Message, Role, text_part
 from tenuto.model.attachment import MEDIA_PARTS
-from tenuto.model.generation import ReasoningDelta, StepChanged, TextDelta, ToolCall
+from tenuto.model.generation import REPAIR, ReasoningDelta, StepChanged, TextDelta, ToolCall
 from tenuto.model.message import readable_part
 from tenuto.model.parameters import FinishReason
 from tenuto.model.reasoning import is_reasoning, shown_text
@@ -65,6 +65,8 @@ class AgUiStream:
                 self._thoughts, self._rounds = 0, self._rounds + bool(self._thoughts)
                 yield from self._begin_step(name)
             case StepChanged(id=name, state="started"):
+                if name == REPAIR:
+                    self._thoughts, self._rounds = 0, self._rounds + bool(self._thoughts)
                 yield from self._begin_step(name)
             case ToolFinished(name=name) | StepChanged(id=name):
                 yield from self._end_step(name)
