@@ -14,7 +14,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Draft
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
-from tenuto.server.apps.naming import SESSION, AppRequest
+from tenuto.server.apps.naming import SESSION, TASK, UNMARKED, AppRequest
 from tenuto.server.apps.talk import Talk, split_talk
 from tenuto.server.auth import ServerContext
 from tenuto.server.streams import cancel_on_disconnect, until_lapsed
@@ -90,7 +90,7 @@ async def _session_of(context: ServerContext, app: AppRequest, template: ChatReq
 async def headers_of(sent: SentTurn, app: AppRequest) -> dict[str, str]:
     """What the response tells of the turn and its session."""
     if sent.live is None:
-        return {**app.headers, HISTORY: sent.change.value}
+        return {**app.headers, TASK: UNMARKED, HISTORY: sent.change.value}
     started = sent.live.started
     session_id = started.session_id if started is not None else (await sent.live.reply()).session_id
     return {SESSION: session_id, **app.headers, HISTORY: sent.change.value}

@@ -23,7 +23,7 @@ from tenuto.model.generation import TextDelta, ToolCall
 from tenuto.model.parameters import PARAMETERS, FinishReason, ModelParameters
 from tenuto.model.turn import history_length
 from tenuto.model.values import JsonObject
-from tenuto.server.apps.naming import AppNaming, AppRequest
+from tenuto.server.apps.naming import UNMARKED, AppNaming, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
 from tenuto.server.json_io import OpenBody, key_fingerprint, unknown_fields
@@ -203,6 +203,7 @@ async def create_completion(
         headers = await headers_of(sent, app)
         if sent.live is not None:
             return await _in_session(request, sent.live, completion, headers, stream=bool(body.stream))
+        template = replace(template, app_task=UNMARKED)
     _check_messages(body.messages)
     check_messages(body.messages)
     turn, history = await _turn_of(context, app, body, template)

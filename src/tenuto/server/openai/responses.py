@@ -20,7 +20,7 @@ from tenuto.errors import Invalid, SessionNotFound, Unavailable
 from tenuto.model import Draft, Message, Rewrite, Role, Scope
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
-from tenuto.server.apps.naming import SESSION, AppNaming
+from tenuto.server.apps.naming import SESSION, UNMARKED, AppNaming
 from tenuto.server.auth import ServerContext, service
 from tenuto.server.handlers import Answer
 from tenuto.server.json_io import QueryParameters, unknown_fields
@@ -197,7 +197,8 @@ async def _begin_in_session(request: Request, context: ServerContext, asked: Ask
 async def _without_session(context: ServerContext, asked: Asked) -> Asked:
     """The same request, with all of its conversation as the input of a turn by itself."""
     drafts = await drafts_of_items(context, asked.scope, asked.items or [], "input")
-    return asked._replace(turn=replace(asked.turn, session_id=None, regenerate=False, messages=drafts))
+    turn = replace(asked.turn, session_id=None, regenerate=False, messages=drafts, app_task=UNMARKED)
+    return asked._replace(turn=turn)
 
 
 async def _begin_live(request: Request, live: LiveTurns, scope: Scope, chat: ChatRequest) -> LiveTurn:
