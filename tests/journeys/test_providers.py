@@ -50,6 +50,8 @@ REFUSED_CHATS: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (CLAUDE, {"logprobs": True}, "logprobs"),
     (CLAUDE, {"store": True}, "store"),
     (CLAUDE, {"temperature": 1.5}, "temperature"),
+    (CLAUDE, {"service_tier": "flex"}, "service_tier"),
+    (CLAUDE, {"service_tier": "priority"}, "service_tier"),
 ]
 REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (RESPONSES, {"text": {"format": {"type": "xml"}}}, "text.format.type"),
@@ -60,6 +62,14 @@ REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (RESPONSES, {"reasoning": {"effort": "low"}}, "reasoning.effort"),
     (CLAUDE, {"text": {"verbosity": "low"}}, "text.verbosity"),
     (CLAUDE, {"text": {"verbosity": "low"}, "store": False}, "text.verbosity"),
+    (CLAUDE, {"service_tier": "priority"}, "service_tier"),
+    # The provider refuses it of models that reason.
+    ("openai-responses:gpt-5-mini", {"top_logprobs": 2}, "top_logprobs"),
+]
+# A model, what a response asks of it, and what its provider gets.
+ARRIVING: Final[list[tuple[str, dict[str, Any], dict[str, Any]]]] = [
+    (CLAUDE, {"service_tier": "default"}, {"service_tier": "standard_only"}),
+    (RESPONSES, {"top_logprobs": 2}, {"top_logprobs": 2, "include": ["message.output_text.logprobs"]}),
 ]
 # A status of the provider and its code, and those that the client gets.
 FAILURES: Final = [
@@ -117,6 +127,16 @@ async def test_what_no_model_gets_is_refused_by_its_name(
 
     assert wrong == []
     assert unknown == (404, "model")
+
+
+async def test_parameters_arrive_in_the_words_of_their_provider(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pointed_at(provider, monkeypatch) as served:
+        for model, fields, arriving in ARRIVING:
+            await served.ann.responses.create(model=model, input="Hi", extra_body=fields)
+
+            assert {name: provider.last.body.get(name) for name in arriving} == arriving
 
 
 async def test_forms_of_answers_arrive_as_they_were_sent(

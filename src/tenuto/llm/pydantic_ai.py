@@ -222,7 +222,7 @@ class PydanticAIModel:
 
     def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
         """The names of those that it does not take."""
-        return refused_parameters(parameters, self.facts.parameters)
+        return refused_parameters(self._dialect, parameters, self.facts.parameters)
 
     def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
         instructions, system = self._changing_instructions(request), self._model.system
