@@ -60,6 +60,7 @@ REFUSED_CHATS: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     ),
     (CHAT, {"reasoning_effort": "low"}, "reasoning_effort"),
     (CHAT, {"of_tomorrow": 1}, "of_tomorrow"),
+    (RESPONSES, {"reasoning_effort": "low"}, "reasoning_effort"),
     (CLAUDE, {"service_tier": "priority"}, "service_tier"),
 ]
 REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
@@ -69,6 +70,9 @@ REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (RESPONSES, {"input": [*HI, {"type": "of_tomorrow", "deep": 1}]}, "input[1].type"),
     (RESPONSES, {"reasoning": {"effort": "silly"}}, "reasoning.effort"),
     (RESPONSES, {"reasoning": {"effort": "low"}}, "reasoning.effort"),
+    (CHAT, {"reasoning": {"effort": "low"}}, "reasoning.effort"),
+    (CHAT, {"max_output_tokens": 10**9}, "max_output_tokens"),
+    (CLAUDE, {"max_output_tokens": 10**9}, "max_output_tokens"),
     (CLAUDE, {"text": {"verbosity": "low"}}, "text.verbosity"),
     (CLAUDE, {"text": {"verbosity": "low"}, "store": False}, "text.verbosity"),
     (CLAUDE, {"service_tier": "priority"}, "service_tier"),
@@ -85,7 +89,7 @@ FAILURES: Final = [
     (400, None, 400, "request_refused"),
     (400, "context_length_exceeded", 400, "context_length_exceeded"),
     (401, None, 502, "model_key_refused"),
-    (404, None, 502, "model_not_found"),
+    (404, None, 404, "model_not_found"),
     (429, None, 429, "model_limited"),
     (429, "insufficient_quota", 429, "insufficient_quota"),
 ]
@@ -133,9 +137,13 @@ async def test_what_no_model_gets_is_refused_by_its_name(
             if (refused := await refusal_of(asked)) != (400, param):
                 wrong.append((model, fields, refused))
         unknown = await refusal_of(served.ann.responses.create(model="gpt-9", input="Hi"))
+        # Allowed by its beginning, and its provider has none of this name.
+        missing = await refusal_of(served.ann.responses.create(model="openai-responses:gpt-9", input="Hi"))
+        own = await refusal_of(served.ann.responses.create(model="general", input="Hi"))
 
     assert wrong == []
-    assert unknown == (404, "model")
+    assert unknown == missing == (404, "model")
+    assert own == (200, None)
 
 
 async def test_parameters_arrive_in_the_words_of_their_provider(
@@ -275,6 +283,12 @@ async def test_failures_of_a_provider_are_told_once(
 
             assert (error.value.status_code, error.value.code) == (shown, shown_code)
             assert len(provider.received) == before + 1
+        provider.plays(Failure(404))
+        with pytest.raises(openai.APIStatusError) as error:
+            # The model is the operator's choice.
+            await served.ann.chat.completions.create(model="general", messages=HI)
+
+        assert (error.value.status_code, error.value.code) == (502, "model_not_found")
 
 
 @pytest.mark.parametrize("store", [None, True, False])
