@@ -23,12 +23,12 @@ LIMITS = {
     "errors": 950,  # a package that exports each by its name
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
-    "llm": 3800,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
+    "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
     "model": 5950,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2900,
-    "server": 14450,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
+    "server": 14600,  # attachments, in the forms of A2A and MCP as well; provider tools and their items
     "sessions": 5050,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
