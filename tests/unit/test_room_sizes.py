@@ -23,7 +23,7 @@ LIMITS = {
     "errors": 950,  # a package that exports each by its name
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
-    "llm": 3800,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
+    "llm": 3850,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
     "model": 6000,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers

@@ -28,7 +28,16 @@ from tenuto.chat.toolbox import Toolbox, plan_arguments
 from tenuto.chat.turn_values import Choice, TurnContext
 from tenuto.context import TokenCounter, assemble, counter_for, language_of
 from tenuto.context.layout import join_unanswered
-from tenuto.errors import Invalid, InvalidSetting, TenutoError, TurnLost, TurnStopped, Unavailable
+from tenuto.errors import (
+    Invalid,
+    InvalidSetting,
+    ModelNotFound,
+    ModelUnknown,
+    TenutoError,
+    TurnLost,
+    TurnStopped,
+    Unavailable,
+)
 from tenuto.model import Content, FinishTurn, OpenTurn, Role
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
 from tenuto.model.media import shows_media
@@ -119,6 +128,7 @@ async def answer(deps: ChatDeps, work: Answering) -> None:
 
     Raises:
         TurnStopped: nothing has been said, or a whole answer would be replaced by a part of one.
+        ModelUnknown: the provider has no model of the name that the request has.
         ModelFailed: the model failed.
     """
     completion = work.completion
@@ -133,6 +143,13 @@ async def answer(deps: ChatDeps, work: Answering) -> None:
         if work.context.replaced_answer or not completion.text.strip():
             raise
         completion.stopped, completion.model = True, completion.model or work.model.name
+    except ModelNotFound as error:
+        if work.context.request.model is None:
+            raise
+        # Its caller chose the name, as any other one that is not there.
+        unknown = ModelUnknown()
+        unknown.reason = error.reason
+        raise unknown from error
 
 
 async def _run_tools_before_model(work: Answering) -> None:

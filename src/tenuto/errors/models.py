@@ -32,10 +32,12 @@ def failure_reason(ended: BaseException) -> FailureReason | None:
 
 
 class ModelUnknown(NotFound):
-    """No assistant, no alias and no model that the caller may use has this name."""
+    """No assistant, no alias and no model that the caller may use has this name, or its provider has none of it; only
+    then there is a `reason`."""
 
     code: ClassVar[str] = "model_unknown"
     message: ClassVar[str] = "there is no such model for this caller; GET /v1/models lists those that there are"
+    reason: FailureReason | None = None
 
 
 class ModelFailed(Unavailable):

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from openai.types.chat import ChatCompletionUserMessageParam
-from openai.types.responses import EasyInputMessageParam
+from openai.types.responses import EasyInputMessageParam, ResponseIncludable
 from pydantic_ai.messages import BinaryContent, UserPromptPart
 from pydantic_ai.models import Model, ModelRequestParameters
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
 from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer
 
 _Model = TypeVar("_Model", bound=Model)
@@ -49,6 +49,14 @@ class VerbatimResponsesModel(OpenAIResponsesModel):
         message = await super()._map_user_prompt(part)
         _name_files(_documents(part), _items(message.get("content")))
         return message
+
+    def _build_include(
+        self, model_settings: OpenAIResponsesModelSettings, *, is_retrieve: bool = False
+    ) -> list[ResponseIncludable]:
+        include = super()._build_include(model_settings, is_retrieve=is_retrieve)
+        # It says no more than what was just included, and Pydantic AI warns of it at every model that reasons.
+        model_settings.pop("openai_logprobs", None)
+        return include
 
 
 def as_verbatim(model: Model) -> Model:

@@ -51,7 +51,7 @@ TABLE: Final[Mapping[Dialect, Mapping[str, str]]] = {
     Dialect.OPENAI_RESPONSES: {
         **{name: name for name in ("temperature", "top_p", *_CALLER_FIELDS)},
         "logprobs": ".openai_logprobs",
-        "top_logprobs": ".openai_top_logprobs",
+        "top_logprobs": "top_logprobs",
         "reasoning_effort": ".openai_reasoning_effort",
         "reasoning_summary": ".openai_reasoning_summary",
         "verbosity": ".openai_text_verbosity",
@@ -61,6 +61,10 @@ TABLE: Final[Mapping[Dialect, Mapping[str, str]]] = {
     },
     Dialect.ANTHROPIC: {**_COMMON, "user": ".anthropic_metadata", "safety_identifier": ".anthropic_metadata"},
     Dialect.OTHER: _COMMON,
+}
+# The values that reach a provider, of parameters of which Pydantic AI leaves out others.
+_VALUES: Final[Mapping[Dialect, Mapping[str, frozenset[str]]]] = {
+    Dialect.ANTHROPIC: {"service_tier": frozenset({"auto", "default"})}
 }
 # What a model does where nothing is said: to say it changes nothing, so it is never refused.
 _DEFAULTS: Final[Mapping[str, object]] = {
@@ -86,10 +90,13 @@ def parameters_taken(dialect: Dialect, ignored_settings: frozenset[str]) -> froz
     )
 
 
-def refused_parameters(parameters: ModelParameters, taken: frozenset[str]) -> tuple[str, ...]:
+def refused_parameters(dialect: Dialect, parameters: ModelParameters, taken: frozenset[str]) -> tuple[str, ...]:
     """The parameters that a model does not take, and that ask for something."""
+    values = _VALUES.get(dialect, {})
     refused = [
-        name for name, value in parameters.given.items() if name not in taken and value != _DEFAULTS.get(name, ...)
+        name
+        for name, value in parameters.given.items()
+        if (name not in taken or (name in values and value not in values[name])) and value != _DEFAULTS.get(name, ...)
     ]
     return tuple(name for name in refused if name != _EXTRA) + tuple(parameters.extra if _EXTRA in refused else ())
 

@@ -50,6 +50,8 @@ from tenuto.llm.calls import ModelCallLog, ModelCalls
 from tenuto.llm.factory import TIMEOUT, ModelConnection
 from tenuto.llm.failure_details import (
     MESSAGE_CHARACTERS,
+    misses_model,
+    names_things_of_provider,
     provider_message,
     refused_field,
     retry_after,
@@ -90,6 +92,8 @@ _WHY: Final[tuple[tuple[type[Exception], str, FailureReason, type[ModelFailed]],
     (failures.ModelNotFoundError, "is not known to its provider", FailureReason.REFUSED, ModelNotFound),
     (failures.ModelContextWindowExceededError, "cannot take a prompt this long", FailureReason.REFUSED, PromptTooLong),
     (failures.ContentFilterError, _DECLINED, FailureReason.CONTENT_FILTER, RequestRefused),
+    # Pydantic AI knows of a model that it cannot do what is asked, and sends nothing.
+    (failures.UserError, "cannot do what the request asks", FailureReason.REFUSED, RequestRefused),
     (failures.ModelRequestRejectedError, "refused the request", FailureReason.REFUSED, RequestRefused),
     (failures.ModelConnectionError, "cannot be reached, or broke off", FailureReason.UNREACHABLE, ModelFailed),
     (failures.ModelAPIError, "failed at its provider", FailureReason.OTHER, ModelFailed),
@@ -205,7 +209,7 @@ class PydanticAIModel:
         except ModelFailed:
             raise
         except Exception as exc:
-            raise self._failure(exc) from None
+            raise self._failure(exc, request) from None
         for thought_or_call in (*items.take(), *self._thinker.ended(response)):
             yield thought_or_call
         details = response.provider_details or {}
@@ -222,7 +226,7 @@ class PydanticAIModel:
 
     def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
         """The names of those that it does not take."""
-        return refused_parameters(parameters, self.facts.parameters)
+        return refused_parameters(self._dialect, parameters, self.facts.parameters)
 
     def _messages(self, request: ModelRequest, prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
         instructions, system = self._changing_instructions(request), self._model.system
@@ -246,8 +250,10 @@ class PydanticAIModel:
         parts = self._changing_instructions(request) or None
         if schema is None or schema.schema is None or self._dialect is Dialect.OPENAI_CHAT:
             return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
+        # Anthropic's own means are always strict; what they do not know of a schema, the answer is checked for.
+        strict = schema.strict or None if self._dialect is Dialect.ANTHROPIC else schema.strict
         form = OutputObjectDefinition(
-            json_schema=schema.schema, name=schema.name, description=schema.description or None, strict=schema.strict
+            json_schema=schema.schema, name=schema.name, description=schema.description or None, strict=strict
         )
         return ModelRequestParameters(
             function_tools=tools, output_mode="native", output_object=form, instruction_parts=parts
@@ -359,7 +365,7 @@ class PydanticAIModel:
             self._unpriced = True
             return 0
 
-    def _failure(self, exc: Exception) -> ModelFailed:
+    def _failure(self, exc: Exception, request: ModelRequest) -> ModelFailed:
         status = getattr(exc, "status_code", None)
         values = [str(getattr(exc, f"provider_error_{field}", None) or "") for field in ("code", "type")]
         raised: type[Exception] = type(exc)
@@ -367,6 +373,8 @@ class PydanticAIModel:
             raised = failures.ModelContextWindowExceededError
         elif not _CONTENT_FILTER.isdisjoint(values):
             raised = failures.ContentFilterError
+        elif issubclass(raised, failures.ModelNotFoundError) and names_things_of_provider(request):
+            raised = raised if misses_model(exc, self._model.model_name) else failures.ModelRequestRejectedError
         if is_late := isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
             status = status_before_retry(exc)
             raised = failures.ModelRateLimitError if status == _TOO_MANY else failures.ModelAPIError

@@ -117,6 +117,55 @@ async def begun_events(request: Request, events: AsyncIterator[_Event]) -> Async
     return all_events()
 
 
+async def events_behind_head(
+    events: AsyncIterator[_Event],
+    *,
+    is_head: Callable[[_Event], bool],
+    is_raised: Callable[[BaseException], bool],
+    within: float,
+) -> AsyncIterator[_Event]:
+    """The events, once one of them is there that does not belong to their head, or so many seconds are over.
+
+    An error instead of it is raised if it `is_raised`, or is the first that comes; others are raised in their place.
+    """
+    clock = asyncio.get_running_loop()
+    until, head = clock.time() + within, list[_Event]()
+    while True:
+        step = asyncio.create_task(_next_event(events))
+        try:
+            await asyncio.wait((step,), timeout=until - clock.time() if head else None)
+        except asyncio.CancelledError:
+            await _end(step, events)
+            raise
+        if not step.done():
+            return _resumed(head, step, events)
+        error = step.exception()
+        if error is not None and (not head or is_raised(error)):
+            raise error
+        if error is not None or not is_head(step.result()):
+            return _resumed(head, step, events)
+        head.append(step.result())
+
+
+async def _resumed(
+    head: list[_Event], step: asyncio.Task[_Event], events: AsyncIterator[_Event]
+) -> AsyncIterator[_Event]:
+    try:
+        for event in head:
+            yield event
+        with contextlib.suppress(StopAsyncIteration):
+            yield await step
+            async for event in events:
+                yield event
+    finally:
+        await _end(step, events)
+
+
+async def _end(step: asyncio.Task[_Event], events: AsyncIterator[_Event]) -> None:
+    await _cancel_task(step)
+    await _close_iterator(events)
+
+
 async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
     """The events of an answer, while the credential of its request holds. A token may expire meanwhile: the answer was
     admitted as a whole.

@@ -51,12 +51,15 @@ _log = logging.getLogger(__name__)
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
 # Our messages about a field begin with its name.
 _FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][\w.\[\]]*)?): ")
-# Parameters that a route's requests have under another name than the model port.
+# Parameters that a route's requests have under another name than the model port, or the provider that refuses them.
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "/v1/chat/completions": {
         "provider_metadata": "metadata",
         "provider_store": "store",
         "reply_tokens": "max_completion_tokens",
+        "max_output_tokens": "max_completion_tokens",
+        "reasoning.effort": "reasoning_effort",
+        "text.verbosity": "verbosity",
     },
     "/v1/responses": {
         "reasoning_effort": "reasoning.effort",
@@ -64,6 +67,7 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "verbosity": "text.verbosity",
         "logprobs": "include",
         "reply_tokens": "max_output_tokens",
+        **dict.fromkeys(("max_tokens", "max_completion_tokens"), "max_output_tokens"),
     },
 }
 # OpenAI's clients retry these by themselves, where the same request can only fail again.
@@ -141,7 +145,10 @@ def failure_response(error: TenutoError | AccessDenied, path: str = "") -> Respo
     message, names = str(error), _NAMES.get(path, {})
     if (field := _FIELD.match(message)) is not None and field[1] in names:
         message = names[field[1]] + message.removeprefix(field[1])
-    return _response(status, error_body(status, code, message, error), headers)
+    body = error_body(status, code, message, error)
+    if isinstance(error, RequestRefused) and error.parameter is not None:
+        body["error"]["param"] = names.get(error.parameter, error.parameter)
+    return _response(status, body, headers)
 
 
 def in_shape_of(path: str, problem: Response) -> Response:

@@ -8,22 +8,26 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
-from tenuto.errors import TenutoError, failure_reason
+from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted, TurnStarted
+from tenuto.errors import ModelFailed, ModelUnknown, TenutoError, failure_reason
 from tenuto.model.generation import REPAIR, ProviderItem, ReasoningDelta, StepChanged, TextDelta
 from tenuto.model.provider_items import ITEM_TYPES, item_of_part
 from tenuto.model.reasoning import REASONING
 from tenuto.model.values import JsonObject
+from tenuto.server.openai.errors import failure_response
 from tenuto.server.openai.items import MESSAGE, output_text, refusal_part, text_item, text_item_id
 from tenuto.server.openai.provider_items import ItemEvents
 from tenuto.server.openai.reasoning_items import begun_reasoning_item, summary_of
 from tenuto.server.openai.response_objects import Echo, failure_of
 from tenuto.server.problems import AccessDenied
-from tenuto.server.streams import ServerSentEvent, told_error
+from tenuto.server.streams import ServerSentEvent, events_behind_head, told_error
 
 # The last line of a stream.
 _END: Final = ServerSentEvent("", b"[DONE]")
 _LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+# How long a stream waits, in seconds, for its provider to refuse the request, which providers do at once.
+_REFUSED_WITHIN: Final = 2.0
+_SERVER_FAILED: Final = 500
 # What a message says: the name of its events, and of the field in its part.
 _TEXT: Final = ("output_text", "text")
 _REFUSAL: Final = ("refusal", "refusal")
@@ -245,6 +249,23 @@ class EventBatch(NamedTuple):
         if not self.events or self.events[-1]["type"] in _LAST:
             lines.append(_END.encode())
         return b"".join(lines)
+
+
+async def unless_refused(events: AsyncIterator[ChatEvent]) -> AsyncIterator[ChatEvent]:
+    """The events of a turn, once the model has begun, or takes long to.
+
+    Raises:
+        ModelFailed: the provider finds a fault in the request, or is asked too often. Clients read that from a status,
+            also where they asked for a stream; what comes later, and other failures, are events of it.
+        TenutoError: the turn did not begin.
+    """
+    return await events_behind_head(
+        events, is_head=lambda event: isinstance(event, TurnStarted), is_raised=_is_of_request, within=_REFUSED_WITHIN
+    )
+
+
+def _is_of_request(error: BaseException) -> bool:
+    return isinstance(error, ModelFailed | ModelUnknown) and failure_response(error).status_code < _SERVER_FAILED
 
 
 async def stream_response(

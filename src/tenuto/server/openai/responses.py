@@ -45,9 +45,9 @@ from tenuto.server.openai.response_requests import (
     now_in_seconds,
     read_request,
 )
-from tenuto.server.openai.response_stream import ResponseStream, replay_response, stream_response
+from tenuto.server.openai.response_stream import ResponseStream, replay_response, stream_response, unless_refused
 from tenuto.server.sent_history import begin_sent_turn, events_while_here, headers_of, reply_while_here
-from tenuto.server.streams import begun_events, cancel_on_disconnect, event_stream, until_lapsed
+from tenuto.server.streams import cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions import Sessions
 from tenuto.sessions.ids import derived_id
 
@@ -103,7 +103,7 @@ async def create_response(
     echo = _echo_of(turn, reply_id)
     if body.stream:
         events = events_while_here(request, turn) if stays else _events_of(turn)
-        return await _stream(request, echo, events, headers=headers)
+        return await _stream(request, echo, await _unless_refused(request, events), headers=headers)
     if not reply_id:
         # Without a store there is nothing to come back to.
         return Answer(echo.finished(await turn.reply(), now_in_seconds(context)), headers=headers)
@@ -236,6 +236,10 @@ def _echo_of(turn: LiveTurn, trace: str) -> Echo:
     return echo_from(turn.reply_metadata.get(ECHO, {}), trace, str(turn.assistant))
 
 
+async def _unless_refused(request: Request, events: AsyncIterator[ChatEvent]) -> AsyncIterator[ChatEvent]:
+    return await cancel_on_disconnect(request, unless_refused(events))
+
+
 async def _stream(
     request: Request,
     echo: Echo,
@@ -261,7 +265,7 @@ async def _answer_unstored(
     echo = asked.echo("")
     events = chat.stream(asked.scope, asked.turn, history)
     if asked.body.stream:
-        return await _stream(request, echo, await begun_events(request, events), headers=headers)
+        return await _stream(request, echo, await _unless_refused(request, events), headers=headers)
     reply = await cancel_on_disconnect(request, last_reply(events))
     return Answer(echo.finished(reply, now_in_seconds(context)), headers=headers)
 
