@@ -17,8 +17,10 @@ from tenuto.llm import Hang, Say, ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import is_summary
+from tenuto.model.privacy import Mode
 from tenuto.ports import Tool
 from tests.journeys.http_service import ANN, HttpService, http_service, playing
+from tests.journeys.private_chat import PSEUDONYMS
 from tests.servers.loopback import serving
 
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
@@ -272,3 +274,32 @@ async def test_a_client_that_leaves_ends_the_answer_and_the_next_question_is_tak
         page = await service.http.get(f"/v1/sessions/{answer.headers['Tenuto-Session']}/messages", headers=ANN)
         said = [(one["text"], bool(one["metadata"].get("stopped"))) for one in page.json()["messages"]]
         assert said == [("one", False), ("The first", True), ("two", False), ("Next.", False)]
+
+
+@pytest.mark.parametrize("mode", [Mode.REDACT, Mode.PSEUDONYM])
+async def test_a_history_is_compared_as_the_privacy_policy_stores_it(mode: Mode) -> None:
+    async with http_service(**playing(Answers()), **{**PSEUDONYMS, "privacy_message": mode}) as service:
+        chat = ["My mail is eve@example.com.", "answer 0", "And bob@example.com?"]
+        said = []
+        for texts in (chat[:1], chat, chat, [*chat, "answer 2", "two"]):
+            service.app.state.service.sent_turns._known.clear()
+            said.append((await complete(service, *texts, Tenuto_Session="s")).headers["Tenuto-History"])
+
+        assert said == ["new", "continued", "regenerated", "continued"]
+        texts = await listed(service, "s")
+        assert texts[3:] == ["answer 2", "two", "answer 3"]
+        assert "example" not in "".join(texts)
+
+
+async def test_what_says_nothing_replaces_nothing_and_more_than_a_session_keeps_is_said() -> None:
+    async with http_service(**playing(Answers()), apps="open-webui") as service:
+        chat = {"X_OpenWebUI_Chat_Id": "c"}
+        first = await complete(service, "one", **chat)
+        silent = await complete(service, "", **chat)
+        many = await complete(service, *(f"text {number}" for number in range(601)), X_OpenWebUI_Chat_Id="big")
+
+        assert silent.headers["Tenuto-History"] == "continued"
+        assert (await listed(service, first.headers["Tenuto-Session"]))[:2] == ["one", "answer 0"]
+        assert many.json()["degraded"] == ["history"]
+        kept = await service.http.get(f"/v1/sessions/{many.headers['Tenuto-Session']}", headers=ANN)
+        assert kept.json()["message_count"] == 500

@@ -54,6 +54,7 @@ from tenuto.sessions.lease import release_on_error
 
 EMBEDDER: Final = "embedder"
 RECALL: Final = "recall"
+HISTORY: Final = "history"
 """What `TurnContext.degraded` calls them."""
 # Messages that a question is compared with.
 _COMPARED: Final = 12
@@ -91,6 +92,8 @@ async def _load_stored(
         beginning, turn = _with_addressed_persona(beginning, turn)
     turn, log, summary = await _load_log(deps, beginning.choice, turn)
     context = _stored_context(deps, beginning, turn, log, summary)
+    if len(turn.user_messages) > turn.session.messages:
+        context = replace(context, degraded=(*context.degraded, HISTORY))
     if deps.embedder is not None and context.assistant.relevance > 0:
         context = await _compare_by_meaning(deps, context)
     if recalling is not None:

@@ -210,7 +210,8 @@ class Reply(Value, frozen=True, kw_only=True):
     not stored), `journal` (it waits in a local journal for the store), `fallback_model`, `tools`, `lookup` (no tool
     supports the answer of an assistant that looks everything up), `attachment` (a placeholder stood in the place of a
     picture, a sound or a file), `detector` (of private data), `embedder` (relevance was decided lexically), `recall`
-    (memories were not searched, or by words alone), `cut` (of a message or a tool's output the model saw a part). A
+    (memories were not searched, or by words alone), `cut` (of a message or a tool's output the model saw a part),
+    `history` (of the messages that the request brought the session keeps the newest). A
     reply that a user `stopped` is what had been said until then. `calls` are for the caller to run; their outputs are
     the next turn's messages.
 

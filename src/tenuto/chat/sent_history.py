@@ -152,6 +152,9 @@ def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple
     history, prefill = sent[:ends], sent[ends:]
     if not stored:
         return HistoryMatch(Change.NEW, 0)
+    if not history:
+        # Nothing that could stand anywhere: an answer begun by the caller, or a message without words.
+        return HistoryMatch(Change.CONTINUED, 0, stored[-1].last, common=1)
     at, place, common = _align(stored, history)
     if not common:
         return _without_common(stored, history, summaries)

@@ -68,6 +68,7 @@ _REMARKS: Final = {
     "detector": "the external detector of private data does not answer; the built-in one alone ran",
     "embedder": "the embedder does not answer; words alone decided whether earlier messages matter",
     "cut": "the model saw a part of a message or of a tool's output; the trace says of which",
+    "history": "the session keeps the newest of the messages that were sent",
     "recall": "memories were searched by words alone, or not at all",
 }
 

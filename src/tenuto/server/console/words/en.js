@@ -165,6 +165,7 @@ export const en = {
   "badge.store": "not stored: the store was unavailable",
   "badge.journal": "written to the journal: the store was unavailable",
   "badge.attachment": "answered without a picture or file",
+  "badge.history": "the session keeps the newest of the messages that were sent",
   "badge.fallback_model": "answered by the fallback model",
   "badge.tools": "a tool failed",
   "badge.lookup": "not looked up: the model called no tool",

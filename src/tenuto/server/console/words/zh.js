@@ -165,6 +165,7 @@ export const zh = {
   "badge.store": "未保存：存储不可用",
   "badge.journal": "已写入暂存日志：存储不可用",
   "badge.attachment": "回答时未见图片或文件",
+  "badge.history": "会话只保留了所发送消息中最新的部分",
   "badge.fallback_model": "由备用模型回答",
   "badge.tools": "有工具失败",
   "badge.lookup": "未经查询：模型没有调用工具",
