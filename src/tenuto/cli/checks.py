@@ -126,7 +126,15 @@ def settings_error(error: TenutoError) -> Finding:
 
 
 def settings_ok(settings: Settings) -> Finding:
-    """Settings that fit together, as Settings itself made sure."""
+    """Settings that fit together, as Settings itself made sure, and rules for apps that exist."""
+    if settings.apps or settings.session_from or settings.user_from:
+        # Loading the server takes a while.
+        from tenuto.server.apps.presets import AppRules
+
+        try:
+            AppRules.of(settings)
+        except InvalidSetting as error:
+            return settings_error(error)
     return ok("settings", f"valid, preset {settings.preset}")
 
 

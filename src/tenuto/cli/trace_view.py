@@ -81,6 +81,12 @@ def outcome(trace: Trace) -> str:
     return f"degraded: {', '.join(trace.degraded)}" if trace.degraded else "answered"
 
 
+def _app_text(trace: Trace) -> str:
+    """The app that asked, and what it asked for beside the talk."""
+    task = f", {trace.app_task}" if trace.app_task else ""
+    return f"{trace.app}{task}{'; stored against its store: false' if trace.store_overridden else ''}"
+
+
 def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
     tokens = f"{trace.input_tokens:,} in, {trace.output_tokens:,} out"
     persona = f" as {trace.persona}" if trace.persona else ""
@@ -90,6 +96,7 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
         ("turn", str(trace.number)),
         ("began", moment(trace.began_at)),
         ("assistant", f"{trace.assistant}{persona}"),
+        *([("app", _app_text(trace))] if trace.app else []),
         ("model", trace.model),
         ("outcome", outcome(trace)),
         *([("because", trace.error_message)] if trace.error_message else []),

@@ -61,7 +61,6 @@ _HEADERS: Final[Mapping[str, tuple[_Read, tuple[str, ...]]]] = {
     "last_event_id": (lambda request: request.headers.get("last-event-id"), ("Last-Event-ID",)),
     "precondition": (precondition, ("If-Match", "If-None-Match")),
     "tenuto_agent": (agent_header, ("Tenuto-Agent",)),
-    "tenuto_session": (lambda request: request.headers.get("tenuto-session") or None, ("Tenuto-Session",)),
 }
 
 

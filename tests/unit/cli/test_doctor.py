@@ -81,6 +81,15 @@ def test_a_store_that_does_not_exist_yet_is_told_and_not_made(tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir()] == ["agents"]
 
 
+def test_an_app_without_a_preset_is_an_error_before_the_server_starts() -> None:
+    code, checks, _ = examined(env={"TENUTO_APPS": "codex,curser"})
+    well = examined(env={"TENUTO_APPS": "codex"})[1]
+
+    assert (code, checks["settings"]["status"], well["settings"]["status"]) == (1, "error", "ok")
+    assert "'curser' is not one of open-webui, librechat, codex" in checks["settings"]["message"]
+    assert "TENUTO_APPS" in checks["settings"]["advice"]
+
+
 def test_a_log_whose_file_is_gone_is_an_error_and_stays(tmp_path: Path) -> None:
     """A running server may be writing into it."""
     Path("data/tenuto.db").unlink()

@@ -209,20 +209,24 @@ def last_texts_of_user(body: Mapping[str, Any]) -> list[str]:
     """The texts in the last message of a user, in a request of any door."""
     if isinstance(body.get("input"), str):
         return [body["input"]]
-    users = [message.get("content") for message in _messages_of(body) if message.get("role") == "user"]
-    return texts_of(users[-1]) if users else []
+    for message in reversed(_messages_of(body)):
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            return texts_of(message.get("content"))
+    return []
 
 
 def first_text_of_system(body: Mapping[str, Any]) -> str:
-    """The first text that instructs the model, in a request of any door."""
-    systems = [message.get("content") for message in _messages_of(body) if message.get("role") in _SYSTEM]
-    given = body.get("system") or body.get("instructions") or (systems[0] if systems else "")
+    """The text by which a request of any door begins to instruct the model."""
+    given = body.get("system") or body.get("instructions")
+    for first in _messages_of(body)[:1]:
+        if not given and isinstance(first, Mapping) and first.get("role") in _SYSTEM:
+            given = first.get("content")
     return next(iter(texts_of(given)), "")
 
 
-def _messages_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _messages_of(body: Mapping[str, Any]) -> list[Any]:
     messages = body.get("messages", body.get("input"))
-    return [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
+    return messages if isinstance(messages, list) else []
 
 
 def texts_of(content: Any) -> list[str]:

@@ -74,6 +74,7 @@ function facts(trace) {
   const { usage, redacted = {} } = trace;
   const cost = Number(usage.cost_usd);
   const rows = [
+    ...appRows(trace),
     [t("insight.model"), modelOf(trace)],
     ...parameterRows(trace),
     [
@@ -95,6 +96,12 @@ function facts(trace) {
       rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
     ),
   );
+}
+
+/** The app that asked, and whether it asked that nothing is stored. */
+function appRows({ app, app_task: task, store_overridden: overridden }) {
+  const rows = app ? [[t("insight.app"), task ? `${app}, ${task}` : app]] : [];
+  return overridden ? [...rows, [t("insight.stored"), t("insight.store_overridden")]] : rows;
 }
 
 /** What was thought, and what the model was not told of what others thought. */
