@@ -46,7 +46,9 @@ class AppModel:
             return
         self.requests.append(request)
         number = len(self.requests)
-        asked = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
+        questions = [message.text for message in request.messages if message.role is Role.USER]
+        # A question that was stopped before its answer began stands before the next one in the same message.
+        asked = questions[-1].splitlines()[-1]
         if newest.role is Role.TOOL:
             yield TextDelta(text=f"The tool is done ({number}). ")
         elif "use the tool" in asked:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
-from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Role, Truncation, TurnState, Usage
+from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Page, Retention, Role, Truncation, TurnState, Usage
 from tenuto.ports import Store
 from tenuto.stores.engine import Engine
 from tests.clock import FakeClock
@@ -38,6 +38,19 @@ async def test_the_window_brings_the_newest_messages_only(store: Store) -> None:
 
     assert [message.text for message in turn.window] == ["m26", "m27", "m28", "m29", "now"]
     assert [message.seq for message in turn.window] == [27, 28, 29, 30, 31]
+
+
+@pytest.mark.parametrize("before", [0, 3])
+async def test_a_turn_that_brings_a_long_talk_has_all_of_it_in_its_window(store: Store, before: int) -> None:
+    """More than the engine keeps in memory of a session, which may be new."""
+    new = NewSession(retention=Retention(max_messages=None))
+    if before:
+        await store.sessions.append(ANN, "s", batch(*(f"m{n}" for n in range(before)), create=new))
+
+    turn = await begin(store, ANN, "s", *(f"w{n}" for n in range(1_100)), window=2_000, create=new)
+
+    assert [message.seq for message in turn.window] == list(range(1, before + 1_101))
+    assert (turn.window[0].text, turn.window[-1].text) == ("m0" if before else "w0", "w1099")
 
 
 async def test_a_window_of_zero_is_empty(store: Store) -> None:

@@ -31,6 +31,7 @@ TASKS = (
 # The forms that a text and an output have among the parts of a message: those of the door that it came through.
 _TEXTS = ("text", "input_text", "output_text")
 _OUTPUTS = ("tool_result", "function_call_output")
+_SPEAKERS = (Role.USER.value, Role.ASSISTANT.value)
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,14 @@ class AppServer:
 
     async def talk(self, session_id: str, who: str = "ann") -> list[tuple[str, str]]:
         """The messages of a session, as an app would show them."""
-        page = await self.get(at(session_id, "messages"), who, limit=100)
-        return [line for message in page["messages"] for line in _lines_of(message)]
+        messages: list[Any] = []
+        while page := (await self.get(at(session_id, "messages"), who, limit=100, **_before(messages)))["messages"]:
+            messages = [*page, *messages]
+        return _joined([line for message in messages for line in _lines_of(message)])
+
+
+def _before(messages: list[Any]) -> dict[str, int]:
+    return {"before": messages[0]["seq"]} if messages else {}
 
 
 def _lines_of(message: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,7 +89,7 @@ def shown_by(app: ChatApp) -> list[tuple[str, str]]:
     """The chat of an app in the same form."""
     forms = {Kind.CALL: attrgetter("tool"), Kind.OUTPUT: attrgetter("id")}
     said = [line for line in app.lines if not line.hidden]
-    return [(line.kind.value, forms.get(line.kind, _text_of)(line)) for line in said]
+    return _joined([(line.kind.value, forms.get(line.kind, _text_of)(line)) for line in said])
 
 
 def _text_of(line: Line) -> str:
@@ -91,7 +98,18 @@ def _text_of(line: Line) -> str:
 
 def sent_by(lines: tuple[Line, ...]) -> list[tuple[str, str]]:
     """The talk of a request that an app sent, as a model has to be shown it."""
-    return [_shown_line(line) for line in lines if not line.hidden]
+    return _joined([_shown_line(line) for line in lines if not line.hidden])
+
+
+def _joined(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Texts of one speaker in a row as one: models are asked so, and apps show an answer that went on so."""
+    joined: list[tuple[str, str]] = []
+    for role, text in lines:
+        if joined and role == joined[-1][0] and role in _SPEAKERS and not joined[-1][1].startswith("call "):
+            joined[-1] = (role, joined[-1][1] + text.strip())
+        else:
+            joined.append((role, text.strip()))
+    return [(role, "".join(text.split("\n")) if role in _SPEAKERS else text) for role, text in joined]
 
 
 def _shown_line(line: Line) -> tuple[str, str]:
@@ -116,14 +134,14 @@ def shown_to_model(request: ModelRequest) -> list[tuple[str, str]]:
         shown += [(message.role.value, f"call {part['id']}") for part in message.parts if part["type"] == "tool_call"]
         results = [part for part in message.parts if part["type"] == "tool_result"]
         shown += [(message.role.value, f"output {part['call_id']}") for part in results]
-    return shown
+    return _joined(shown)
 
 
 @asynccontextmanager
 async def app_server(**given: Any) -> AsyncIterator[AppServer]:
     """The server; any name of a model is its one assistant."""
     model = AppModel(*TASKS)
-    settings = {"model": "scripted", "summarizer_model": "scripted", "assistant": "helper"}
+    settings = {"model": "scripted", "summarizer_model": "scripted", "assistant": "helper", "apps": ALL}
     service = http_service(
         locked=True,
         models={"scripted": model},

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.apps import ChatApp, ClaudeCode, Codex, LibreChat, Llm, OpenCode, OpenWebUI, Pi, Script
+from tests.apps import STOPPED_WORDS, TITLE, ChatApp, Codex, Kind, LibreChat, Line, Llm, OpenCode, OpenWebUI, Pi, Script
 from tests.journeys.app_server import AppServer, app_server, sent_by, shown_by, shown_to_model
 
-NAMED: list[type[ChatApp]] = [OpenWebUI, LibreChat, Codex, ClaudeCode, OpenCode, Pi, Script]
+NAMED: list[type[ChatApp]] = [OpenWebUI, LibreChat, Codex, OpenCode, Pi, Script]
 HOME, ASKED = "I live in Ulm.", "Where do I live?"
 
 
@@ -25,10 +27,189 @@ async def agree(server: AppServer, app: ChatApp) -> Any:
     return session
 
 
+@pytest.mark.parametrize("kind", NAMED, ids=named)
+async def test_a_chat_of_ten_turns_is_one_session(kind: type[ChatApp], tmp_path: Path) -> None:
+    """With its title asked for first, tools, a picture, a stop, another answer, a restart and an edit."""
+    store = f"sqlite:///{tmp_path / 'chats.db'}"
+    async with app_server(store=store) as server:
+        app = await server.open(kind)
+        if kind.has_title:
+            await app.title()
+        await app.ask(HOME)
+        await agree(server, app)
+        if kind.tools:
+            await app.ask("Please use the tool.")
+            await agree(server, app)
+        await app.ask("What is in the picture?", picture=True)
+        await agree(server, app)
+        assert "image" in {part["type"] for part in server.model.requests[-1].messages[-1].parts}
+        heard = await app.stop("Count to forty.", after=STOPPED_WORDS[-1])
+        assert heard == "".join(STOPPED_WORDS)
+        await app.ask("Go on, please.")
+        await agree(server, app)
+        if kind.has_regenerate:
+            await app.regenerate()
+            await agree(server, app)
+        await server.service.tenuto.upkeep.drain()
+        asked = len(server.model.requests)
+        own = len(server.model.task_requests) - app.tasks
+
+    async with app_server(store=store) as again:
+        app.base_url = again.base_url
+        app.key = (await again.open(kind)).key
+        await app.ask("After the restart.")
+        await agree(again, app)
+        if kind.has_edit:
+            await app.edit(0, "I live in Bonn.")
+            await agree(again, app)
+        await app.ask("And now?")
+        session = await agree(again, app)
+        await again.service.tenuto.upkeep.drain()
+        own += len(again.model.task_requests)
+
+    assert asked <= app.turns + 3
+    assert own <= 2
+    assert session["title"] not in ("", "### Task:")
+
+
+@pytest.mark.parametrize("kind", [OpenWebUI, OpenCode], ids=named)
+async def test_tasks_of_an_app_leave_no_trace_in_its_chat(kind: type[ChatApp]) -> None:
+    """The title is asked for before, beside and after the first question, under the id of the chat."""
+    async with app_server() as server:
+        app = await server.open(kind)
+        assert await app.title() == TITLE
+        assert app.headers.get("tenuto-app-task"), "the response says what it was"
+        assert await server.sessions(app.user) == []
+        titled = asyncio.create_task((await server.open(kind)).title())
+        await app.ask(HOME)
+        assert await titled == TITLE
+        await app.title()
+        await app.ask("Thanks.")
+        session = await agree(server, app)
+        await server.service.tenuto.upkeep.drain()
+        (session,) = await server.sessions(app.user)
+
+    assert (session["turns"], session["message_count"]) == (2, 4)
+    assert "### Task" not in session["title"]
+    assert len(server.model.task_requests) - 3 <= 2, "what the server asks for itself"
+
+
+@pytest.mark.parametrize("kind", [Codex, OpenCode], ids=named)
+async def test_a_compaction_of_the_app_goes_on_in_the_same_session(kind: type[ChatApp]) -> None:
+    """Nothing that was said is lost; prompts have what the app sends."""
+    async with app_server() as server:
+        app = await server.open(kind)
+        for text in (HOME, "Please use the tool.", "And then?"):
+            await app.ask(text)
+        before = shown_by(app)
+        (session,) = await server.sessions(app.user)
+        await app.compact()
+        assert await server.talk(session["id"], app.user) == before
+        for text in ("What did we say?", "Go on."):
+            await app.ask(text)
+            assert shown_to_model(server.model.requests[-1]) == sent_by(app.sent[-1])
+        (session,) = await server.sessions(app.user)
+        talk = await server.talk(session["id"], app.user)
+
+    assert talk[: len(before)] == before
+    assert talk[-4:] == shown_by(app)[-4:]
+
+
+@pytest.mark.parametrize("kind", NAMED, ids=named)
+async def test_what_was_said_in_one_chat_is_known_in_the_next(kind: type[ChatApp]) -> None:
+    """To its user alone: another one under the same id gets a chat of their own, and remembers nothing."""
+    async with app_server() as server:
+        app = await server.open(kind)
+        app.model = "helper"
+        await app.ask(HOME)
+        await app.ask("I like tea with milk.")
+        await server.service.tenuto.upkeep.drain()
+        for who, chat, knows in (("ann", "chat-2", True), ("bob", "chat-1", False), ("bob", "chat-3", False)):
+            other = await server.open(kind, who, chat)
+            other.model = "helper"
+            await other.ask(ASKED)
+            words = "".join(message.text for message in server.model.requests[-1].messages)
+            assert ("Ulm" in words) is knows, (who, chat)
+        lists = [await server.sessions(who) for who in ("ann", "bob")]
+
+    assert [len(sessions) for sessions in lists] == [2, 2]
+    assert not {session["id"] for session in lists[0]} & {session["id"] for session in lists[1]}
+
+
+@pytest.mark.parametrize("kind", NAMED, ids=named)
+async def test_the_same_words_twice_are_two_questions(kind: type[ChatApp]) -> None:
+    async with app_server() as server:
+        app = await server.open(kind)
+        for text in (HOME, "Go on.", "Go on.", "Go on."):
+            await app.ask(text)
+            await agree(server, app)
+
+    assert len(app.lines) == 8
+
+
+async def test_two_apps_with_one_id_have_two_chats() -> None:
+    async with app_server() as server:
+        apps = [await server.open(kind) for kind in (Codex, OpenCode, Pi)]
+        for app in apps:
+            await app.ask(f"I am {app.name}.")
+        for app in apps:
+            await app.ask("Who am I?")
+            assert shown_to_model(server.model.requests[-1]) == sent_by(app.sent[-1])
+
+        assert len(await server.sessions()) == len(apps)
+
+
+@pytest.mark.parametrize("kind", [OpenWebUI, Script], ids=named)
+async def test_a_long_chat_that_comes_at_once_is_stored_once(kind: type[ChatApp]) -> None:
+    """A chat that began elsewhere: all of it becomes the session's."""
+    async with app_server(max_messages=3_000) as server:
+        app = await server.open(kind)
+        for number in range(500):
+            app.lines.append(Line(kind=Kind.QUESTION, text=f"Question {number}?"))
+            app.lines.append(Line(kind=Kind.ANSWER, text=f"Reply {number}."))
+        await app.ask("And now?")
+        await app.ask("And then?")
+        (session,) = await server.sessions()
+
+        assert await server.talk(session["id"]) == shown_by(app)
+        assert len(app.lines) == 1_004
+
+
+async def test_an_answer_that_goes_on_is_one_answer() -> None:
+    """Continue, as open-webui has it: what follows is one message with the answer, shown and sent so."""
+    async with app_server() as server:
+        app = await server.open(OpenWebUI)
+        assert isinstance(app, OpenWebUI)
+        await app.ask(HOME)
+        await app.continue_answer()
+        await app.ask("Thanks.")
+
+        await agree(server, app)
+
+
+async def test_a_subagent_does_not_speak_in_the_chat_of_its_parent() -> None:
+    """It comes under ids of its parent."""
+    async with app_server() as server:
+        for kind, mark in [(Codex, "x-openai-subagent")]:
+            app = await server.open(kind)
+            await app.ask(HOME)
+            subagent = await server.open(kind)
+            ids = {**app.ids(), mark: "agent-1"}
+            if kind is Codex:
+                ids["thread-id"] = "thread-of-its-own"
+            subagent.ids = lambda ids=ids: ids  # type: ignore[method-assign, misc]
+            await subagent.ask("Look around.")
+            await app.ask("Thanks.")
+            assert shown_to_model(server.model.requests[-1]) == sent_by(app.sent[-1])
+            said = [await server.talk(session["id"]) for session in await server.sessions()]
+            assert shown_by(app) in said
+            assert not [talk for talk in said if ("user", "Look around.") in talk]
+
+
 @pytest.mark.parametrize("kind", [Llm, Script], ids=named)
 async def test_without_the_setting_a_chat_is_answered_and_not_stored(kind: type[ChatApp]) -> None:
     """Without the setting no id of an app counts; a session is made by our own header alone."""
-    async with app_server() as server:
+    async with app_server(apps=None) as server:
         app = await server.open(kind)
         await app.ask(HOME)
         await app.ask("Please use the tool.")

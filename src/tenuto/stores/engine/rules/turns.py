@@ -10,7 +10,7 @@ from tenuto.errors import SessionBusy, Superseded, TurnLost
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
 from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded, offsets_of_input
 from tenuto.stores.encoding import digest_id
-from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth
+from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth, slice_messages
 from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
 from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise
 from tenuto.stores.engine.rules.log import append_messages
@@ -49,7 +49,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         session=record.session,
         state=TurnState.RESUMED if resumed else TurnState.OPENED,
         user_messages=words,
-        window=load_window(record, request.window),
+        window=load_window(record, request.window, words if record.head.last_seq > before else ()),
         lease=request.lease,
         lease_until=record.head.lease.until,
         created=created,
@@ -118,8 +118,8 @@ def span_of(messages: tuple[Message, ...], record: Record) -> tuple[int, int]:
     return record.head.last_seq + 1, record.head.last_seq
 
 
-def load_window(record: Record, size: int) -> tuple[Message, ...]:
-    """The newest messages that are context, at most `size`."""
+def load_window(record: Record, size: int, added: tuple[Message, ...] = ()) -> tuple[Message, ...]:
+    """The newest messages that are context, at most `size`; those just `added` may be more than the record holds."""
     if not size or not record.head.runs:
         return ()
     tail, start = record.tail, record.head.window_start
@@ -127,7 +127,11 @@ def load_window(record: Record, size: int) -> tuple[Message, ...]:
         return tail[-size:]  # Nearly every turn.
     beyond = record.messages - size
     oldest = nth(record.head.runs, beyond) if beyond > 0 else record.first_seq
-    return record.between((max(oldest, start), record.head.last_seq))
+    first, last = max(oldest, start), record.head.last_seq
+    if not added or first >= record.tail_from:
+        return record.between((first, last))
+    begins = added[0].seq
+    return record.between((first, begins - 1)) + slice_messages(added, max(first, begins), last)
 
 
 def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: datetime) -> Step[AppendResult]:
