@@ -38,6 +38,7 @@ _READ: Final = 500
 # Messages at the end of a session among which its last answer is looked for.
 _NEWEST: Final = 20
 _KNOWN_SESSIONS: Final = 10_000
+_encoder: Final = msgspec.json.Encoder()
 _CALLS: Final = ("function_call", "custom_tool_call")
 
 
@@ -119,7 +120,8 @@ class SentTurns:
         raise AssertionError("the last try returns or raises")
 
     async def _try(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> SentTurn:
-        plan = await self._plan(scope, template, talk)
+        digests = _Digests(talk.items)
+        plan = await self._plan(scope, template, talk, digests)
         if plan.change is Change.STATELESS:
             return SentTurn(plan.change, None)
         session, start = plan.session, plan.window_start
@@ -133,16 +135,16 @@ class SentTurns:
             if plan.request.idempotency_key is None:
                 live.stop_soon()
             raise
-        self._note(scope, live, talk)
+        self._note(scope, live, len(talk.items), digests)
         return SentTurn(plan.change, live)
 
-    def _note(self, scope: Scope, live: LiveTurn, talk: SentTalk) -> None:
+    def _note(self, scope: Scope, live: LiveTurn, length: int, digests: _Digests) -> None:
         started = live.started
         if started is not None and started.input_seq:
-            known = _Known(len(talk.items), _digest(talk.items), started.input_seq, started.incarnation)
+            known = _Known(length, digests.through(length), started.input_seq, started.incarnation)
             self._known.put(session_key(scope, started.session_id), known)
 
-    async def _plan(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan:
+    async def _plan(self, scope: Scope, template: ChatRequest, talk: SentTalk, digests: _Digests) -> _Plan:
         assert template.session_id is not None
         try:
             if template.idempotency_key is not None:
@@ -151,7 +153,9 @@ class SentTurns:
                 lone = await self._plan_lone(scope, template, talk)
                 if lone is not None:
                     return lone
-            return await self._plan_known(scope, template, talk) or await self._plan_whole(scope, template, talk)
+            return await self._plan_known(scope, template, talk, digests) or await self._plan_whole(
+                scope, template, talk
+            )
         except SessionNotFound:
             return _Plan(Change.NEW, _with_messages(replace(template, follows_seq=0), await talk.read(0)))
         except StateCorrupt:
@@ -173,10 +177,10 @@ class SentTurns:
             return _planned(template, drafts, match, page.session, page.messages)
         return _Plan(Change.CONTINUED if stored else Change.NEW, _with_messages(template, drafts))
 
-    async def _plan_known(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan | None:
+    async def _plan_known(self, scope: Scope, template: ChatRequest, talk: SentTalk, digests: _Digests) -> _Plan | None:
         """The plan where the request goes on from the last one; `None` if it does not."""
         known = self._known.get(session_key(scope, str(template.session_id)))
-        if known is None or len(talk.items) < known.length or _digest(talk.items[: known.length]) != known.digest:
+        if known is None or len(talk.items) < known.length or digests.through(known.length) != known.digest:
             return None
         query = Page(limit=_READ, after=known.seq - 1)
         page = await self._sessions.messages(scope, str(template.session_id), query)
@@ -256,5 +260,16 @@ def _noted(messages: Sequence[Message]) -> JsonObject:
     return next(answers, {})
 
 
-def _digest(items: Sequence[JsonObject]) -> bytes:
-    return blake2b(msgspec.json.encode(items), digest_size=16).digest()
+class _Digests:
+    """Digests of the beginnings of a history, from shorter to longer ones: each entry is read once."""
+
+    def __init__(self, items: Sequence[JsonObject]) -> None:
+        self._items = items
+        self._hash = blake2b(digest_size=16)
+        self._through = 0
+
+    def through(self, length: int) -> bytes:
+        """The digest of so many entries."""
+        self._hash.update(_encoder.encode_lines(self._items[self._through : length]))
+        self._through = length
+        return self._hash.digest()

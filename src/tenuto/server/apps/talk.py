@@ -29,15 +29,22 @@ def split_talk(items: Sequence[JsonObject], marks: Sequence[tuple[str, str]] = (
     talk: list[JsonObject] = []
     places: list[int] = []
     instructions: dict[str, None] = {}
+    begins = [begin for begin, _ in marks]
     for place, item in enumerate(items):
-        role = item.get("role")
+        role, said = item.get("role"), item
         if role in _SYSTEM:
             instructions["".join(_texts(item.get("content")))] = None
             continue
-        said = _without_own(item, marks, instructions) if marks and role == "user" else item
-        if said is not None:
-            talk.append(said)
-            places.append(place)
+        if role == "user" and begins:
+            content = item.get("content")
+            # Nearly every message has nothing of the app's in it.
+            if not isinstance(content, str) or any(map(content.__contains__, begins)):
+                left = _without_own(item, marks, instructions)
+                if left is None:
+                    continue
+                said = left
+        talk.append(said)
+        places.append(place)
     return Talk(talk, places, "\n\n".join(filter(None, instructions)))
 
 
