@@ -16,7 +16,7 @@ from tenuto.server import web_console
 from tenuto.server.console_files import read_files
 from tests.journeys.http_service import http_service
 from tests.journeys.page.page_checks import AXE, CONSOLE, WIDE
-from tests.journeys.page.visit import DESK, PHONE, Visit, offline, visiting
+from tests.journeys.page.visit import DESK, PHONE, HeldRoutes, Visit, offline, visiting
 from tests.npm_clients import install_clients
 from tests.servers.loopback import serving
 
@@ -101,6 +101,22 @@ async def test_a_page_that_cannot_be_fetched_says_so_and_can_be_loaded_again(chr
         await visit.page.unroute("**/pages/tasks.js")
         await visit.page.get_by_role("button", name="Reload").click()
 
+        await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
+
+
+async def test_the_page_in_the_address_is_fetched_before_the_server_has_told_anything(chromium: Browser) -> None:
+    async with (
+        http_service(memories_without_user=True) as service,
+        serving(service.app) as base,
+        visiting(chromium, base) as visit,
+    ):
+        held = HeldRoutes()
+        await visit.page.route("**/healthz", held)
+
+        async with visit.page.expect_request("**/pages/tasks.js"), visit.page.expect_request("**/css/tasks.css"):
+            await visit.open("/#/tasks")
+
+        await (await held.next()).continue_()
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
 
 
