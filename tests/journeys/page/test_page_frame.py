@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache, partial
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tenuto.server import web_console
-from tenuto.server.console_files import read_files
 from tests.journeys.http_service import http_service
 from tests.journeys.page.page_checks import AXE, CONSOLE, WIDE
-from tests.journeys.page.visit import DESK, PHONE, Visit, offline, visiting
+from tests.journeys.page.visit import DESK, PHONE, HeldRoutes, Visit, offline, visiting
 from tests.npm_clients import install_clients
 from tests.servers.loopback import serving
 
@@ -53,12 +49,12 @@ def behind(prefix: str, app: ASGIApp) -> ASGIApp:
     return answer
 
 
+@pytest.mark.usefixtures("bundle")
 async def test_a_first_visit_transfers_little_and_a_reload_almost_nothing(
-    chromium: Browser, bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    chromium: Browser, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The console as a wheel has it. Document, scripts, style, icon and the calls of the API are counted, with their
     headers; behind a proxy's path."""
-    monkeypatch.setattr(web_console, "load_files", cache(partial(read_files, bundle)))
     async with (
         http_service() as service,
         serving(behind("/console-of/acme", service.app)) as base,
@@ -91,6 +87,7 @@ async def _settled(visit: Visit) -> list[tuple[str, int]]:
     return [(path, size) for path, size in await visit.page.evaluate(TRANSFERRED)]
 
 
+@pytest.mark.usefixtures("modules")
 async def test_a_page_that_cannot_be_fetched_says_so_and_can_be_loaded_again(chromium: Browser) -> None:
     async with offline(chromium) as (visit, _):
         visit.allow("ERR_FAILED")
@@ -101,6 +98,23 @@ async def test_a_page_that_cannot_be_fetched_says_so_and_can_be_loaded_again(chr
         await visit.page.unroute("**/pages/tasks.js")
         await visit.page.get_by_role("button", name="Reload").click()
 
+        await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
+
+
+@pytest.mark.usefixtures("modules")
+async def test_the_page_in_the_address_is_fetched_before_the_server_has_told_anything(chromium: Browser) -> None:
+    async with (
+        http_service(memories_without_user=True) as service,
+        serving(service.app) as base,
+        visiting(chromium, base) as visit,
+    ):
+        held = HeldRoutes()
+        await visit.page.route("**/healthz", held)
+
+        async with visit.page.expect_request("**/pages/tasks.js"), visit.page.expect_request("**/css/tasks.css"):
+            await visit.open("/#/tasks")
+
+        await (await held.next()).continue_()
         await expect(visit.page.get_by_role("heading", name="No tasks yet")).to_be_visible()
 
 
@@ -126,6 +140,7 @@ async def _show(page: Page, address: str) -> None:
         await expect(page.locator(".entries")).to_be_visible()
 
 
+@pytest.mark.usefixtures("modules")
 async def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(chromium: Browser) -> None:
     """No rule of axe-core finds anything: in the light on a desk, in the dark on a phone, where nothing is too wide."""
     axe = (await install_clients() / "node_modules" / "axe-core" / "axe.min.js").read_text()

@@ -50,6 +50,7 @@ async def test_the_page_works_on_a_narrow_screen_and_by_keyboard(chromium: Brows
         assert await visit.page.evaluate(NAMELESS) == []
 
 
+@pytest.mark.usefixtures("modules")
 async def test_the_page_speaks_both_languages_about_everything(chromium: Browser) -> None:
     async with offline(chromium) as (visit, _):
         english, chinese = await visit.page.evaluate(BOOKS, [path.stem for path in (CONSOLE / "words").iterdir()])
@@ -63,19 +64,20 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
         assert set(re.findall(r"\{\w+\}", phrase)) == set(re.findall(r"\{\w+\}", chinese[name])), name
 
 
+@pytest.mark.usefixtures("modules")
 async def test_the_console_is_served_with_its_types_and_only_its_files(service: HttpService) -> None:
     page = await service.http.get("/")
     names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
-    kinds = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml", "": "text/html"}
+    kinds = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "": "text/html"}
     modules = ("console/words/en.js", "console/views/frame.js")
 
-    assert {Path(name).name for name in names} == {*kinds} - {""}
+    assert {"icon.svg", "app.css", "app.js", "base.css", "turns.js"} <= {Path(name).name for name in names}
     for name in (*names, "", *modules):
         file = await service.http.get(f"/{name}")
         plain = await service.http.get(f"/{name}", headers={"Accept-Encoding": "identity"})
         assert (file.headers["content-encoding"], file.headers["vary"]) == ("gzip", "Accept-Encoding")
         assert (file.content, "content-encoding" in plain.headers) == (plain.content, False)
-        assert file.headers["content-type"].startswith(kinds.get(Path(name).name, "text/javascript"))
+        assert file.headers["content-type"].startswith(kinds[Path(name).suffix[1:]])
         kept = "public, max-age=31536000, immutable" if name in names else "no-cache"
         assert file.headers["cache-control"] == kept
         again = await service.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})

@@ -294,6 +294,7 @@ async def test_marks_and_policy_speak_chinese_and_fit_a_narrow_dark_screen(chrom
             assert wide[0] <= wide[1], part
 
 
+@pytest.mark.usefixtures("modules")
 async def test_every_type_sink_and_mode_has_a_word_in_both_languages(chromium: Browser) -> None:
     async with guarded(chromium) as (visit, _):
         english, chinese, names = await visit.page.evaluate(
@@ -309,6 +310,7 @@ async def test_every_type_sink_and_mode_has_a_word_in_both_languages(chromium: B
     assert spoken <= set(chinese)
 
 
+@pytest.mark.usefixtures("modules")
 async def test_stored_words_are_known_again_by_all_but_their_marks(chromium: Browser) -> None:
     """Pure: which stored message the words on screen became."""
     pairs = [

@@ -59,6 +59,7 @@ BOUNDS = """async () => {
 }"""
 
 
+@pytest.mark.usefixtures("modules")
 async def test_an_answer_is_formatted_and_shows_what_the_model_saw(chromium: Browser) -> None:
     """Markdown as nodes, copied as written; each part of the prompt with its text."""
     deep = ">" * 20 + " deep"

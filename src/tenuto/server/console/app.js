@@ -202,6 +202,7 @@ function repaint(theme) {
 }
 
 store.change(placeInAddress());
+pages.prepare(store.get().page);
 paint();
 mount();
 onAnswer((away) => house.noteStore(away) && sessions.refresh());

@@ -2,15 +2,22 @@
 
 import { h } from "./dom.js";
 import { addWords } from "./i18n.js";
-import { PAGES } from "./pages.js";
+import { isPage, PAGES } from "./pages.js";
 import { partOf } from "./state.js";
 
 export function pageLoader(store) {
   const loaded = new Map(); // by name: what the page exports, and its actions
+  const fetched = new Map(); // by name: the promise of its module and its style
   const wholes = { get: store.get, patch: store.change };
 
-  async function load({ name, load: fetchModule }) {
-    const [page] = await Promise.all([fetchModule(), addStyle(name)]);
+  function fetchFiles(name) {
+    const found = PAGES.find((page) => page.name === name);
+    if (!fetched.has(name)) fetched.set(name, Promise.all([found.load(), addStyle(name)]));
+    return fetched.get(name);
+  }
+
+  async function load(name) {
+    const [page] = await fetchFiles(name);
     addWords(page.words);
     const own = partOf(partOf(wholes, "pages"), name);
     own.patch(page.initial);
@@ -21,8 +28,9 @@ export function pageLoader(store) {
   async function open(name, id) {
     for (const [other, page] of loaded) if (other !== name) page.actions.close?.();
     try {
-      if (!loaded.has(name)) await load(PAGES.find((page) => page.name === name));
+      if (!loaded.has(name)) await load(name);
     } catch {
+      fetched.delete(name);
       store.change({ unloaded: name });
     }
     // Another page may have been opened meanwhile.
@@ -32,6 +40,8 @@ export function pageLoader(store) {
 
   return {
     open,
+    /** Ask for the files of a page before it can be opened; whether they came is for `open` to say. */
+    prepare: (name) => void (isPage(name) && fetchFiles(name).catch(() => {})),
     /** No page is on screen. */
     close: () => loaded.forEach((page) => page.actions.close?.()),
     /** Another user takes over; returns the state that the pages begin with. */
