@@ -209,6 +209,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         counter=work.counter,
         steps=work.steps,
         emit=work.sink.emit_event if work.sink.listens else None,
+        waits=work.sink.waits,
         rounds=deps.limits.tool_rounds,
         timeout=deps.limits.model_timeout,
         # A result is sent to the model, and stored.

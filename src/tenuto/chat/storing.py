@@ -205,8 +205,7 @@ def _complete_answer(work: Answering) -> None:
         completion.text = assistant.postprocess(completion.text, tuple(results), work.context.tool_context)
     if not completion.input_tokens and work.prompt is not None:
         completion.input_tokens = work.prompt.manifest.total
-    completion.stored_tokens = work.counter.count_parts(completion.parts)
-    completion.output_tokens = completion.output_tokens or completion.stored_tokens
+    completion.complete(work.counter)
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
