@@ -40,7 +40,6 @@ from tenuto.errors import (
 )
 from tenuto.model import Content, FinishTurn, OpenTurn, Role
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
-from tenuto.model.media import shows_media
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import (
@@ -247,8 +246,7 @@ async def _make_prompt(
     context, inputs = work.context, work.context.prompt_inputs
     if work.toolbox.pieces is not None:
         inputs = replace(inputs, evidence=work.toolbox.pieces)
-    shows = bool(inputs.question_parts) or shows_media(inputs.history)
-    if shows and deps.redaction.shows_media_to_model(context.scope):
+    if deps.redaction.shows_media_to_model(context.scope):
         inputs = replace(inputs, media=facts_of(work.model).media)
     redacted = await deps.redaction.redact_prompt_inputs(context.scope, context.tool_context.session, inputs)
     key = b""

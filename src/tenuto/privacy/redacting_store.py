@@ -83,6 +83,10 @@ class _RedactingSessions:
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
         entry = MessageRedaction(self._redactor, scope)
+        if request.create is None and entry.keeps(request.user_messages):
+            turn = await self._inner.begin_turn(scope, request)
+            said = request.user_messages
+            return turn if turn.state is TurnState.OPENED else _with_live_messages(turn, said, said)
         said = await entry.admit_messages(request.user_messages)
         known = await self._vault_session(entry, scope, request.session_id)
         words = await entry.messages(known, said)
