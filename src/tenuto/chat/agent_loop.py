@@ -21,7 +21,6 @@ from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import AnswerInvalid, FailureReason, ModelFailed, ModelTimeout
-from tenuto.llm import time_limit
 from tenuto.model import Role, Usage, text_part, tool_result
 from tenuto.model.attachment import ATTACHMENT
 from tenuto.model.generation import (
@@ -47,7 +46,7 @@ from tenuto.model.provider_items import ITEM_TYPES, with_annotations
 from tenuto.model.reasoning import REASONING
 from tenuto.model.turn import TraceSpan
 from tenuto.model.values import JsonObject, to_text
-from tenuto.ports import ChatModel, Telemetry, Tool
+from tenuto.ports import ChatModel, Telemetry, Tool, time_limit
 
 _NOTHING_SPENT: Final = (0, 0, 0)
 _CALLS: Final = ("model", "tools")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
@@ -397,24 +397,32 @@ def assemble_with_tools(
 # Lease
 
 
-@asynccontextmanager
-async def lease_renewed(sessions: Sessions, turn: OpenTurn | None) -> AsyncIterator[None]:
-    """Renews the turn's lease meanwhile; most turns end before the first renewal."""
-    if turn is None:
-        yield
-        return
-    loop, pause, renewals = asyncio.get_running_loop(), turn.lease.total_seconds() / 3, list[asyncio.Task[None]]()
-    alarm = loop.call_later(pause, lambda: renewals.append(run_in_background(_renew(sessions, turn, pause), "lease")))
-    try:
-        yield
-    finally:
-        alarm.cancel()
-        for renewal in renewals:
-            renewal.cancel()
+class LeaseRenewal:
+    """Renews a turn's lease while it is open. Most turns end before the first renewal, and have no task for it."""
+
+    def __init__(self, sessions: Sessions, turn: OpenTurn | None) -> None:
+        self._sessions = sessions
+        self._turn = turn
+        self._alarm: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        if self._turn is not None:
+            pause = self._turn.lease.total_seconds() / 3
+            self._alarm = asyncio.get_running_loop().call_later(pause, self._start, self._turn, pause)
+
+    def _start(self, turn: OpenTurn, pause: float) -> None:
+        self._task = run_in_background(_renew(self._sessions, turn, pause), "lease")
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._task is not None:
+            self._task.cancel()
             # `wait` and not `await`: a cancellation of the caller must pass.
-            await asyncio.wait((renewal,))
-            if not renewal.cancelled():
-                renewal.result()
+            await asyncio.wait((self._task,))
+            if not self._task.cancelled():
+                self._task.result()
 
 
 async def _renew(sessions: Sessions, turn: OpenTurn, pause: float) -> None:

@@ -505,7 +505,7 @@ def reply_from_trace(
         text=trace.answer if text is None else text,
         calls=calls,
         parts=parts,
-        reasoning=shown_reasoning(parts),
+        reasoning=shown_reasoning(parts) if parts else "",
         created=created,
         model=trace.model,
         offline=trace.offline,

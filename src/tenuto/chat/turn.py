@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.answer_form import check_schema
-from tenuto.chat.answering import Answering, answer, check_prompt_room, lease_renewed
+from tenuto.chat.answering import Answering, LeaseRenewal, answer, check_prompt_room
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.loading import cancel_recall, load, start_recall, with_older_messages
 from tenuto.chat.request import ChatRequest, EventSink, Reply
@@ -33,7 +33,7 @@ from tenuto.chat.revision import (
     undo_user_message,
     with_stored_contents,
 )
-from tenuto.chat.shown_media import check_taken, name_shown
+from tenuto.chat.shown_media import check_attachments_taken, name_shown
 from tenuto.chat.storing import abandon, replay, report, store
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
@@ -136,7 +136,7 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
     """
     work = Answering.of(deps, context, steps, sink)
     try:
-        async with lease_renewed(deps.sessions, context.turn):
+        async with LeaseRenewal(deps.sessions, context.turn):
             with _agent_span(deps, work):
                 await answer(deps, work)
         outcome = await store(deps, work)
@@ -254,7 +254,8 @@ async def admit(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] = (
     if choice.request.schema is not None:
         check_schema(choice.request.schema)
     _check_provider_tools(deps, choice)
-    check_taken(choice.request, deps.models(choice.assistant.model), history)
+    if choice.request.require_attachments:
+        check_attachments_taken(choice.request, deps.models(choice.assistant.model), history)
     await _check_input(deps, choice)
     if choice.assistant.remembers and _brings_more_than_a_question(choice.request):
         # In a thread, since it can be long.

@@ -109,7 +109,7 @@ class Sessions:
         check_message_sizes(request.user_messages, policy)
         if any(draft.contents for draft in begin.user_messages):
             begin = replace(begin, user_messages=await prepare(scope, begin.user_messages, policy))
-        await self._attachments.check(scope, begin.session_id, begin.user_messages, policy)
+            await self._attachments.check(scope, begin.session_id, begin.user_messages, policy)
         try:
             turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
         except SessionNotFound as error:
@@ -190,7 +190,7 @@ class Sessions:
         check_message_sizes(request.messages, self.policy)
         if any(draft.contents for draft in batch.messages):
             batch = replace(batch, messages=await prepare(scope, batch.messages, self.policy))
-        await self._attachments.check(scope, session_id, batch.messages, self.policy)
+            await self._attachments.check(scope, session_id, batch.messages, self.policy)
         done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not done.duplicate:
             await self._events.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
