@@ -333,10 +333,10 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
         messages = await prepare(scope, messages, policy)
-    makes_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
+    creates_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     # What a new session starts with takes long to make, so it waits until the one that was there is gone after all.
-    goes_on = makes_missing and choice.in_session and not request.replaces and not request.regenerate
-    may_be_new = makes_missing and not goes_on
+    is_existing = creates_missing and choice.in_session and not request.replaces and not request.regenerate
+    may_be_new = creates_missing and not is_existing
     if may_be_new or request.regenerate or request.replaces:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
         check_message_sizes(messages, policy)
@@ -352,7 +352,11 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         # A request may bring a whole conversation, and its outputs belong to calls before it.
         window=min(loaded + max(0, len(messages) - 1), MAX_WINDOW),
         new_session=await _new_session(deps, choice) if may_be_new and not request.regenerate else None,
-        policy=_without_journal(policy) if request.regenerate else _for_stored(policy) if goes_on else policy,
+        policy=_without_journal(policy)
+        if request.regenerate
+        else _policy_for_existing(policy)
+        if is_existing
+        else policy,
         renews=True,
     )
     if request.replaces:
@@ -361,7 +365,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     try:
         turn = await deps.sessions.begin(scope, turn_request)
     except SessionNotFound:
-        if not goes_on:
+        if not is_existing:
             raise
         new_session = await _new_session(deps, choice)
         turn = await deps.sessions.begin(scope, replace(turn_request, new_session=new_session, policy=policy))
@@ -523,7 +527,7 @@ async def _store_profile(deps: ChatDeps, scope: Scope, profile: JsonObject) -> N
 
 
 @lru_cache(maxsize=64)
-def _for_stored(policy: SessionPolicy) -> SessionPolicy:
+def _policy_for_existing(policy: SessionPolicy) -> SessionPolicy:
     """The policy of a turn in a session that was there a moment ago."""
     return replace(policy, on_missing=OnMissing.ERROR)
 
