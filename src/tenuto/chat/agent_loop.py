@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter as Counts
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,14 +14,13 @@ from typing import Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.chat.answer_form import find_faults
-from tenuto.chat.request import CallRequested
+from tenuto.chat.request import CallRequested, ChatEvent
 from tenuto.chat.thoughts import Thoughts
 from tenuto.chat.toolbox import Emit, Toolbox
 from tenuto.chat.written_calls import WrittenCalls
 from tenuto.context import TokenCounter, truncate_text
 from tenuto.context.tokens import TOOL_TOKENS
 from tenuto.errors import AnswerInvalid, FailureReason, ModelFailed, ModelTimeout
-from tenuto.llm import time_limit
 from tenuto.model import Role, Usage, text_part, tool_result
 from tenuto.model.attachment import ATTACHMENT
 from tenuto.model.generation import (
@@ -47,7 +46,7 @@ from tenuto.model.provider_items import ITEM_TYPES, with_annotations
 from tenuto.model.reasoning import REASONING
 from tenuto.model.turn import TraceSpan
 from tenuto.model.values import JsonObject, to_text
-from tenuto.ports import ChatModel, Telemetry, Tool
+from tenuto.ports import ChatModel, Telemetry, Tool, time_limit
 
 _NOTHING_SPENT: Final = (0, 0, 0)
 _CALLS: Final = ("model", "tools")
@@ -88,10 +87,12 @@ class _Step:
         self._timer, self._name, self._completion = timer, name, completion
 
     def __enter__(self) -> None:
-        self._began, self._before = time.perf_counter(), _spent(self._completion)
+        self._began = time.perf_counter()
+        self._before = _NOTHING_SPENT if self._completion is None else self._completion.spent
 
     def __exit__(self, *_: object) -> None:
-        timer, name, spent, before = self._timer, self._name, _spent(self._completion), self._before
+        timer, name, before = self._timer, self._name, self._before
+        spent = before if self._completion is None else self._completion.spent
         taken = (time.perf_counter() - self._began) * 1000
         timer.taken[name] = round(timer.taken.get(name, 0.0) + taken, 3)
         timer.spans.append(
@@ -104,10 +105,6 @@ class _Step:
                 cost_nanos=spent[2] - before[2],
             )
         )
-
-
-def _spent(completion: Completion | None) -> tuple[int, int, int]:
-    return _NOTHING_SPENT if completion is None else completion.spent
 
 
 BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
@@ -129,8 +126,10 @@ _GRACE: Final = timedelta(seconds=5)
 class Completion:
     """What the model has returned so far."""
 
-    # Text deltas: a long answer is joined once, and not with every delta.
-    chunks: list[str] = field(default_factory=list)
+    # All of the rounds that have ended, however they did.
+    text: str = ""
+    # The answer as it is stored, once it is complete.
+    parts: tuple[JsonObject, ...] = ()
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
@@ -170,21 +169,12 @@ class Completion:
     # Calls and results of the rounds before the answer, as they are stored: (role, parts, metadata).
     tool_messages: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
-    @property
-    def text(self) -> str:
-        if len(self.chunks) > 1:
-            self.chunks = ["".join(self.chunks)]
-        return self.chunks[0] if self.chunks else ""
-
-    @text.setter
-    def text(self, text: str) -> None:
-        self.chunks = [text]
-
-    @property
-    def parts(self) -> tuple[JsonObject, ...]:
-        """The answer as it is stored."""
+    def complete(self, counter: TokenCounter) -> None:
+        """Make the answer as it is stored, and count it."""
         parts = self.thoughts.parts(self.text, self.calls, stored=True, pending=True)
-        return with_annotations(parts, self.annotations) if self.annotations else parts
+        self.parts = with_annotations(parts, self.annotations) if self.annotations else parts
+        self.stored_tokens = counter.count_parts(self.parts)
+        self.output_tokens = self.output_tokens or self.stored_tokens
 
     @property
     def spent(self) -> tuple[int, int, int]:
@@ -230,7 +220,8 @@ class AgentLoop:
     """One model and one answer.
 
     `prompt_tokens` are those of the prompt, `room` how many may be added: the hard budget includes calls and
-    results. Without `emit` no deltas are emitted. `before_cut` redacts a tool's output before it is truncated.
+    results. Without `emit` no deltas are emitted; one that `waits` for a slow reader does not spend the model's time.
+    `before_cut` redacts a tool's output before it is truncated.
     `callers_tools` are the names of tools that the caller runs, of which a call of `answer_tool` is the answer. With a
     `schema` an answer that does not fit is asked for once more; it is emitted whole, once it fits. Of what tools show,
     the model gets what `takes_media` says; without it, nothing.
@@ -252,6 +243,7 @@ class AgentLoop:
     schema: AnswerSchema | None = None
     shows_reasoning: bool = True
     takes_media: Callable[[JsonObject], bool] | None = None
+    waits: bool = True
     completion: Completion = field(default_factory=Completion)
 
     async def run(self, request: ModelRequest) -> Completion:
@@ -344,22 +336,26 @@ class AgentLoop:
                     asyncio.timeout(self._time_limit()) as deadline,
                     aclosing(self.model.stream_answer(request, self.tools)) as events,  # type: ignore[type-var]
                 ):
+                    emit = self._emit_outside(deadline)
                     async for event in _storable_events(events, written):
+                        deltas: Iterable[TextDelta | ReasoningDelta | ProviderItem] = ()
                         match event:
                             case TextDelta(text=text):
-                                for marker in thoughts.reveal() if thoughts.unseen is not None else ():
-                                    await self._emit_delta(marker, deadline)
                                 texts.append(text)
-                                self.completion.chunks.append(text)
-                                if self.schema is None:
-                                    await self._emit_delta(event, deadline)
+                                spoken = (event,) if self.schema is None else ()
+                                deltas = spoken if thoughts.unseen is None else (*thoughts.reveal(), *spoken)
                             case ReasoningDelta() | ReasoningDone() | ProviderItem():
-                                for shown in thoughts.hear(event, texts, len(calls)):
-                                    await self._emit_delta(shown, deadline)
+                                deltas = thoughts.hear(event, texts, len(calls))
                             case ToolCallRequested(call=call):
                                 calls.append(call)
                             case ModelDone():
                                 self.completion.add(event)
+                        for delta in deltas:
+                            if deadline.expired():
+                                # The model ignores its cancellation.
+                                raise TimeoutError
+                            if emit is not None:
+                                await emit(delta)
             except BaseException as error:
                 if (texts or calls or thoughts) and self.completion.input_tokens == before:
                     # The round broke off after its first output: it is charged for, and its usage is not reported.
@@ -368,24 +364,26 @@ class AgentLoop:
                 if isinstance(error, TimeoutError):
                     raise ModelTimeout(self.model.name) from None
                 raise
+            finally:
+                self.completion.text += "".join(texts)
         return "".join(texts), [*calls, *written.calls] if written is not None else calls
 
-    async def _emit_delta(self, event: TextDelta | ReasoningDelta | ProviderItem, deadline: asyncio.Timeout) -> None:
-        """Emit words or thoughts. Time spent on a slow reader does not count against it."""
-        until = deadline.when()
-        if deadline.expired():
-            # The model ignores its cancellation.
-            raise TimeoutError
-        if self.emit is None:
-            return
-        if until is None:
-            await self.emit(event)
-            return
+    def _emit_outside(self, deadline: asyncio.Timeout) -> Emit | None:
+        """What emits words and thoughts. Time spent on a slow reader does not count against the deadline."""
+        emit = self.emit
+        if emit is None or not self.waits or deadline.when() is None:
+            return emit
         now = asyncio.get_running_loop().time
-        left = until - now()
-        deadline.reschedule(None)
-        await self.emit(event)
-        deadline.reschedule(now() + left)
+
+        async def emit_outside(event: ChatEvent) -> None:
+            until = deadline.when()
+            assert until is not None
+            left = until - now()
+            deadline.reschedule(None)
+            await emit(event)
+            deadline.reschedule(now() + left)
+
+        return emit_outside
 
     def _time_limit(self) -> float | None:
         limit = time_limit(self.model, self.timeout)

@@ -15,7 +15,7 @@ from tenuto.model.parameters import AnswerSchema
 from tenuto.model.values import Json
 
 _ANY_OBJECT: Final = {"type": "object"}
-_NAMED: Final = 5
+_MOST_FAULTS: Final = 5
 
 
 def answer_tool(schema: AnswerSchema, taken: Collection[str]) -> ToolSpec:
@@ -51,7 +51,7 @@ def find_faults(schema: AnswerSchema, answer: str) -> str:
     for error in _validator(_encode(schema)).iter_errors(value):
         place = "/".join(map(str, error.instance_path))
         faults.append(f"{place}: {error.message}" if place else error.message)
-        if len(faults) == _NAMED:
+        if len(faults) == _MOST_FAULTS:
             break
     return "\n".join(faults)
 

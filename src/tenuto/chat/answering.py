@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
@@ -40,7 +40,6 @@ from tenuto.errors import (
 )
 from tenuto.model import Content, FinishTurn, OpenTurn, Role
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
-from tenuto.model.media import shows_media
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import (
@@ -209,6 +208,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         counter=work.counter,
         steps=work.steps,
         emit=work.sink.emit_event if work.sink.listens else None,
+        waits=work.sink.waits,
         rounds=deps.limits.tool_rounds,
         timeout=deps.limits.model_timeout,
         # A result is sent to the model, and stored.
@@ -246,8 +246,7 @@ async def _make_prompt(
     context, inputs = work.context, work.context.prompt_inputs
     if work.toolbox.pieces is not None:
         inputs = replace(inputs, evidence=work.toolbox.pieces)
-    shows = bool(inputs.question_parts) or shows_media(inputs.history)
-    if shows and deps.redaction.shows_media_to_model(context.scope):
+    if deps.redaction.shows_media_to_model(context.scope):
         inputs = replace(inputs, media=facts_of(work.model).media)
     redacted = await deps.redaction.redact_prompt_inputs(context.scope, context.tool_context.session, inputs)
     key = b""
@@ -398,24 +397,32 @@ def assemble_with_tools(
 # Lease
 
 
-@asynccontextmanager
-async def lease_renewed(sessions: Sessions, turn: OpenTurn | None) -> AsyncIterator[None]:
-    """Renews the turn's lease meanwhile; most turns end before the first renewal."""
-    if turn is None:
-        yield
-        return
-    loop, pause, renewals = asyncio.get_running_loop(), turn.lease.total_seconds() / 3, list[asyncio.Task[None]]()
-    alarm = loop.call_later(pause, lambda: renewals.append(run_in_background(_renew(sessions, turn, pause), "lease")))
-    try:
-        yield
-    finally:
-        alarm.cancel()
-        for renewal in renewals:
-            renewal.cancel()
+class LeaseRenewal:
+    """Renews a turn's lease while it is open. Most turns end before the first renewal, and have no task for it."""
+
+    def __init__(self, sessions: Sessions, turn: OpenTurn | None) -> None:
+        self._sessions = sessions
+        self._turn = turn
+        self._alarm: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        if self._turn is not None:
+            pause = self._turn.lease.total_seconds() / 3
+            self._alarm = asyncio.get_running_loop().call_later(pause, self._start, self._turn, pause)
+
+    def _start(self, turn: OpenTurn, pause: float) -> None:
+        self._task = run_in_background(_renew(self._sessions, turn, pause), "lease")
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._task is not None:
+            self._task.cancel()
             # `wait` and not `await`: a cancellation of the caller must pass.
-            await asyncio.wait((renewal,))
-            if not renewal.cancelled():
-                renewal.result()
+            await asyncio.wait((self._task,))
+            if not self._task.cancelled():
+                self._task.result()
 
 
 async def _renew(sessions: Sessions, turn: OpenTurn, pause: float) -> None:

@@ -57,16 +57,16 @@ RECALL: Final = "recall"
 HISTORY: Final = "history"
 """What `TurnContext.degraded` calls them."""
 # Messages that a question is compared with.
-_COMPARED: Final = 12
+_MESSAGES_COMPARED: Final = 12
 # Memories in a prompt, and how many are looked at: those that the window shows anyway are left out.
-_SHOWN: Final = 5
-_FETCHED: Final = 10
+_MEMORIES_IN_PROMPT: Final = 5
+_MEMORIES_LOOKED_AT: Final = 10
 # A memory that shares less than this with a question is not about it: of its terms' weight or number, or by meaning.
 _LEAST_COVERAGE: Final = 0.2
 _LEAST_TERMS: Final = 0.34
 _LEAST_SIMILARITY: Final = 0.4
 # Messages before the question that a follow-up is understood by.
-_TALK: Final = 3
+_MESSAGES_BEFORE: Final = 3
 _PREFERENCES: Final = 20
 # How long a turn waits for its memories, which is far longer than they take.
 _TIMEOUT_SECONDS: Final = 2.0
@@ -239,7 +239,7 @@ async def _compare_by_meaning(deps: ChatDeps, context: TurnContext) -> TurnConte
     assert deps.embedder is not None
     tool_context, inputs = context.tool_context, context.prompt_inputs
     history = [one for one in tool_context.history if one.seq >= inputs.window_start and spoken_texts((one,))]
-    talk = PromptInputs(question=inputs.question, summary=inputs.summary, history=tuple(history[-_COMPARED:]))
+    talk = PromptInputs(question=inputs.question, summary=inputs.summary, history=tuple(history[-_MESSAGES_COMPARED:]))
     if points_back(talk.question) or not (talk.history or talk.summary):
         return context
     if deps.embedder.remote:
@@ -393,10 +393,10 @@ async def finish_recall(
             prepared = await asyncio.shield(recalling)
         query = MemoryQuery(
             text=question,
-            limit=_FETCHED,
+            limit=_MEMORIES_LOOKED_AT,
             kinds=(MemoryKind.FACT, MemoryKind.EPISODE),
             persona=persona,
-            talk=tuple([message.text for message in inputs.history[-_TALK:] if message.text]),
+            talk=tuple([message.text for message in inputs.history[-_MESSAGES_BEFORE:] if message.text]),
         )
         result = await prepared.search(query) if question else RecallResult((), degraded=False)
     except Exception as error:
@@ -406,7 +406,7 @@ async def finish_recall(
     topic = _Question(question, memories.now())
     hits = [hit for hit in result.hits if topic.is_about(hit) and not _is_in_window(hit.memory, turn)]
     return Recalled(
-        hits=tuple(hits[:_SHOWN]),
+        hits=tuple(hits[:_MEMORIES_IN_PROMPT]),
         preferences=quote_preferences(prepared.preferences(persona)),
         # Nothing is missing where the search would have found no vector to compare the question with.
         degraded=result.degraded and prepared.has_vectors,

@@ -313,6 +313,8 @@ class EventSink:
 
     listens: ClassVar[bool] = False
     """Whether events are wanted."""
+    waits: ClassVar[bool] = False
+    """Whether `emit_event` waits for a slow reader."""
 
     @property
     def delivered_text(self) -> str | None:
@@ -320,7 +322,7 @@ class EventSink:
         return None
 
     async def emit_event(self, event: ChatEvent) -> None:
-        """Deliver an event, and wait for a slow reader."""
+        """Deliver an event."""
 
     def until_stopped(self) -> AbstractAsyncContextManager[object]:
         """A context in which the turn makes its answer; a stop ends it with `TurnStopped`."""
@@ -330,7 +332,7 @@ class EventSink:
 class StreamSink(EventSink):
     """For callers that read events one by one."""
 
-    listens = True
+    listens = waits = True
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ChatEvent | None] = asyncio.Queue(maxsize=_QUEUED)

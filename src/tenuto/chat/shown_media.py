@@ -21,15 +21,12 @@ ATTACHMENTS = "attachment"
 _log = logging.getLogger(__name__)
 
 
-def check_taken(request: ChatRequest, model: ChatModel, history: Sequence[Message] = ()) -> None:
-    """Refuse what the request shows and the model does not take, where the request requires that it is sent; so also
-    for a `history` that came with it.
+def check_attachments_taken(request: ChatRequest, model: ChatModel, history: Sequence[Message] = ()) -> None:
+    """Refuse what the request, or a `history` that came with it, shows and the model does not take.
 
     Raises:
         UnsupportedAttachment: there is such a picture, sound or file.
     """
-    if not request.require_attachments:
-        return
     takes = facts_of(model).media.takes
     parts = [*request.parts, *(part for message in (*history, *request.messages) for part in message.parts)]
     for part in iter_media_parts(parts):

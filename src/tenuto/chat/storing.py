@@ -56,7 +56,7 @@ from tenuto.sessions.limits import check_message_sizes
 from tenuto.sessions.titles import claim_title
 
 # Characters of a question, an answer or a tool's output that a trace keeps.
-_TRACED: Final = 8000
+_TRACE_CHARACTERS: Final = 8000
 _NO_TALK: Final = (Kind.SYSTEM, Kind.PREFERENCES)
 _log = logging.getLogger(__name__)
 
@@ -205,8 +205,7 @@ def _complete_answer(work: Answering) -> None:
         completion.text = assistant.postprocess(completion.text, tuple(results), work.context.tool_context)
     if not completion.input_tokens and work.prompt is not None:
         completion.input_tokens = work.prompt.manifest.total
-    completion.stored_tokens = work.counter.count_parts(completion.parts)
-    completion.output_tokens = completion.output_tokens or completion.stored_tokens
+    completion.complete(work.counter)
     looked_up = assistant.looks_up and not completion.offline and not completion.calls
     if completion.used_fallback:
         work.degraded["fallback_model"] = None
@@ -384,21 +383,21 @@ class _TraceShortener:
     redacted: dict[str, int] = field(default_factory=dict)
 
     async def shorten(self, text: str) -> str:
-        if len(text) <= _TRACED:
+        if len(text) <= _TRACE_CHARACTERS:
             return text
-        clean, redacted = await self.redaction.before_cut(self.scope, text, (Sink.TRACE,), _TRACED)
+        clean, redacted = await self.redaction.before_cut(self.scope, text, (Sink.TRACE,), _TRACE_CHARACTERS)
         self.redacted = dict(Counts(self.redacted) + Counts(redacted))
-        return truncate_text(clean, _TRACED, len)
+        return truncate_text(clean, _TRACE_CHARACTERS, len)
 
     async def shorten_value(self, value: Json) -> Json:
         """A value whose text is short enough, else that text shortened: a prediction may be a whole file."""
         text = to_text(value)
-        return value if len(text) <= _TRACED else await self.shorten(text)
+        return value if len(text) <= _TRACE_CHARACTERS else await self.shorten(text)
 
     async def shorten_run(self, run: ToolRun) -> ToolRun:
         output, exception = to_text(run.output), await self.shorten(run.exception)
         run = run if exception == run.exception else replace(run, exception=exception)
-        return run if len(output) <= _TRACED else replace(run, output=await self.shorten(output))
+        return run if len(output) <= _TRACE_CHARACTERS else replace(run, output=await self.shorten(output))
 
 
 def _error_message(error: BaseException) -> str:
@@ -506,7 +505,7 @@ def reply_from_trace(
         text=trace.answer if text is None else text,
         calls=calls,
         parts=parts,
-        reasoning=shown_reasoning(parts),
+        reasoning=shown_reasoning(parts) if parts else "",
         created=created,
         model=trace.model,
         offline=trace.offline,

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat.agent_loop import StepTimer
 from tenuto.chat.answer_form import check_schema
-from tenuto.chat.answering import Answering, answer, check_prompt_room, lease_renewed
+from tenuto.chat.answering import Answering, LeaseRenewal, answer, check_prompt_room
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.loading import cancel_recall, load, start_recall, with_older_messages
 from tenuto.chat.request import ChatRequest, EventSink, Reply
@@ -33,7 +33,7 @@ from tenuto.chat.revision import (
     undo_user_message,
     with_stored_contents,
 )
-from tenuto.chat.shown_media import check_taken, name_shown
+from tenuto.chat.shown_media import check_attachments_taken, name_shown
 from tenuto.chat.storing import abandon, replay, report, store
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
@@ -136,7 +136,7 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
     """
     work = Answering.of(deps, context, steps, sink)
     try:
-        async with lease_renewed(deps.sessions, context.turn):
+        async with LeaseRenewal(deps.sessions, context.turn):
             with _agent_span(deps, work):
                 await answer(deps, work)
         outcome = await store(deps, work)
@@ -254,7 +254,8 @@ async def admit(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] = (
     if choice.request.schema is not None:
         check_schema(choice.request.schema)
     _check_provider_tools(deps, choice)
-    check_taken(choice.request, deps.models(choice.assistant.model), history)
+    if choice.request.require_attachments:
+        check_attachments_taken(choice.request, deps.models(choice.assistant.model), history)
     await _check_input(deps, choice)
     if choice.assistant.remembers and _brings_more_than_a_question(choice.request):
         # In a thread, since it can be long.
@@ -332,10 +333,10 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
         messages = await prepare(scope, messages, policy)
-    makes_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
+    creates_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     # What a new session starts with takes long to make, so it waits until the one that was there is gone after all.
-    goes_on = makes_missing and choice.in_session and not request.replaces and not request.regenerate
-    may_be_new = makes_missing and not goes_on
+    is_existing = creates_missing and choice.in_session and not request.replaces and not request.regenerate
+    may_be_new = creates_missing and not is_existing
     if may_be_new or request.regenerate or request.replaces:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
         check_message_sizes(messages, policy)
@@ -351,7 +352,11 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         # A request may bring a whole conversation, and its outputs belong to calls before it.
         window=min(loaded + max(0, len(messages) - 1), MAX_WINDOW),
         new_session=await _new_session(deps, choice) if may_be_new and not request.regenerate else None,
-        policy=_without_journal(policy) if request.regenerate else _for_stored(policy) if goes_on else policy,
+        policy=_without_journal(policy)
+        if request.regenerate
+        else _policy_for_existing(policy)
+        if is_existing
+        else policy,
         renews=True,
     )
     if request.replaces:
@@ -360,7 +365,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     try:
         turn = await deps.sessions.begin(scope, turn_request)
     except SessionNotFound:
-        if not goes_on:
+        if not is_existing:
             raise
         new_session = await _new_session(deps, choice)
         turn = await deps.sessions.begin(scope, replace(turn_request, new_session=new_session, policy=policy))
@@ -522,7 +527,7 @@ async def _store_profile(deps: ChatDeps, scope: Scope, profile: JsonObject) -> N
 
 
 @lru_cache(maxsize=64)
-def _for_stored(policy: SessionPolicy) -> SessionPolicy:
+def _policy_for_existing(policy: SessionPolicy) -> SessionPolicy:
     """The policy of a turn in a session that was there a moment ago."""
     return replace(policy, on_missing=OnMissing.ERROR)
 

@@ -21,7 +21,7 @@ from tenuto.chat.written_calls import read_written_calls
 from tenuto.context import counter_for, truncate_text
 from tenuto.context.tokens import Measure
 from tenuto.errors import ModelFailed, ModelTimeout, NoTypedAnswer
-from tenuto.llm import OFFLINE, time_limit
+from tenuto.llm import OFFLINE
 from tenuto.model import Message, Role, Scope, text_part
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.generation import (
@@ -35,7 +35,7 @@ from tenuto.model.generation import (
 )
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import Json, Value
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, time_limit
 
 _TOOL: Final = "answer"
 _MESSAGE_TOKENS: Final = 2000

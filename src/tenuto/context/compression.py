@@ -29,7 +29,6 @@ from tenuto.context.media import MEDIA_SHARE
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter, prompt_token_limit
 from tenuto.context.tool_pairs import pair_tools
 from tenuto.model.generation import Summary
-from tenuto.model.media import shows_media
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
 from tenuto.model.policy import MOST_LOADED, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
@@ -370,10 +369,10 @@ def _measure_conversation(
 
 def _costs(talk: Sequence[Message], counter: TokenCounter, cap: int, media_limit: int) -> list[int]:
     """What each message takes in a prompt: its words at most the cap, and what it shows, of which the newest stay."""
-    if _ITEM not in [message.role for message in talk] and not shows_media(talk):
+    if plain := counter.count_plain(talk):
         return [
             (tokens if tokens < cap or message.role is _SYSTEM else cap) + MESSAGE_TOKENS
-            for message, tokens in zip(talk, counter.count_messages(talk), strict=True)
+            for message, tokens in zip(talk, plain, strict=True)
         ]
     costs: list[int] = []
     for message in reversed(talk):

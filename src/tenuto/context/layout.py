@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -35,6 +36,7 @@ _VALUE_TOKENS: Final = 500
 _BEGINNING: Final = (Kind.SYSTEM, Kind.PREFERENCES, Kind.SUMMARY)
 _USER: Final = Role.USER
 _TOOL: Final = Role.TOOL
+_SYSTEM: Final = Role.SYSTEM
 _GAP: Final = text_part("\n\n")
 
 
@@ -381,6 +383,10 @@ def join_unanswered(prompt: Prompt) -> tuple[tuple[PromptMessage, ...], int]:
     gap takes fewer tokens than the message that it saves, so the budget holds. Calls that were made at once are one
     message with the thoughts before them, and their outputs follow it.
     """
+    roles = [message.role for message in prompt.messages]
+    repeated = [role for role, following in pairwise(roles) if role is following and role is not _SYSTEM]
+    if not repeated and _TOOL not in roles:  # Nearly every prompt.
+        return prompt.messages, min(prompt.cacheable_messages, len(roles))
     messages: list[PromptMessage] = []
     cacheable = 0
     for place, one in enumerate(prompt.messages):

@@ -27,7 +27,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.model.attachment import MEDIA_PARTS, SHOWING_PARTS, iter_media_parts, map_media
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.media import LEFT_OUT, count_left_out, placeholder
-from tenuto.model.message import Draft, readable_part
+from tenuto.model.message import Draft, Role, readable_part
 from tenuto.model.patterns import lazy_pattern
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.provider_items import ITEM_TYPES, is_provider_item, item_of_part
@@ -62,6 +62,7 @@ _MARGIN_OTHERS: Final = 1.25
 # The estimate falls short of the exact count by a sixth at worst.
 _MARGIN_ESTIMATE: Final = 1.2
 
+_ITEM: Final = Role.ITEM
 # Runs that a vocabulary joins (letters, digits, blanks), and everything else sign by sign.
 _RUNS: Final = lazy_pattern(
     r"(?P<word>[A-Za-z]+)"
@@ -219,18 +220,18 @@ class TokenCounter:
                 return stored
         return self.count_parts(parts)
 
-    def count_messages(self, drafts: Sequence[Draft]) -> list[int]:
-        """The tokens of each message, as `count_message` counts one."""
+    def count_plain(self, drafts: Sequence[Draft]) -> list[int] | None:
+        """The tokens of each message, as `count_message` counts one; `None` where one is more than a text."""
         counts: list[int] = []
         for draft in drafts:
             stored, parts = draft.tokens, draft.parts
-            # Written out: every message of every turn passes here, and nearly all are one text with its count.
-            if stored and len(parts) == 1 and parts[0]["type"] == "text":
-                length = len(parts[0]["text"])
-                if length <= stored * MOST_CHARACTERS_A_TOKEN and stored <= length * MOST_TOKENS_A_CHARACTER:
-                    counts.append(stored)
-                    continue
-            counts.append(self.count_message(draft))
+            if len(parts) != 1 or parts[0]["type"] != "text" or draft.role is _ITEM:
+                return None
+            # Written out: every message of every turn passes here, and nearly all have their count.
+            length = len(parts[0]["text"])
+            plausible = stored and length <= stored * MOST_CHARACTERS_A_TOKEN
+            plausible = plausible and stored <= length * MOST_TOKENS_A_CHARACTER
+            counts.append(stored if plausible else self.count_message(draft))
         return counts
 
     def _count_words(self, part: JsonObject) -> int:

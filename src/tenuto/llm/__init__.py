@@ -7,7 +7,6 @@ from tenuto.llm.factory import OFFLINE, GivenModel, MissingModel, ModelConnectio
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop, Think
 from tenuto.llm.slots import ModelSlots
-from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import UNREADABLE
 
 __all__ = [
@@ -34,5 +33,4 @@ __all__ = [
     "model_names",
     "open_model",
     "provider_of",
-    "time_limit",
 ]

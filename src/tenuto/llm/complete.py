@@ -6,12 +6,11 @@ import asyncio
 from datetime import timedelta
 
 from tenuto.errors import FailureReason, ModelFailed, ModelTimeout
-from tenuto.llm.time_limit import time_limit
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
 from tenuto.model.message import Role, text_part
 from tenuto.model.parameters import FinishReason
 from tenuto.model.prompt import PromptMessage
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, time_limit
 
 
 async def complete(

@@ -12,20 +12,21 @@ from typing import Final
 
 from tenuto.model.patterns import lazy_pattern
 
-_LEAST: Final = 512
+LEAST_OPAQUE: Final = 512
+"""The characters of the shortest opaque text."""
 _OPAQUE: Final = lazy_pattern(
-    rf"(?:data:[\w.+-]{{1,60}}/[\w.+-]{{1,60}};base64,)?[A-Za-z0-9+/_=-]{{{_LEAST},}}", re.ASCII
+    rf"(?:data:[\w.+-]{{1,60}}/[\w.+-]{{1,60}};base64,)?[A-Za-z0-9+/_=-]{{{LEAST_OPAQUE},}}", re.ASCII
 )
 
 
 def is_opaque(text: str) -> bool:
     """Whether the whole of a text is encoded data, perhaps a data URL; a long number is none."""
-    return len(text) >= _LEAST and not text.isdigit() and _OPAQUE.fullmatch(text) is not None
+    return not text.isdigit() and _OPAQUE.fullmatch(text) is not None
 
 
 def encode_opaque(data: bytes) -> str:
     """Data as opaque text."""
-    return b64encode(data).decode().ljust(_LEAST, "=")
+    return b64encode(data).decode().ljust(LEAST_OPAQUE, "=")
 
 
 def decode_opaque(text: str) -> bytes:

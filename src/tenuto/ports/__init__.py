@@ -2,7 +2,15 @@
 
 from tenuto.ports.channels import Channel, FileChannel
 from tenuto.ports.environment import Clock, SpanAttributes, Telemetry, utc_now
-from tenuto.ports.models import ChatModel, Embedder, ModelChain, ParameterChecker, facts_of, refused_parameters
+from tenuto.ports.models import (
+    ChatModel,
+    Embedder,
+    ModelChain,
+    ParameterChecker,
+    facts_of,
+    refused_parameters,
+    time_limit,
+)
 from tenuto.ports.privacy import Cipher, Ciphers, Detector, Place
 from tenuto.ports.records import DurabilityReport, Preparable, RecordFeed, RecordStore, Versioned
 from tenuto.ports.sessions import SessionStore, TraceStore, TurnFollowUp, release_lease
@@ -44,5 +52,6 @@ __all__ = [
     "facts_of",
     "refused_parameters",
     "release_lease",
+    "time_limit",
     "utc_now",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
 from tenuto.model.generation import ModelEvent, ModelRequest
@@ -55,6 +56,18 @@ def facts_of(model: ChatModel) -> ModelFacts:
     """What is known of a model; nothing of most that a program makes itself."""
     facts = getattr(model, "facts", None)
     return facts if isinstance(facts, ModelFacts) else NOTHING_KNOWN
+
+
+def time_limit(model: ChatModel, timeout: timedelta) -> float | None:
+    """Seconds for a whole answer: `timeout` for each link of a chain; `None` for a model on loopback without a limit.
+
+    Such a model ends its answer by itself, when it falls silent.
+    """
+    # By attribute: `isinstance` with a protocol takes longer than the rest of a round.
+    if getattr(model, "unlimited", False):
+        return None
+    links: int = getattr(model, "chain_length", 0) or 1
+    return timeout.total_seconds() * links
 
 
 def refused_parameters(model: ChatModel, parameters: ModelParameters) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tenuto.model.attachment import ATTACHMENT, FILE_ID, MEDIA_PARTS, PROVIDER, shows_attachment
-from tenuto.model.opaque import is_opaque
+from tenuto.model.opaque import LEAST_OPAQUE, is_opaque
 from tenuto.model.provider_items import is_provider_item, mark_without_thought
 from tenuto.model.reasoning import REDACTED, WITHHELD, is_reasoning
 from tenuto.model.turn import TRACE_ID_START, is_trace_id
@@ -141,7 +141,9 @@ def _replace_in_object(
 
 def _is_unsearched(text: str) -> bool:
     """Whether a text is encoded data, or the id of a trace, which every answer carries in its metadata."""
-    return (text.startswith(TRACE_ID_START) and is_trace_id(text)) or is_opaque(text)
+    if text.startswith(TRACE_ID_START) and is_trace_id(text):
+        return True
+    return len(text) >= LEAST_OPAQUE and is_opaque(text)
 
 
 def _is_plain_key(key: str) -> bool:

@@ -219,6 +219,12 @@ class MessageRedaction:
         self.uses_vault = policy.uses_vault
         """Whether values go into a vault."""
 
+    def keeps(self, drafts: tuple[Draft, ...]) -> bool:
+        """Whether messages are stored as they come, without a look at them."""
+        if self._mode is not Mode.KEEP or self._attachments is not AttachmentMode.KEEP or self.uses_vault:
+            return False
+        return not any(map(is_summary, drafts))
+
     async def admit_messages(self, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Incoming messages: refused where the policy blocks their content, and with typed placeholders neutralized.
 

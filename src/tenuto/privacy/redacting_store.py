@@ -82,39 +82,43 @@ class _RedactingSessions:
         self.remove_attachment = inner.remove_attachment
 
     async def begin_turn(self, scope: Scope, request: BeginTurn) -> OpenTurn:
-        entry = MessageRedaction(self._redactor, scope)
-        said = await entry.admit_messages(request.user_messages)
-        known = await self._vault_session(entry, scope, request.session_id)
-        words = await entry.messages(known, said)
-        create = await entry.head(None, request.create) if request.create is not None else None
+        redaction = MessageRedaction(self._redactor, scope)
+        if request.create is None and redaction.keeps(request.user_messages):
+            turn = await self._inner.begin_turn(scope, request)
+            admitted = request.user_messages
+            return turn if turn.state is TurnState.OPENED else _with_live_messages(turn, admitted, admitted)
+        admitted = await redaction.admit_messages(request.user_messages)
+        vault_session = await self._vault_session(redaction, scope, request.session_id)
+        redacted = await redaction.messages(vault_session, admitted)
+        create = await redaction.head(None, request.create) if request.create is not None else None
         # With a vault every turn needs the store, which holds it: a journal is no substitute.
-        journaled = request.journaled and not entry.uses_vault
-        kept = request
-        if (words, create, journaled) != (request.user_messages, request.create, request.journaled):
-            kept = replace_valid(request, user_messages=words, create=create, journaled=journaled)
-        turn = await self._inner.begin_turn(scope, kept)
-        if _needs_placeholders(entry, known, turn.session) and turn.state is not TurnState.FINISHED:
+        journaled = request.journaled and not redaction.uses_vault
+        stored_request = request
+        if (redacted, create, journaled) != (request.user_messages, request.create, request.journaled):
+            stored_request = replace_valid(request, user_messages=redacted, create=create, journaled=journaled)
+        turn = await self._inner.begin_turn(scope, stored_request)
+        if _needs_placeholders(redaction, vault_session, turn.session) and turn.state is not TurnState.FINISHED:
             try:
-                words = await entry.messages(turn.session, said)
+                redacted = await redaction.messages(turn.session, admitted)
                 stored = await self._rewrite_with_placeholders(
-                    entry, turn.session, turn.user_messages, words, request.create if turn.created else None
+                    redaction, turn.session, turn.user_messages, redacted, request.create if turn.created else None
                 )
             except BaseException:
                 await release_lease(self._inner.finish_turn, turn)
                 raise
             turn = replace(turn, user_messages=stored, window=_replace_messages(turn.window, stored))
-        if words is said and turn.state is TurnState.OPENED:
+        if redacted is admitted and turn.state is TurnState.OPENED:
             return turn  # The messages are stored as they were sent.
-        return _with_live_messages(turn, words, said)
+        return _with_live_messages(turn, redacted, admitted)
 
     async def finish_turn(self, turn: OpenTurn, request: FinishTurn) -> AppendResult:
         scope, session = turn.scope, turn.session
-        entry = MessageRedaction(self._redactor, scope)
-        said = entry.neutralize_drafts(request.reply)
+        redaction = MessageRedaction(self._redactor, scope)
+        neutralized = redaction.neutralize_drafts(request.reply)
         changes, trace = request.changes, request.trace
         head = await self._head_of(turn) if changes is not None or trace is not None else session
         if changes is not None:
-            changes = await entry.head(session, keep_record_types(head, changes), head.metadata)
+            changes = await redaction.head(session, keep_record_types(head, changes), head.metadata)
         records = before = self._redactor.for_records(head.metadata)
         if changes is not None:
             records = self._redactor.for_records(head.metadata, changes.metadata)
@@ -123,57 +127,57 @@ class _RedactingSessions:
             if self._redactor.degraded and _DETECTOR not in trace.degraded:
                 trace = replace_valid(trace, degraded=(*trace.degraded, _DETECTOR))
         # An answer cannot be refused: of one that is too dense the rest is withheld.
-        reply = await entry.messages(session, said, whole=False)
+        reply = await redaction.messages(session, neutralized, whole=False)
         try:
             if (reply, changes, trace) != (request.reply, request.changes, request.trace):
                 request = replace_valid(request, reply=reply, changes=changes, trace=trace)
-            done = await self._inner.finish_turn(turn, request)
+            result = await self._inner.finish_turn(turn, request)
         except (TurnLost, SessionNotFound):
             # The session may have been deleted while the model answered; its vault must go as well.
-            if self._redactor.vault is not None and entry.uses_vault:
+            if self._redactor.vault is not None and redaction.uses_vault:
                 await self._redactor.vault.delete_if_session_gone(session)
             raise
         if records is not before:
-            done = replace(done, session=await self._redact_earlier(scope, done.session, records))
-        return replace(done, trace=trace) if trace is not None else done
+            result = replace(result, session=await self._redact_earlier(scope, result.session, records))
+        return replace(result, trace=trace) if trace is not None else result
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
-        entry = MessageRedaction(self._redactor, scope)
-        said = await entry.admit_messages(batch.messages)
-        known = await self._vault_session(entry, scope, session_id)
-        messages = await entry.messages(known, said)
-        create = await entry.head(None, batch.create) if batch.create is not None else None
-        kept = batch
+        redaction = MessageRedaction(self._redactor, scope)
+        admitted = await redaction.admit_messages(batch.messages)
+        vault_session = await self._vault_session(redaction, scope, session_id)
+        messages = await redaction.messages(vault_session, admitted)
+        create = await redaction.head(None, batch.create) if batch.create is not None else None
+        stored_batch = batch
         if messages is not batch.messages or create is not batch.create:
-            kept = replace_valid(batch, messages=messages, create=create)
-        done = await self._inner.append(scope, session_id, kept)
-        if not _needs_placeholders(entry, known, done.session) or done.duplicate:
-            return done
-        messages = await entry.messages(done.session, said)
+            stored_batch = replace_valid(batch, messages=messages, create=create)
+        result = await self._inner.append(scope, session_id, stored_batch)
+        if not _needs_placeholders(redaction, vault_session, result.session) or result.duplicate:
+            return result
+        messages = await redaction.messages(result.session, admitted)
         stored = await self._rewrite_with_placeholders(
-            entry, done.session, done.messages, messages, batch.create if done.created else None
+            redaction, result.session, result.messages, messages, batch.create if result.created else None
         )
-        return replace(done, messages=stored)
+        return replace(result, messages=stored)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        entry = MessageRedaction(self._redactor, scope)
-        known = await self._vault_session(entry, scope, session_id)
+        redaction = MessageRedaction(self._redactor, scope)
+        vault_session = await self._vault_session(redaction, scope, session_id)
         noted: JsonObject = {}
         if changes.title or PRIVACY_ALSO in changes.metadata:
-            session = known or await self._inner.get(scope, session_id)
+            session = vault_session or await self._inner.get(scope, session_id)
             changes, noted = keep_record_types(session, changes), session.metadata
-        return await self._inner.patch(scope, session_id, await entry.head(known, changes, noted))
+        return await self._inner.patch(scope, session_id, await redaction.head(vault_session, changes, noted))
 
     async def fork(self, scope: Scope, session_id: str, request: ForkRequest) -> Session:
-        entry = MessageRedaction(self._redactor, scope)
-        known = await self._vault_session(entry, scope, session_id)
+        redaction = MessageRedaction(self._redactor, scope)
+        vault_session = await self._vault_session(redaction, scope, session_id)
         if request.title is not None:
-            noted = (known or await self._inner.get(scope, session_id)).metadata
-            request = replace(request, title=await entry.title(None, request.title, noted))
+            noted = (vault_session or await self._inner.get(scope, session_id)).metadata
+            request = replace(request, title=await redaction.title(None, request.title, noted))
         fork = await self._inner.fork(scope, session_id, request)
-        if known is not None and self._redactor.vault is not None:
+        if vault_session is not None and self._redactor.vault is not None:
             vault = self._redactor.vault
-            await vault.copy(known, fork)
+            await vault.copy(vault_session, fork)
             if request.at is not None:
                 await drop_unused_values(self._inner, self._traces, vault, fork, await vault.marks(fork))
         return fork
@@ -228,12 +232,12 @@ class _RedactingSessions:
             _log.warning("title and traces of session %s were not redacted again: %s", session.id, error.code)
         return session
 
-    async def _vault_session(self, entry: MessageRedaction, scope: Scope, session_id: str) -> Session | None:
+    async def _vault_session(self, redaction: MessageRedaction, scope: Scope, session_id: str) -> Session | None:
         """The session whose vault new values go into; `None` without a vault, or where the session does not exist yet.
 
         Reading the session first checks the scope: no caller adds values to the vault of a foreign session.
         """
-        if not entry.uses_vault:
+        if not redaction.uses_vault:
             return None
         try:
             return await self._inner.get(scope, session_id)
@@ -253,17 +257,17 @@ class _RedactingSessions:
 
     async def _rewrite_with_placeholders(
         self,
-        entry: MessageRedaction,
+        redaction: MessageRedaction,
         session: Session,
         stored: tuple[Message, ...],
-        words: Sequence[Draft],
+        redacted: Sequence[Draft],
         create: NewSession | None,
     ) -> tuple[Message, ...]:
         """Put placeholders into messages that were stored redacted before their session existed.
 
         After a crash before this step the redactions stay: the values are lost, not exposed.
         """
-        head = await entry.head(session, create) if create is not None else None
+        head = await redaction.head(session, create) if create is not None else None
         if head is not None and not _shows_head(session, head):
             changes = Changes(
                 title=head.title, context=head.context, attributes=head.attributes, metadata=head.metadata
@@ -271,7 +275,7 @@ class _RedactingSessions:
             await self._inner.patch(session.scope, session.id, changes)
         marked = tuple(
             replace(message, parts=word.parts, metadata=word.metadata, extra=word.extra)
-            for message, word in zip(stored, words, strict=True)
+            for message, word in zip(stored, redacted, strict=True)
         )
         if marked != stored:
             await self._inner.rewrite(session.scope, session.id, Rewrite(messages=marked))

@@ -90,7 +90,7 @@ async def chat(
     answer.
     """
     parts, contents = await read_attachments(context, scope, body.attachments)
-    asked = ChatRequest(
+    chat_request = ChatRequest(
         text=body.message,
         parts=parts,
         contents=contents,
@@ -112,7 +112,7 @@ async def chat(
         schema=body.schema,
         reply_tokens=body.reply_tokens,
     )
-    turn = context.live.start(scope, asked)
+    turn = context.live.start(scope, chat_request)
     if body.stream:
         return await _turn_stream(request, turn)
     return ReplyView.of(await cancel_on_disconnect(request, turn.reply()))

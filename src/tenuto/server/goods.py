@@ -47,14 +47,14 @@ async def goods_qa(
     began = time.perf_counter()
     named = with_user(admission, None if body.userId in (None, "") else str(body.userId))
     scope = visiting(named.scope())
-    asked = ChatRequest(
+    chat_request = ChatRequest(
         text=body.question,
         session_id=body.sessionId or None,
         assistant="goods",
         idempotency_key=idempotency_key,
         fingerprint=fingerprint([body.question, body.sessionId, body.userId]),
     )
-    reply = await cancel_on_disconnect(request, context.live.take_turn(scope, asked))
+    reply = await cancel_on_disconnect(request, context.live.take_turn(scope, chat_request))
     return GoodsAnswer(
         code=200,
         message="success",

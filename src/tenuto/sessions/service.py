@@ -109,7 +109,7 @@ class Sessions:
         check_message_sizes(request.user_messages, policy)
         if any(draft.contents for draft in begin.user_messages):
             begin = replace(begin, user_messages=await prepare(scope, begin.user_messages, policy))
-        await self._attachments.check(scope, begin.session_id, begin.user_messages, policy)
+            await self._attachments.check(scope, begin.session_id, begin.user_messages, policy)
         try:
             turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
         except SessionNotFound as error:
@@ -152,11 +152,11 @@ class Sessions:
             request = replace(request, reply=await prepare(turn.scope, request.reply, policy))
         if request.changes is not None and request.changes.sets_values:
             await self._check_growth(turn, request.changes, policy)
-        done = await self._store.finish_turn(turn, request)
-        if not done.duplicate:
+        result = await self._store.finish_turn(turn, request)
+        if not result.duplicate:
             changed = (*_MESSAGES, *(request.changes.fields if request.changes is not None else ()))
-            await self._events.emit_event(EventKind.UPDATED, done.session.scope, done.session.id, changed=changed)
-        return done
+            await self._events.emit_event(EventKind.UPDATED, result.session.scope, result.session.id, changed=changed)
+        return result
 
     async def check_attachments(self, scope: Scope, session_id: str, drafts: Sequence[Draft]) -> None:
         """Refuse contents that `append` would refuse: for messages of others that the end of a turn stores.
@@ -190,11 +190,11 @@ class Sessions:
         check_message_sizes(request.messages, self.policy)
         if any(draft.contents for draft in batch.messages):
             batch = replace(batch, messages=await prepare(scope, batch.messages, self.policy))
-        await self._attachments.check(scope, session_id, batch.messages, self.policy)
-        done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
-        if not done.duplicate:
+            await self._attachments.check(scope, session_id, batch.messages, self.policy)
+        result = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
+        if not result.duplicate:
             await self._events.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)
-        return done
+        return result
 
     # Heads
 
@@ -223,38 +223,41 @@ class Sessions:
         if session_id:
             check_id(session_id, "the session id")
         policy = policy or self.policy
-        unnamed = _id_for(scope, session_id or idempotency_key)
-        asked = session_id or unnamed
+        fallback_id = _id_for(scope, session_id or idempotency_key)
+        target_id = session_id or fallback_id
         if session_id is not None:
             try:
-                return await self._store.get(scope, asked), False
+                return await self._store.get(scope, target_id), False
             except SessionNotFound as error:
-                await self._events.emit_refused(scope, asked, error)
+                await self._events.emit_refused(scope, target_id, error)
                 if isinstance(error, SessionForeign):
-                    asked = unnamed
+                    target_id = fallback_id
         request_key = (
             IdempotencyKey(key=idempotency_key, fingerprint=fingerprint or digest_of(new)) if idempotency_key else None
         )
         batch = AppendBatch(id=fresh_id(), create=with_retention(new, policy), idempotency_key=request_key)
-        made = await self._create_in_store(scope, asked, batch, unnamed)
-        if not made.duplicate:
-            await self._announce_written(scope, made.session, policy, created=made.created, expired=made.expired)
-        return made.session, made.created
+        result = await self._create_in_store(scope, target_id, batch, fallback_id)
+        if not result.duplicate:
+            await self._announce_written(scope, result.session, policy, created=result.created, expired=result.expired)
+        return result.session, result.created
 
-    async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch, unnamed: str) -> AppendResult:
+    async def _create_in_store(
+        self, scope: Scope, target_id: str, batch: AppendBatch, fallback_id: str
+    ) -> AppendResult:
         try:
-            return await self._store.append(scope, asked, batch)
+            return await self._store.append(scope, target_id, batch)
         except SessionNotFound as error:
             # Another caller has taken the id meanwhile; or a corrupt session was there and is quarantined by now.
-            await self._events.emit_refused(scope, asked, error)
-            again = asked if isinstance(error, SessionCorrupt) else unnamed if unnamed != asked else fresh_id()
-            return await self._store.append(scope, again, batch)
+            await self._events.emit_refused(scope, target_id, error)
+            if not isinstance(error, SessionCorrupt):
+                target_id = fallback_id if fallback_id != target_id else fresh_id()
+            return await self._store.append(scope, target_id, batch)
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         """The session's head."""
         check_type(scope, Scope, "scope")
-        found = await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
-        return self._with_current_status(found)
+        session = await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
+        return self._with_current_status(session)
 
     async def find_named(self, scope: Scope, name: str) -> str:
         """The id of the caller's session of this name: the name, or the id derived from owner and name that the session
@@ -298,13 +301,13 @@ class Sessions:
         # An idle session is stored as active, so the store cannot tell the two apart.
         rules = {Status.INACTIVE: self.policy.inactive_after, Status.ARCHIVED: self.policy.archive_after}
         by_rule = query.status is not None and bool(rules.get(query.status))
-        asked = replace(query, status=None) if by_rule else query
+        store_query = replace(query, status=None) if by_rule else query
         for _ in range(_LISTED_PAGES):
-            page = self._with_status(await self._store.list(scope, asked), query.status)
+            page = self._with_status(await self._store.list(scope, store_query), query.status)
             if page.sessions or page.cursor is None:
                 return page
-            asked = replace(asked, cursor=page.cursor)
-        return SessionPage(sessions=(), cursor=asked.cursor)
+            store_query = replace(store_query, cursor=page.cursor)
+        return SessionPage(sessions=(), cursor=store_query.cursor)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Change title, status, context, attributes or metadata.
@@ -379,14 +382,14 @@ class Sessions:
             SessionExists: the caller has a session of that id already.
         """
         check_type(scope, Scope, "scope")
-        forking = ForkRequest(new_id=new_id or fresh_id(), at=at, title=title)
+        request = ForkRequest(new_id=new_id or fresh_id(), at=at, title=title)
         try:
-            fork = await self._store.fork(scope, session_id, forking)
+            fork = await self._store.fork(scope, session_id, request)
         except SessionNotFound as error:
             await self._events.emit_refused(scope, error.session_id, error)
-            if error.session_id != forking.new_id:
+            if error.session_id != request.new_id:
                 raise
-            fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
+            fork = await self._store.fork(scope, session_id, replace(request, new_id=fresh_id()))
         await self._announce_written(scope, fork, self.policy, created=True, expired=False)
         return fork
 
@@ -544,18 +547,18 @@ class Sessions:
         await self._events.emit_event(EventKind.UPDATED, scope, session_id, changed=changed)
         return session
 
-    async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Result]) -> _Result:
+    async def _with_even_timing(self, scope: Scope, session_id: str, call: Awaitable[_Result]) -> _Result:
         """Wait for a call about one session. Not found is raised after a fixed time, which does not reveal the reason.
 
         A session found corrupt is announced.
         """
-        began = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         try:
-            return await asked
+            return await call
         except SessionNotFound as error:
             if isinstance(error, SessionCorrupt):
                 await self._events.emit_refused(scope, session_id, error)
-            await pause_exactly_until(began + _EVEN_SECONDS)
+            await pause_exactly_until(started + _EVEN_SECONDS)
             raise
 
     async def _announce_written(

@@ -112,16 +112,3 @@ async def test_what_is_too_long_is_refused_before_anybody_looks_at_it(
 
     assert watching.looked == []
     assert t.model.requests == []
-
-
-def test_an_answer_is_put_together_when_it_is_read_and_not_with_every_word() -> None:
-    """A megabyte that comes letter by letter would else be copied a million times."""
-    answer = Completion()
-    for word in ("One ", "two ", "three."):
-        answer.chunks.append(word)
-    pieces = len(answer.chunks)
-
-    text = answer.text
-    answer.chunks.append(" Four.")
-
-    assert (pieces, text, answer.text) == (3, "One two three.", "One two three. Four.")

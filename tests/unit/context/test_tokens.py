@@ -98,11 +98,12 @@ def test_a_message_without_anything_a_model_receives_counts_nothing() -> None:
 
 
 def test_messages_count_together_what_each_counts_alone() -> None:
-    counter, call = TokenCounter(), says("", Role.ASSISTANT, parts=(tool_call("c1", "search", {"q": CHINESE}),))
-    counts = (0, 1, 1_900, 500_000)
-    drafts = [*[says(text, tokens=tokens) for text in ("", ENGLISH * 10) for tokens in counts], call]
+    counter, counts = TokenCounter(), (0, 1, 1_900, 500_000)
+    drafts = [says(text, tokens=tokens) for text in ("", ENGLISH * 10) for tokens in counts]
+    call = says("", Role.ASSISTANT, parts=(tool_call("c1", "search", {"q": CHINESE}),))
 
-    assert counter.count_messages(drafts) == [counter.count_message(draft) for draft in drafts]
+    assert counter.count_plain(drafts) == [counter.count_message(draft) for draft in drafts]
+    assert counter.count_plain([*drafts, call]) is None
 
 
 def test_tool_parts_count_with_their_frame() -> None:

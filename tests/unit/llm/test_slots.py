@@ -9,20 +9,10 @@ from typing import cast
 import pytest
 
 from tenuto.errors import ModelBusy, ModelFailed
-from tenuto.llm import (
-    FallbackChain,
-    Hang,
-    ModelConnection,
-    ModelSlots,
-    Say,
-    Script,
-    ScriptedModel,
-    complete,
-    time_limit,
-)
+from tenuto.llm import FallbackChain, Hang, ModelConnection, ModelSlots, Say, Script, ScriptedModel, complete
 from tenuto.llm.slots import Slots, SlottedModel
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
-from tenuto.ports import ChatModel
+from tenuto.ports import ChatModel, time_limit
 from tests.chats import events_of
 from tests.timeouts import LONG, wait_until
 

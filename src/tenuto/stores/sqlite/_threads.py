@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from tenuto.errors import StoreDamaged, StoreFull, TenutoError, Unavailable
 from tenuto.stores.sqlite._errors import is_busy, is_full, lock_held, store_error
@@ -42,14 +42,28 @@ class Transaction:
     changed: list[bytes] = field(default_factory=list)
 
 
+class JobReceiver(Protocol):
+    """Takes the outcome of a job, in the event loop: a future, or what shares it out among several."""
+
+    def done(self) -> bool: ...
+
+    def cancelled(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
 @dataclass(eq=False, slots=True)
 class Job(Generic[T]):
-    """A step to run on a thread for the caller that awaits `future`; `alone` means outside any transaction.
+    """A step to run on a thread for a `receiver`; `alone` means outside any transaction.
 
     `patient_until` (monotonic clock) is how long the caller waits for locks of other processes.
     """
 
-    future: asyncio.Future[T]
+    receiver: JobReceiver
     step: Callable[..., T]
     args: tuple[Any, ...]
     patient_until: float = 0.0
@@ -63,14 +77,14 @@ class Job(Generic[T]):
 
 def _set_results(jobs: Sequence[Job[Any]]) -> None:
     for job in jobs:
-        if job.future.done():
+        if job.receiver.done():
             continue  # The caller was cancelled meanwhile.
         if job.failure is None:
-            job.future.set_result(job.result)
+            job.receiver.set_result(job.result)
         else:
-            job.future.set_exception(job.failure)
+            job.receiver.set_exception(job.failure)
             # Of several calls that fail together the caller may await only the first.
-            job.future.exception()
+            job.receiver.exception()
 
 
 def wait_for_lock(step: Callable[[], T], timeout: timedelta) -> T:
@@ -111,17 +125,24 @@ class WriterThread:
         A caller that is cancelled before its step began is left out; after that the step stands.
         """
         assert not kwargs, "steps take positional arguments"
-        return self._enqueue(Job(self._loop.create_future(), step, args, monotonic() + self._timeout))
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.start(future, step, *args)
+        return future
+
+    def start(self, receiver: JobReceiver, step: Callable[..., T], *args: Any) -> None:
+        """As `run`, for a receiver."""
+        self._enqueue(Job(receiver, step, args, monotonic() + self._timeout))
 
     def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> asyncio.Future[T]:
         """Run a step between two transactions, for what SQLite does outside of any; it gets `timeout`."""
-        return self._enqueue(Job(self._loop.create_future(), step, (), alone=True))
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._enqueue(Job(future, step, (), alone=True))
+        return future
 
-    def _enqueue(self, job: Job[T]) -> asyncio.Future[T]:
+    def _enqueue(self, job: Job[T]) -> None:
         if self._closing:
             raise Unavailable("session store", "is closed")
         self._queue.put(job)
-        return job.future
 
     async def close(self) -> None:
         """Finish what is queued and close the connection."""
@@ -162,7 +183,7 @@ class WriterThread:
 
     def _run_batch(self, jobs: list[Job[Any]]) -> None:
         """Set the outcome of each job: a result that is on disk, or a failure that stored nothing."""
-        left = [job for job in jobs if not job.future.cancelled()]
+        left = [job for job in jobs if not job.receiver.cancelled()]
         try:
             self._check_file()
             while (left := self._begin_transaction(left)) and (broken := self._run_and_commit(left)) is not None:
@@ -181,7 +202,7 @@ class WriterThread:
                 job.fail(exc)
 
     def _run_outside(self, job: Job[Any]) -> None:
-        if not job.future.cancelled():
+        if not job.receiver.cancelled():
             try:
                 job.result = job.step(self._db, timedelta(seconds=self._timeout))
             except Exception as exc:
@@ -256,11 +277,15 @@ class ReaderThreads:
     ) -> asyncio.Future[T]:
         """Run a step that reads one snapshot of the file."""
         assert not kwargs, "steps take positional arguments"
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.start(future, step, *args)
+        return future
+
+    def start(self, receiver: JobReceiver, step: Callable[..., T], *args: Any) -> None:
+        """As `run`, for a receiver."""
         if self._closing:
             raise Unavailable("session store", "is closed")
-        job: Job[T] = Job(self._loop.create_future(), step, args)
-        self._queue.put(job)
-        return job.future
+        self._queue.put(Job(receiver, step, args))
 
     async def close(self) -> None:
         """Finish what is queued and close the connections."""
@@ -287,12 +312,15 @@ class ReaderThreads:
         db.close()
 
 
+_Waiting: TypeAlias = list[tuple[asyncio.Future[_Answer], _Asked]]
+
+
 class Gathered(Generic[_Asked, _Answer]):
     """Hands over together what is asked in one turn of the event loop; each caller has a future of its own."""
 
-    def __init__(self, run: Callable[[Sequence[_Asked]], asyncio.Future[list[_Answer]]]) -> None:
-        self._run = run
-        self._waiting: list[tuple[asyncio.Future[_Answer], _Asked]] = []
+    def __init__(self, start: Callable[[JobReceiver, Sequence[_Asked]], None]) -> None:
+        self._start = start
+        self._waiting: _Waiting[_Answer, _Asked] = []
 
     def ask(self, asked: _Asked) -> asyncio.Future[_Answer]:
         """The answer to one of them."""
@@ -307,29 +335,43 @@ class Gathered(Generic[_Asked, _Answer]):
         """Send what is waiting."""
         waiting, self._waiting = self._waiting, []
         if waiting:
-            self._send(waiting)
+            self.send(waiting)
 
-    def _send(self, waiting: list[tuple[asyncio.Future[_Answer], _Asked]]) -> None:
+    def send(self, waiting: _Waiting[_Answer, _Asked]) -> None:
+        """Send these, and share out the answers; `Gathered` and its batches alone call this."""
         try:
-            running = self._run([asked for _, asked in waiting])
+            self._start(_GatheredCalls(self, waiting), [asked for _, asked in waiting])
         except Unavailable as error:
             _fail_all(waiting, error)
-        else:
-            running.add_done_callback(lambda done: self._answer(waiting, done))
 
-    def _answer(
-        self, waiting: list[tuple[asyncio.Future[_Answer], _Asked]], done: asyncio.Future[list[_Answer]]
-    ) -> None:
-        failure = done.exception()
-        if failure is None:
-            for (future, _), answer in zip(waiting, done.result(), strict=True):
-                if not future.done():
-                    future.set_result(answer)
-        elif len(waiting) > 1 and _may_be_of_one(failure):
-            for one in waiting:
-                self._send([one])
+
+class _GatheredCalls(Generic[_Asked, _Answer]):
+    """Receives the answers to calls that were sent together. A future for all of them would cost another turn of the
+    loop."""
+
+    def __init__(self, gathered: Gathered[_Asked, _Answer], waiting: _Waiting[_Answer, _Asked]) -> None:
+        self._gathered = gathered
+        self._waiting = waiting
+
+    def done(self) -> bool:
+        return False
+
+    cancelled = done
+
+    def set_result(self, answers: Sequence[_Answer]) -> None:
+        for (future, _), answer in zip(self._waiting, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    def set_exception(self, failure: Exception) -> None:
+        if len(self._waiting) > 1 and _may_be_of_one(failure):
+            for one in self._waiting:
+                self._gathered.send([one])
         else:
-            _fail_all(waiting, failure)
+            _fail_all(self._waiting, failure)
+
+    def exception(self) -> None:
+        return None
 
 
 def _may_be_of_one(failure: BaseException) -> bool:

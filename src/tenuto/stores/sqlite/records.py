@@ -50,9 +50,11 @@ class SqliteRecords:
         self._writer = writer
         self._readers = readers
         steps = CommitSteps()
-        self._commits = Gathered[Sequence[RecordChange], Refused | None](lambda batch: writer.run(steps.commit, batch))
+        self._commits = Gathered[Sequence[RecordChange], Refused | None](
+            lambda receiver, batch: writer.start(receiver, steps.commit, batch)
+        )
         self._loads = Gathered[tuple[bytes, int, Known], StoredRecord | None](
-            lambda loads: readers.run(load_records, loads)
+            lambda receiver, loads: readers.start(receiver, load_records, loads)
         )
 
     @classmethod
