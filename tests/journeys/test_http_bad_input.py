@@ -377,6 +377,16 @@ async def test_no_log_line_carries_what_people_say(service: HttpService, silent_
     await service.http.delete(response.headers["location"], headers=ANN)
 
 
+@pytest.mark.parametrize(("field", "named"), [("temprature", "temprature"), (WORDS, None)])
+async def test_an_unknown_field_within_another_is_named_if_it_looks_like_one(field: str, named: str | None) -> None:
+    async with http_service() as service:
+        answer = await service.http.post("/v1/chat", json={"message": "Hi", "parameters": {field: 1}})
+
+    assert answer.status_code == 400
+    expected = f"the field {named} is unknown" if named else "a field is unknown"
+    assert answer.json()["detail"] == f"parameters: {expected}"
+
+
 @pytest.mark.parametrize(
     ("field", "named"), [("mesage", "the field mesage is unknown"), (WORDS, "a field is unknown"), ("我", "a field is")]
 )

@@ -28,6 +28,11 @@ NUMBER: Final = {"type": "object", "properties": {"n": {"type": "integer", "mini
 REFUSED_CHATS: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (CHAT, {"response_format": {"type": "xml"}}, "response_format.type"),
     (CHAT, {"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+    (
+        CHAT,
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "wrong"}}}},
+        "response_format.json_schema.schema",
+    ),
     (CHAT, {"tool_choice": "sometimes", "tools": [TOOL]}, "tool_choice"),
     (CHAT, {"tool_choice": {"type": "tuple"}, "tools": [TOOL]}, "tool_choice"),
     (CHAT, {"tool_choice": "required"}, "tool_choice"),
@@ -66,6 +71,11 @@ REFUSED_CHATS: Final[list[tuple[str, dict[str, Any], str | None]]] = [
 ]
 REFUSED_RESPONSES: Final[list[tuple[str, dict[str, Any], str | None]]] = [
     (RESPONSES, {"text": {"format": {"type": "xml"}}}, "text.format.type"),
+    (
+        RESPONSES,
+        {"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "wrong"}}}},
+        "text.format.schema",
+    ),
     (RESPONSES, {"include": ["nonsense"]}, "include[0]"),
     (RESPONSES, {"input": [*HI, {"type": "item_reference", "id": "msg_1"}]}, "input[1].id"),
     (RESPONSES, {"input": [*HI, {"type": "of_tomorrow", "deep": 1}]}, "input[1].type"),
@@ -185,6 +195,21 @@ async def test_every_provider_answers_in_a_form_that_is_strict_or_not(
             )
 
             assert done.choices[0].message.content == '{"text": "Hello."}'
+
+
+async def test_clients_do_not_repeat_what_was_asked_for_once_more(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "text", "schema": STRICT_SCHEMA}}
+    async with pointed_at(provider, monkeypatch) as served:
+        provider.plays(Answer(Text('{"words": 1}')))
+        with pytest.raises(openai.InternalServerError) as error:
+            await served.ann.with_options(max_retries=2).chat.completions.create(
+                model=CHAT, messages=HI, response_format=form
+            )
+
+    assert error.value.code == "answer_invalid"
+    assert len(provider.received) == 2
 
 
 async def test_a_file_that_the_provider_does_not_have_is_a_fault_of_the_request(

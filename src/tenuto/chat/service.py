@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.assistants.assistant import PLAIN
 from tenuto.chat.deps import ChatDeps, Observer
 from tenuto.chat.prompt_texts import load_prompt_texts
+from tenuto.chat.recent_thoughts import RecentThoughts
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
 from tenuto.chat.turn import answer_once, take_turn
 from tenuto.chat.typed_answer import TypedRequest, ask_typed
@@ -38,6 +41,7 @@ class Chat:
 
     def __init__(self, deps: ChatDeps) -> None:
         self._deps = deps
+        self._thoughts = RecentThoughts(deps.clock)
 
     @property
     def assistants(self) -> AssistantRegistry:
@@ -60,8 +64,9 @@ class Chat:
         return self._deps.calls
 
     def clear_caches(self) -> None:
-        """Drop what is kept of attachments and what was computed from texts, as after the erasure of a user."""
+        """Drop what is kept of attachments and thoughts, and what was computed from texts: a user was erased."""
         self._deps.contents.clear()
+        self._thoughts.clear()
         if self._deps.embedder is not None:
             self._deps.embedder.clear_cache()
 
@@ -202,10 +207,17 @@ class Chat:
     ) -> Reply:
         """Answer after these messages without a session: nothing is stored but the usage.
 
+        What the model thinks before it calls tools of the caller is held for the request with their outputs.
+
         Raises:
             AssistantNotFound: there is no such assistant or character.
             UnsupportedAttachment: the model does not take a picture, a sound or a file that the request requires.
             BudgetExhausted: the tenant has spent what it may.
             ModelFailed: no model answered.
         """
-        return await answer_once(self._deps, scope, request, tuple(history), sink)
+        thoughts = self._thoughts
+        if request.messages:
+            request = replace(request, messages=thoughts.give_back(scope, request.messages))
+        reply = await answer_once(self._deps, scope, request, thoughts.give_back(scope, history), sink)
+        thoughts.keep(scope, reply)
+        return reply

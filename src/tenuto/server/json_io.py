@@ -145,11 +145,12 @@ def _raise_invalid(error: msgspec.ValidationError, kind: type[Any], whole: str =
     if _HARMLESS.fullmatch(text):
         reason = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "it is")
         reason = reason.replace("Number", "a number is").replace("Integer value", "an integer is")
-    elif "unknown field" in text and not where:
+    elif "unknown field" in text:
         # A name is repeated only where it looks like one; anything else may be what a user wrote.
         unknown = _FIELD_NAME.search(text)
         reason = f"the field {unknown[1]} is unknown" if unknown else "a field is unknown"
-        reason += f"; expected one of {', '.join(kind.__struct_fields__)}"
+        if not where:
+            reason += f"; expected one of {', '.join(kind.__struct_fields__)}"
     else:
         choices = " or ".join(_allowed_values(get_type_hints(kind).get(where.partition("[")[0])))
         reason = "the value does not fit" + (f"; it may be {choices}" if choices else "")

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from tenuto.errors import (
+    AnswerInvalid,
     BudgetExhausted,
     Conflict,
     FailureReason,
@@ -54,6 +55,7 @@ _FIELD: Final = re.compile(r"([a-z_]+(?:[.\[][\w.\[\]]*)?): ")
 # Parameters that a route's requests have under another name than the model port, or the provider that refuses them.
 _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "/v1/chat/completions": {
+        "schema": "response_format.json_schema.schema",
         "provider_metadata": "metadata",
         "provider_store": "store",
         "reply_tokens": "max_completion_tokens",
@@ -62,6 +64,7 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "text.verbosity": "verbosity",
     },
     "/v1/responses": {
+        "schema": "text.format.schema",
         "reasoning_effort": "reasoning.effort",
         "reasoning_summary": "reasoning.summary",
         "verbosity": "text.verbosity",
@@ -70,8 +73,8 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("max_tokens", "max_completion_tokens"), "max_output_tokens"),
     },
 }
-# OpenAI's clients retry these by themselves, where the same request can only fail again.
-_NOT_AGAIN: Final = (Conflict, BudgetExhausted, ModelRefused)
+# OpenAI's clients retry these by themselves, where the same request can only fail again, or was repeated here.
+_NOT_AGAIN: Final = (Conflict, BudgetExhausted, ModelRefused, AnswerInvalid)
 
 
 class ItemNotFound(NotFound):
