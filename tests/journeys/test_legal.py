@@ -370,3 +370,14 @@ def test_the_engine_is_imported_by_legal_turns_alone_and_its_absence_is_told(tmp
     )
 
     assert done.returncode == 0, done.stderr
+
+
+async def test_an_answer_says_what_the_experts_did_not_get() -> None:
+    script = scripted(route("labour"), opine("Three months."))
+    picture = {"url": "https://pictures.example/contract.png"}
+    async with http_service(**script) as service:
+        reply = await told(service, "How long is the notice in this contract?", attachments=[picture])
+        model: Any = script["models"]["m"]
+
+    assert "not shown" in model.requests[0].messages[-1].text
+    assert reply["degraded"] == ["attachment"]

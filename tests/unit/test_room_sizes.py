@@ -14,7 +14,7 @@ CONSOLE = "console"
 
 LIMITS = {
     "access": 550,
-    "assistants": 3550,
+    "assistants": 3600,  # what the experts of a legal question did not get
     "channels": 1500,  # pictures and files of messages, which are downloaded
     "chat": 6250,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
@@ -23,7 +23,7 @@ LIMITS = {
     "errors": 950,  # a package that exports each by its name
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
-    "llm": 3850,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
+    "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
     "model": 6000,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers

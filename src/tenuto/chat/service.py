@@ -16,7 +16,7 @@ from tenuto.chat.prompt_texts import load_prompt_texts
 from tenuto.chat.recent_thoughts import RecentThoughts
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, StreamSink
 from tenuto.chat.turn import answer_once, take_turn
-from tenuto.chat.typed_answer import TypedRequest, ask_typed
+from tenuto.chat.typed_answer import TypedAnswer, TypedRequest, ask_typed
 from tenuto.errors import ModelUnknown
 from tenuto.llm import ModelCallLog
 from tenuto.model import Message, Scope
@@ -143,8 +143,8 @@ class Chat:
 
     async def ask_typed(
         self, assistant: str, scope: Scope, request: TypedRequest, kind: type[_Answer]
-    ) -> _Answer | None:
-        """Ask an assistant's model for a value; `None` where only the offline model answers.
+    ) -> TypedAnswer[_Answer]:
+        """Ask an assistant's model for a value; there is none where only the offline model answers.
 
         Raises:
             NoTypedAnswer: its answers are not of that type, or the models before the offline one failed.

@@ -55,7 +55,7 @@ from tenuto.logs import bind_log_context, describe_exception
 from tenuto.model import Draft, Message, NewSession, OpenTurn, Role, Scope, Session, TurnState, text_part
 from tenuto.model.generation import Persona
 from tenuto.model.message import INPUT, NAME, is_input, readable_part
-from tenuto.model.parameters import NO_PARAMETERS
+from tenuto.model.parameters import NO_PARAMETERS, OWN_FIELDS, overridden
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PRIVACY_ALSO, PROFILE
@@ -273,6 +273,10 @@ def _check_parameters(deps: ChatDeps, choice: Choice) -> None:
     for name in assistant.fixed_parameters:
         if name in parameters.given and getattr(parameters, name) != getattr(assistant.parameters, name):
             raise UnsupportedParameter(name, f"is fixed by the assistant {assistant.name}")
+    if (changed := overridden(parameters.extra, assistant.fixed_parameters)) is not None:
+        raise UnsupportedParameter(changed, f"is fixed by the assistant {assistant.name}")
+    if (own := next((name for name in parameters.extra if name in OWN_FIELDS), None)) is not None:
+        raise UnsupportedParameter(own, "is not passed on: it is no field of the provider's own")
     model = deps.models(assistant.model)
     for name in refused_parameters(model, parameters):
         raise UnsupportedParameter(name, f"is not taken by {model.name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import cast
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -19,6 +19,10 @@ from tenuto.model.provider_items import NO_PROVIDER_TOOLS
 from tenuto.ports import ChatModel, Tool, facts_of, refused_parameters
 
 _log = logging.getLogger(__name__)
+_USAGE: Final = (
+    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"),
+    "cost_nanos",
+)
 
 
 class FallbackChain:
@@ -65,6 +69,7 @@ class FallbackChain:
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
         first_failure: ModelFailed | None = None
+        declined: list[ModelDone] = []
         last = self._models[-1]
         for model in self._models:
             has_begun = False
@@ -78,10 +83,11 @@ class FallbackChain:
                     async for event in events:
                         if isinstance(event, ModelDone):
                             if not has_begun and event.finish is FinishReason.CONTENT_FILTER and model is not last:
+                                declined.append(event)
                                 raise ModelFailed(model.name, "declined to answer", FailureReason.CONTENT_FILTER)
                             if first_failure is not None:
                                 event = _after_failure(event, first_failure, (*dropped, *tools_left_out))
-                                event = replace(event, media_left_out=left_out)
+                                event = _with_usage_of(replace(event, media_left_out=left_out), declined)
                         has_begun = has_begun or not marks_place(event)
                         yield event
                     return
@@ -115,6 +121,13 @@ def _without(request: ModelRequest, names: Sequence[str]) -> ModelRequest:
     if not names:
         return request
     return replace(request, parameters=replace(request.parameters, **dict.fromkeys(names)))
+
+
+def _with_usage_of(done: ModelDone, declined: Sequence[ModelDone]) -> ModelDone:
+    """The end of an answer, with what models read and cost that declined before it."""
+    if not declined:
+        return done
+    return replace(done, **{name: sum([getattr(each, name) for each in (done, *declined)]) for name in _USAGE})
 
 
 def _after_failure(done: ModelDone, failed: ModelFailed, dropped: tuple[str, ...]) -> ModelDone:

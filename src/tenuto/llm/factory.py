@@ -28,9 +28,9 @@ from tenuto.llm.chain import FallbackChain
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.slots import ModelSlots
 from tenuto.model.generation import ModelEvent, ModelRequest
-from tenuto.model.parameters import NOTHING_KNOWN, ModelFacts
+from tenuto.model.parameters import NOTHING_KNOWN, ModelFacts, ModelParameters
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Telemetry, Tool, facts_of
+from tenuto.ports import ChatModel, Telemetry, Tool, facts_of, refused_parameters
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -251,6 +251,10 @@ class UserModel:
         """How many models it may ask one after the other."""
         links: int = getattr(self._model, "chain_length", 0)
         return links
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        """The names of those that it does not take, where it says so."""
+        return refused_parameters(self._model, parameters)
 
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Answer as the port says, and turn each error into a `TenutoError`."""

@@ -84,6 +84,14 @@ def with_media_named(messages: Sequence[Message], language: Language) -> tuple[M
     return tuple([replace(message, parts=map_media(message.parts, name), tokens=0) for message in messages])
 
 
+def with_placeholders(messages: Sequence[Message], language: Language) -> tuple[Message, ...]:
+    """The messages with placeholders for pictures, sounds and files, for models that get texts alone."""
+    if not shows_media(messages):
+        return tuple(messages)
+    parts = [map_media(message.parts, lambda part: placeholder(part, language)) for message in messages]
+    return tuple([replace(message, parts=shown, tokens=0) for message, shown in zip(messages, parts, strict=True)])
+
+
 def without_media(messages: tuple[_Draft, ...]) -> tuple[_Draft, ...]:
     """The messages with marks in the places of pictures, sounds and files, and without their bytes."""
     if not shows_media(messages):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import asdict
 
@@ -83,7 +84,14 @@ class ModelParameters(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """These, and the defaults where they say nothing."""
         if defaults == NO_PARAMETERS:
             return self
-        return ModelParameters(**{**defaults.given, **self.given})
+        given: dict[str, Any] = {**defaults.given, **self.given, "extra": {**defaults.extra, **self.extra}}
+        return ModelParameters(**given)
+
+
+def overridden(extra: JsonObject, fixed: Iterable[str]) -> str | None:
+    """The field of `extra` that says something else than one of these parameters, if there is one."""
+    names = {name for each in fixed for name in (each, *_SAME.get(each, ()))}
+    return next((name for name in extra if name in names), None)
 
 
 _RANGES: Final[dict[str, tuple[float, float]]] = {
@@ -102,6 +110,19 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {
     "service_tier": ("auto", "default", "flex", "scale", "priority"),
 }
 PARAMETERS: Final = ModelParameters.__struct_fields__
+OWN_FIELDS: Final = frozenset(
+    {
+        *("model", "models", "route"),
+        *("messages", "input", "instructions", "system", "contents", "prompt", "text", "response_format"),
+        *("n", "best_of", "modalities", "max_tokens", "max_completion_tokens", "max_output_tokens"),
+        *("tools", "tool_choice", "functions", "function_call", "include", "stream", "stream_options", "background"),
+        *("previous_response_id", "conversation", "container", "mcp_servers"),
+    }
+)
+"""Fields of a provider's request that no caller's `extra` writes: which model is asked, what it reads, how it answers
+and for how long, and what the provider keeps of conversations, which are those of all callers."""
+# Other fields in which a request can say what a parameter says.
+_SAME: Final = {"reasoning_effort": ("reasoning", "thinking"), "provider_store": ("store",)}
 NO_PARAMETERS: Final = ModelParameters()
 
 

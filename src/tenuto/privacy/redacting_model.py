@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -43,6 +43,10 @@ from tenuto.privacy.tenant_policies import ScopePolicy
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.finder import PolicyRedactionStream
+
+
+# Parameters that may hold what a user said or is called.
+_WORDS: Final = frozenset({"prediction", "extra", "provider_metadata", "user", "safety_identifier", "stop"})
 
 
 class RedactingModel:
@@ -108,7 +112,22 @@ class RedactingModel:
             shown = walk(lambda slot: restore_text(slot.text, values))
         else:
             shown, _ = await self._redactor.redact_walk(Sink.MODEL, turn.scope, turn.session, walk)
-        return replace(request, messages=(*before, *shown))
+        parameters = await self._redact_parameters(turn, policy, request.parameters)
+        return replace(request, messages=(*before, *shown), parameters=parameters)
+
+    async def _redact_parameters(
+        self, turn: ToolContext, policy: ScopePolicy, parameters: ModelParameters
+    ) -> ModelParameters:
+        """The parameters with their texts redacted: a provider reads them as it does the prompt."""
+        texts = {name: value for name, value in parameters.given.items() if name in _WORDS}
+        if policy.modes[Sink.MODEL] is Mode.KEEP or not texts:
+            return parameters
+        walk = partial(replace_texts, texts)
+        changed, redacted = await self._redactor.redact_walk(Sink.MODEL, turn.scope, turn.session, walk)
+        if not redacted:
+            return parameters
+        stop = {"stop": tuple(changed["stop"])} if "stop" in changed else {}
+        return replace(parameters, **{**changed, **stop})
 
 
 def _replace_texts(message: PromptMessage, new_text: Replace) -> PromptMessage:

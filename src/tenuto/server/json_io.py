@@ -91,7 +91,9 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
     if isinstance(body, OpenBody):
         given = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
         names = given.keys() - set(body.__struct_fields__)
-        request.state.unknown_fields = {name: msgspec.json.decode(given[name]) for name in given if name in names}
+        unknown = {name: msgspec.json.decode(given[name]) for name in given if name in names}
+        # Null says nothing, whatever the field.
+        request.state.unknown_fields = {name: value for name, value in unknown.items() if value is not None}
     return body
 
 

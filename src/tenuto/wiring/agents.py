@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tenuto.assistants.legal import NAME, TASK_TYPE, AgentPrompt, LegalAgents, Library, StepContext
+from tenuto.assistants.legal import NAME, TASK_TYPE, AgentPrompt, LegalAgents, Library, StepContext, note_degraded
 from tenuto.chat import Chat, ChatEvent, ChatRequest, ToolFinished
 from tenuto.chat.request import EventSink
 from tenuto.chat.typed_answer import TypedRequest
@@ -18,6 +18,7 @@ from tenuto.context.layout import STYLE_KEY
 from tenuto.errors import AssistantNotFound
 from tenuto.lazy_imports import lazy_module
 from tenuto.model.agent_run import AgentKind
+from tenuto.model.media import with_placeholders
 from tenuto.model.values import Json, Value
 from tenuto.settings import Settings
 from tenuto.task_errors import AgentNotFound
@@ -74,7 +75,10 @@ def _legal_agents(open_chat: _OpenChat, decision_agent: str) -> dict[str, AgentF
         request = TypedRequest(
             system=f"{system}\n{prompt.task}", talk=prompt.talk, session_id=context.session_id, language=prompt.language
         )
-        return await chat.ask_typed(NAME, context.scope, request, kind)
+        typed = await chat.ask_typed(NAME, context.scope, request, kind)
+        if typed.degraded:
+            await note_degraded(context, typed.degraded)
+        return typed.value
 
     agents = LegalAgents(library=Library.shipped(), think=think, language_of=language_of)
     return agents.functions(decision_agent)
@@ -108,7 +112,9 @@ async def _run_pydantic_agent(agent: Any, ctx: AgentContext) -> Json:
     ctx.run.kind = AgentKind.PYDANTIC_AI
     run, instructions = pydantic_ai_agent.PydanticAgentRun(agent), await ctx.prompt(ctx.agent)
     try:
-        return await run.run(ctx.goal, instructions=instructions, history=ctx.history, deps=ctx)
+        # Which pictures the agent's model takes is not known here: it gets words in their places.
+        history = with_placeholders(ctx.history, language_of(ctx.goal))
+        return await run.run(ctx.goal, instructions=instructions, history=history, deps=ctx)
     finally:
         requests, read, written = run.usage
         ctx.run.add_usage(input_tokens=read, output_tokens=written, requests=requests, cost_nanos=run.cost_nanos)

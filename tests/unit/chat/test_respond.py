@@ -13,13 +13,13 @@ from tenuto.errors import BudgetExhausted, ModelFailed, ModelTimeout, NoTypedAns
 from tenuto.llm import Call, Fail, Say, ScriptedModel, Stop
 from tenuto.llm.scripted import Script
 from tenuto.model.generation import ModelDone, StepChanged, ToolContext, ToolOutput
-from tenuto.model.message import Role, text_part
+from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language
 from tenuto.model.session import Budgets
-from tenuto.model.values import Value
+from tenuto.model.values import JsonObject, Value
 from tenuto.task_errors import TaskFailed
 from tests.chats import ask, helper, talk
-from tests.samples import ANN
+from tests.samples import ANN, SENT_AT
 
 pytestmark = pytest.mark.requirement("E14")
 
@@ -86,7 +86,7 @@ async def test_what_it_raises_ends_the_turn_and_each_try_of_a_turn_has_one_key()
 async def test_an_answer_is_a_value_of_the_type(script: Script, verdict: Verdict) -> None:
     t = talk(script)
 
-    assert await t.chat.ask_typed("helper", ANN, ASKED, Verdict) == verdict
+    assert (await t.chat.ask_typed("helper", ANN, ASKED, Verdict)).value == verdict
     (tool,) = t.model.requests[0].tools
     assert tool.parameters["properties"]["side"] == {"enum": ["left", "right"]}
 
@@ -111,13 +111,13 @@ async def test_any_other_answer_is_a_failure_of_the_model(script: Script, error:
     ids=["the only model", "the end of a chain"],
 )
 async def test_the_offline_model_gives_no_typed_answer(model: ScriptedModel) -> None:
-    assert await talk(model=model).chat.ask_typed("helper", ANN, ASKED, Verdict) is None
+    assert (await talk(model=model).chat.ask_typed("helper", ANN, ASKED, Verdict)).value is None
 
 
 async def test_prose_is_repaired_once() -> None:
     t = talk(model=ScriptedModel("Left, I think.", Call("answer", {"side": "left"})))
 
-    assert await t.chat.ask_typed("helper", ANN, ASKED, Verdict) == Verdict(side="left")
+    assert (await t.chat.ask_typed("helper", ANN, ASKED, Verdict)).value == Verdict(side="left")
     first, second = t.model.requests
     assert second.messages[len(first.messages)].parts == (text_part("Left, I think."),)
     assert second.requires_call
@@ -138,3 +138,37 @@ async def test_typed_answers_cost_their_tenant() -> None:
 
     with pytest.raises(BudgetExhausted):
         await t.chat.ask_typed("helper", ANN, ASKED, Verdict)
+
+
+def talked(*messages: Message) -> TypedRequest:
+    return TypedRequest(system="Decide.", talk=messages, session_id=None, language=Language.ENGLISH)
+
+
+def said(seq: int, *parts: JsonObject) -> Message:
+    return Message(id=f"m{seq}", role=Role.USER, sent_at=SENT_AT, seq=seq, turn=1, parts=parts)
+
+
+async def test_a_long_question_arrives_whole_where_the_prompt_has_room() -> None:
+    question = " ".join(f"point{number}" for number in range(1500))
+    t = talk(Call("answer", {"side": "left"}))
+
+    request = talked(said(1, text_part("Hi")), said(2, text_part(question)))
+    typed = await t.chat.ask_typed("helper", ANN, request, Verdict)
+
+    assert t.model.requests[0].messages[-1].text == question
+    assert typed == (Verdict(side="left"), ())
+
+
+@pytest.mark.parametrize("words", [2_500, 40_000], ids=["an earlier message", "the question"])
+async def test_what_a_typed_answer_did_without_is_said(words: int) -> None:
+    long, picture = "word " * words, {"type": "image", "url": "https://pictures.example/a.png"}
+    request = talked(said(1, text_part(long)), said(2, text_part(long if words > 10_000 else "And?"), picture))
+    t = talk(Call("answer", {"side": "left"}))
+
+    typed = await t.chat.ask_typed("helper", ANN, request, Verdict)
+
+    earlier, question = (message.text for message in t.model.requests[0].messages[1:])
+    assert (len(earlier) < len(long), "left out" in earlier) == (True, True)
+    assert words < 10_000 or "left out" in question
+    assert words > 10_000 or question == "And?[picture: https://pictures.example/a.png; not shown]"
+    assert typed.degraded == ("attachment", "cut")

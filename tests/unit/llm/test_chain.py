@@ -18,7 +18,7 @@ from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say,
 from tenuto.model import Content, Role, text_part
 from tenuto.model.attachment import MediaInputs, attachment_part
 from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
-from tenuto.model.parameters import ModelFacts
+from tenuto.model.parameters import FinishReason, ModelFacts
 from tenuto.model.prompt import PromptMessage
 from tests.chats import events_of, events_until_failure
 from tests.samples import ANN
@@ -176,3 +176,15 @@ def test_importing_the_room_does_not_import_a_providers_library() -> None:
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=120, check=True)
 
     assert not {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx"} & set(done.stdout.split())
+
+
+async def test_what_a_model_cost_that_declined_counts_with_the_answer_of_the_next() -> None:
+    spent = {"input_tokens": 1000, "output_tokens": 5, "cached_tokens": 400, "cost_nanos": 7}
+    declined = ModelDone(model="a", finish=FinishReason.CONTENT_FILTER, **spent)
+    first, second = (ScriptedModel(Say(), name=name, ended=replace(declined, model=name)) for name in "ab")
+    last = ScriptedModel("hello", name="c", ended=ModelDone(model="c", input_tokens=100, output_tokens=2, cost_nanos=1))
+
+    done = (await answer(FallbackChain([first, second, last])))[-1]
+
+    assert isinstance(done, ModelDone)
+    assert (done.input_tokens, done.output_tokens, done.cached_tokens, done.cost_nanos) == (2100, 12, 800, 15)

@@ -14,9 +14,10 @@ from pydantic_ai.models.test import TestModel
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
-from tenuto.errors import InvalidSetting, ModelFailed
+from tenuto.errors import InvalidSetting, ModelFailed, UnsupportedParameter
 from tenuto.llm import Fail, Hang, ScriptedModel
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta
+from tenuto.model.parameters import ModelParameters
 from tenuto.ports import Tool
 from tests.chats import helper
 from tests.samples import ANN
@@ -216,3 +217,17 @@ async def test_a_wrong_main_model_is_blamed_on_no_assistant() -> None:
     async with tenuto.open("memory://", model="offline, openai:x", models=models, assistants=others) as t:
         with pytest.raises(InvalidSetting, match=r"^model: names a model behind offline"):
             await t.chat()
+
+
+class Choosy(ScriptedModel):
+    """A user's model that says which parameters it does not take."""
+
+    def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
+        return () if parameters.seed is None else ("seed",)
+
+
+async def test_a_parameter_that_a_users_model_does_not_take_is_refused() -> None:
+    asked = ChatRequest(text="Hi", parameters=ModelParameters(seed=7))
+    async with tenuto.open("memory://", model="mine", models={"mine": Choosy("Hello.")}) as t:
+        with pytest.raises(UnsupportedParameter, match="seed"):
+            await t.ask(ANN, asked)

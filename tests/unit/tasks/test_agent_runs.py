@@ -17,12 +17,14 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid
 from tenuto.logs import about
-from tenuto.model import Scope
+from tenuto.model import Draft, Role, Scope
 from tenuto.model.agent_run import AgentKind, AgentRun, RunMessage, RunToolCall
 from tenuto.model.plan import Plan, StepStatus, parse_plan
 from tenuto.model.policy import RunPolicy
 from tenuto.model.task import NewTask
+from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
+from tenuto.sessions import AppendRequest
 from tenuto.sessions.profiles import Profiles
 from tenuto.task_errors import TaskFinished
 from tenuto.tasks.agents import AgentContext, Agents, load_agents
@@ -130,6 +132,23 @@ async def test_a_pydantic_ai_agent_works_on_a_step_and_leaves_its_run() -> None:
     ]
     hidden = [msgspec.structs.replace(call, arguments=None) for call in own.tool_calls]
     assert shown == msgspec.structs.replace(own, tool_calls=tuple(hidden), messages=(), output=None)
+
+
+async def test_an_agent_is_told_of_pictures_that_it_does_not_get() -> None:
+    seen: list[Any] = []
+    plan = plan_of({"id": "read", "agent": "reader"})
+    picture: JsonObject = {"type": "image", "url": "https://pictures.example/a.png"}
+    async with tenuto.open("memory://") as app:
+        turn = await app.begin(ANN, "Which clause?")
+        await app.finish(turn, "Show me.")
+        alone = Draft(id="m1", role=Role.USER, sent_at=utc_now(), parts=(picture,))
+        await app.sessions.append(ANN, turn.session.id, AppendRequest(messages=(alone,)))
+        shell = Shell(app, {"reader": typed_agent(seen)})
+
+        await shell.run(await shell.open(plan, session_id=turn.session.id), plan)
+
+    texts = [part.content for message in seen[0][0] for part in message.parts]
+    assert texts == ["Which clause?", "Show me.", "[picture: https://pictures.example/a.png; not shown]", GOAL]
 
 
 @pytest.mark.requirement("E4")

@@ -20,6 +20,7 @@ from tenuto.assistants.legal.plan import ASIDE, EXPERTS, NOWHERE, ROUTE, ROUTER,
 from tenuto.assistants.npc.corpus import Evidence
 from tenuto.errors import NoTypedAnswer
 from tenuto.model import Message, Role, Scope
+from tenuto.model.media import shows_media
 from tenuto.model.message import STATE
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json, JsonObject, Value
@@ -32,6 +33,8 @@ FIELD: Final = "field"
 """The key of the assistant's state that names the field whose expert leads the conversation."""
 QUOTED: Final = "quoted"
 """The key of the board that tells that a model gave no typed answer."""
+DEGRADED: Final = "degraded"
+"""The key of the board for what the models did not get of the conversation."""
 # How many turns of the user before the question decide on its field.
 _EARLIER: Final = 3
 _CITATION: Final = re.compile(r"[ \t]*[\[【]((?:LAB|CON)-\d+)[\]】]")
@@ -58,7 +61,8 @@ class Opinion(Value, frozen=True, kw_only=True):
 
 class Decision(Value, frozen=True, kw_only=True):
     """What the user is told, in which language; `asked` names the agent that asks the user something, `field` is that
-    of the expert who leads, `quoted` tells that a model gave no typed answer and texts were quoted instead."""
+    of the expert who leads, `quoted` tells that a model gave no typed answer and texts were quoted instead, `degraded`
+    names what the models did not get of the conversation."""
 
     text: str
     language: Language
@@ -66,6 +70,7 @@ class Decision(Value, frozen=True, kw_only=True):
     asked: str | None = None
     field: str | None = None
     quoted: bool = False
+    degraded: tuple[str, ...] = ()
 
 
 class AgentPrompt(NamedTuple):
@@ -189,7 +194,8 @@ class LegalAgents:
     async def decide(self, context: StepContext) -> JsonObject:
         """What the user is told."""
         decision = await self._decide(context)
-        return _to_json(replace(decision, quoted=await context.board.read(QUOTED) is True))
+        quoted, missing = await context.board.read(QUOTED) is True, tuple(sorted(await _degraded(context)))
+        return _to_json(replace(decision, quoted=quoted, degraded=missing))
 
     async def _decide(self, context: StepContext) -> Decision:
         talk, route = _Talk(context, self._language_of), await context.board.read(ROUTE)
@@ -238,13 +244,17 @@ class _Talk:
     the agent whose question it answers."""
 
     def __init__(self, context: StepContext, language_of: Callable[[str], Language]) -> None:
-        said = [message for message in context.history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
+        said = [
+            message
+            for message in context.history
+            if message.role in (Role.USER, Role.ASSISTANT) and (message.text or shows_media((message,)))
+        ]
         # A task may go on after further messages, and a regenerated answer follows its question.
         places = [place for place, message in enumerate(said) if message.role is Role.USER]
         mine = [place for place in places if said[place].text.startswith(context.goal)]
         end = (mine or places or [len(said)])[-1]
         self.messages = tuple(said[: end + 1])
-        before = said[:end]
+        before = [message for message in said[:end] if message.text]
         self.earlier = _earlier_turns(before)[:_EARLIER]
         answer = before[-1] if before and before[-1].role is Role.ASSISTANT else None
         self.asked = _asked(answer) if answer is not None else None
@@ -280,6 +290,18 @@ def _state_of(answer: Message, key: str) -> Any:
     state = answer.metadata.get(STATE)
     mine = state.get(NAME) if isinstance(state, dict) else None
     return mine.get(key) if isinstance(mine, dict) else None
+
+
+async def note_degraded(context: StepContext, names: Sequence[str]) -> None:
+    """Note on the board what a model did not get, for the answer."""
+    noted = await _degraded(context)
+    if not noted.issuperset(names):
+        await context.board.write(DEGRADED, sorted(noted.union(names)))
+
+
+async def _degraded(context: StepContext) -> set[str]:
+    noted = await context.board.read(DEGRADED)
+    return {name for name in noted if isinstance(name, str)} if isinstance(noted, list) else set()
 
 
 async def _read(context: StepContext, key: str, kind: type[_Answer]) -> _Answer | None:

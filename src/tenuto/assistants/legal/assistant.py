@@ -116,7 +116,7 @@ class _Consultation:
             data=data,
             state={ASKED: decision.asked, FIELD: decision.field},
             final_answer=f"{decision.text}\n\n{wording.FOOTER[language]}",
-            degraded=(FALLBACK,) if decision.quoted else (),
+            degraded=(*((FALLBACK,) if decision.quoted else ()), *decision.degraded),
             intent=decision.field,
         )
 
