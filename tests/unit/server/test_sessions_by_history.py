@@ -130,6 +130,22 @@ async def test_a_chat_is_found_for_as_long_as_it_is_used() -> None:
         assert await chats.find(ANN, "one", "-a", "two") is None
 
 
+async def test_an_id_that_looks_like_private_data_is_noted_as_it_is() -> None:
+    async with opened() as chats:
+        await chats.store(ANN, "4111 1111 1111 1111", "one", "-a")
+
+        assert await chats.find(ANN, "one", "-a", "two") == "4111 1111 1111 1111"
+
+
+async def test_the_notes_of_a_user_go_with_the_user() -> None:
+    async with opened() as chats:
+        await chats.store(ANN, "s", "one", "-a")
+
+        await chats.tenuto.privacy.erase(ANN, by="admin")
+
+        assert await chats.tenuto.store.state.list_state_locations(Scope(tenant="acme")) == ()
+
+
 async def test_a_session_that_is_gone_is_not_found() -> None:
     async with opened() as chats:
         await chats.store(ANN, "s", "one", "-a")

@@ -16,6 +16,7 @@ from tenuto.chat.sent_history import Unit, units_of_sent, units_of_stored
 from tenuto.compare_and_set import update_state
 from tenuto.errors import SessionNotFound
 from tenuto.model import Draft, MessagePage, Page, Scope, StateEntry
+from tenuto.model.privacy import HISTORIES
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Clock, StateStore
 from tenuto.privacy.turn_redaction import TurnRedaction
@@ -23,7 +24,6 @@ from tenuto.server.apps.presets import texts_of
 from tenuto.sessions import Sessions
 from tenuto.sessions.attachments import prepare
 
-_NAMESPACE: Final = "sessions-by-history"
 # Hexadecimal digits of a digest that a first question is noted under: 4,096 keys for each owner.
 _TAG_DIGITS: Final = 3
 # Sessions that are noted under one key; more have begun with the same question, or the owner has very many.
@@ -60,7 +60,7 @@ class SessionsByHistory:
         """
         if not any(_is_answer(item) for item in items):
             return None
-        entry = await self._state.read_state(scope, _NAMESPACE, _tag_of(items))
+        entry = await self._state.read_state(scope, HISTORIES, _tag_of(items))
         noted = _noted(entry, self._earliest())
         if not noted:
             return None
@@ -82,9 +82,7 @@ class SessionsByHistory:
             newest = {session_id: now, **{name: at for name, at in noted.items() if name != session_id}}
             return [(name, at.isoformat()) for name, at in list(newest.items())[:_NOTED]]
 
-        await update_state(
-            self._state, scope, _NAMESPACE, _tag_of(items), lambda entry: _noted(entry, earliest), change
-        )
+        await update_state(self._state, scope, HISTORIES, _tag_of(items), lambda entry: _noted(entry, earliest), change)
 
     def _earliest(self) -> datetime:
         return self._clock() - self._kept_for
