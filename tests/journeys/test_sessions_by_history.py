@@ -12,7 +12,9 @@ import pytest
 
 from tenuto.llm import Call, Echo, Say, ScriptedModel
 from tenuto.model.privacy import Mode
+from tests.apps import STOPPED_WORDS, Llm
 from tests.clock import FakeClock
+from tests.journeys.app_server import app_server, sent_by, shown_by, shown_to_model
 from tests.journeys.http_service import ANN, BOB, EVE, HttpService, http_service, playing
 
 COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -176,3 +178,30 @@ async def test_a_retry_by_its_key_is_the_same_chat() -> None:
 
         assert clients[0].sessions == clients[1].sessions
         assert await stored(service, ANN, clients[0].sessions[0]) == ["one", "one"]
+
+
+async def test_two_chats_of_llm_go_on_beside_each_other_through_tools_pictures_a_stop_and_a_restart(
+    tmp_path: Path,
+) -> None:
+    given: dict[str, Any] = {"store": f"sqlite:///{tmp_path / 'chats.db'}", "apps": None, "sessions_by_history": WEEK}
+    async with app_server(**given) as server:
+        chats = [await server.open(Llm), await server.open(Llm)]
+        for number, app in enumerate(chats):
+            await app.ask("Hello.")
+            await app.ask(f"This is chat {number}.")
+            await app.ask("Please use the tool.")
+        for app in chats:
+            await app.ask("What is in the picture?", picture=True)
+            await app.stop("Count to forty.", after=STOPPED_WORDS[-1])
+        for app in reversed(chats):
+            await app.ask("Go on, please.")
+
+    async with app_server(**given) as again:
+        for app in chats:
+            app.base_url, app.key = again.base_url, (await again.open(Llm)).key
+            await app.ask("After the restart.")
+            assert shown_to_model(again.model.requests[-1]) == sent_by(app.sent[-1])
+
+        sessions = await again.sessions()
+        talks = [await again.talk(session["id"]) for session in sessions]
+        assert sorted(talks) == sorted(map(shown_by, chats))

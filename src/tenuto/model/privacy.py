@@ -76,8 +76,11 @@ _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.BOARD, Sink.EXPORT
 
 # The namespace of a shop: its goods, and each buyer's orders.
 SHOP: Final = "goods"
-# Namespaces of users that are not redacted: business data (an order needs its number), and vectors and ids of memories.
-_BOOKS: Final = frozenset({SHOP, VECTORS, MEMORY_CHANGES})
+# The namespace of the sessions that are found by the history of their requests.
+HISTORIES: Final = "sessions-by-history"
+# Namespaces of users that are not redacted: business data (an order needs its number), vectors and ids of memories, and
+# ids of sessions.
+_BOOKS: Final = frozenset({SHOP, VECTORS, MEMORY_CHANGES, HISTORIES})
 
 _NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tenuto.app import Tenuto, open_app
 from tenuto.chat.sent_history import Unit, units_of_sent
 from tenuto.model import Draft, Role, Scope, text_part
-from tenuto.server.apps.by_history import SessionsByHistory, ends_alike
+from tenuto.server.apps.by_history import Ending, SessionsByHistory, compare_ends
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.ids import fresh_id
 from tenuto.settings import Settings
@@ -108,6 +108,19 @@ async def test_of_chats_that_begin_alike_each_goes_on_with_its_own() -> None:
         assert await chats.find(ANN, "hello", "-hey", "x") == "u"
 
 
+async def test_a_chat_whose_answer_is_not_stored_yet_goes_on_unless_another_fits_better() -> None:
+    """A client that stops an answer may ask on before the part that it has is stored."""
+    async with opened() as chats:
+        await chats.store(ANN, "s", "one", "-a", "two")
+        assert await chats.find(ANN, "one", "-a", "two", "-par", "three") == "s"
+        assert await chats.find(ANN, "one", "-b", "two", "-par", "three") is None
+
+        await chats.store(ANN, "t", "one", "-a", "two", "-par")
+        await chats.store(ANN, "u", "one", "-a", "two")
+
+        assert await chats.find(ANN, "one", "-a", "two", "-par", "three") == "t"
+
+
 async def test_the_chat_of_another_user_or_tenant_is_not_found() -> None:
     async with opened() as chats:
         await chats.store(ANN, "s", "one", "-a")
@@ -128,6 +141,22 @@ async def test_a_chat_is_found_for_as_long_as_it_is_used() -> None:
         chats.clock.advance(timedelta(hours=25))
 
         assert await chats.find(ANN, "one", "-a", "two") is None
+
+
+async def test_an_id_that_looks_like_private_data_is_noted_as_it_is() -> None:
+    async with opened() as chats:
+        await chats.store(ANN, "4111 1111 1111 1111", "one", "-a")
+
+        assert await chats.find(ANN, "one", "-a", "two") == "4111 1111 1111 1111"
+
+
+async def test_the_notes_of_a_user_go_with_the_user() -> None:
+    async with opened() as chats:
+        await chats.store(ANN, "s", "one", "-a")
+
+        await chats.tenuto.privacy.erase(ANN, by="admin")
+
+        assert await chats.tenuto.store.state.list_state_locations(Scope(tenant="acme")) == ()
 
 
 async def test_a_session_that_is_gone_is_not_found() -> None:
@@ -179,9 +208,10 @@ def test_whole_histories_end_alike_only_if_one_extends_the_other(
     history = talk(sent) + units("new") * asks
     known = talk(stored)
 
-    alike = ends_alike(known, history, stored_whole=True, sent_whole=True)
+    ending = compare_ends(known, history, stored_whole=True, sent_whole=True)
 
-    assert alike is (bool(sent) and stored == sent)
+    assert (ending is Ending.SAME) is (bool(sent) and stored == sent)
+    assert ending is not Ending.UNANSWERED
 
 
 @pytest.mark.parametrize(
@@ -200,11 +230,13 @@ def test_whole_histories_end_alike_only_if_one_extends_the_other(
     ],
 )
 def test_what_follows_the_last_answer_may_be_stored(stored: list[str], sent: list[str], alike: bool) -> None:
-    assert ends_alike(units(*stored), units(*sent), stored_whole=True, sent_whole=True) is alike
+    ending = compare_ends(units(*stored), units(*sent), stored_whole=True, sent_whole=True)
+
+    assert (ending is Ending.SAME) is alike
 
 
 def test_a_session_that_lost_its_oldest_messages_goes_on() -> None:
     stored, sent = units("two", "-b"), units("one", "-a", "two", "-b", "three")
 
-    assert ends_alike(stored, sent, stored_whole=False, sent_whole=True)
-    assert not ends_alike(stored, sent, stored_whole=True, sent_whole=True)
+    assert compare_ends(stored, sent, stored_whole=False, sent_whole=True) is Ending.SAME
+    assert compare_ends(stored, sent, stored_whole=True, sent_whole=True) is Ending.OTHER
