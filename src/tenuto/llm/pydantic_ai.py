@@ -63,7 +63,7 @@ from tenuto.llm.provider_parameters import Dialect, any_object, parameters_taken
 from tenuto.llm.pydantic_ai_items import ItemCollector, add_provider_tools, returning_items, runs_tools, with_items
 from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import past_tools, to_messages, to_tools
-from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
+from tenuto.llm.pydantic_ai_reasoning import Thinker, ThoughtEnds, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelDone, ModelEvent, ModelRequest, TextDelta, marks_place
 from tenuto.model.message import Role
@@ -191,6 +191,7 @@ class PydanticAIModel:
             messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
             settings, dropped = self._settings(request, prompt)
             items = add_provider_tools(settings, request) if request.provider_tools.tools else ItemCollector()
+            ends = ThoughtEnds(self._thinker)
             async with model_request_stream(
                 self._model,
                 messages,
@@ -201,16 +202,20 @@ class PydanticAIModel:
                 async for event in stream if self._limit is not None else _until_silence(stream):
                     for item in items.take():
                         yield item
-                    if text := _event_text(event):
+                    ends.hear(event)
+                    text, thought = _event_text(event), self._thinker.delta(event)
+                    for end in ends.take() if text or (thought is not None and thought.text) else ():
+                        yield end
+                    if text:
                         yield TextDelta(text=text)
-                    elif (thought := self._thinker.delta(event)) is not None:
+                    elif thought is not None:
                         yield thought
                 response = self._check_response(stream, items)
         except ModelFailed:
             raise
         except Exception as exc:
             raise self._failure(exc, request) from None
-        for thought_or_call in (*items.take(), *self._thinker.ended(response)):
+        for thought_or_call in (*items.take(), *ends.take(), *self._thinker.ended(response, ends.indexes)):
             yield thought_or_call
         details = response.provider_details or {}
         if refusal := details.get("refusal"):
