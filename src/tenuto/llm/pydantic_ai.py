@@ -111,6 +111,8 @@ _TOO_MANY: Final = 429
 _SERVER_FAILED: Final = 500
 # A code or type of a provider's error; anything else in these fields may be a text.
 _CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+# What Pydantic AI says of models that think.
+_THINKS: Final = ("supports_thinking", "thinking_always_enabled", "thinking_enabled_by_default")
 _CHOICES: Final[dict[str, Literal["none", "required"]]] = {NONE: "none", REQUIRED: "required"}
 _FINISHES: Final = {
     "length": FinishReason.LENGTH,
@@ -437,6 +439,7 @@ def _facts_of(name: str, model: Model, dialect: Dialect, context_window: int | N
         schemas=bool(model.profile.get("supports_json_schema_output")),
         media=media_of(name, model, dialect, reads_documents=documents),
         provider_tools=runs_tools(model),
+        thinks=any(model.profile.get(name) for name in _THINKS),
     )
 
 
