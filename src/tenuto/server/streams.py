@@ -39,8 +39,8 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
             raise ClientDisconnect
         return task.result()
     finally:
-        await _cancel_task(gone)
-        await _cancel_task(task)
+        await cancel_task(gone)
+        await cancel_task(task)
 
 
 class Encodes(Protocol):
@@ -66,7 +66,12 @@ class ServerSentEvent(NamedTuple):
 
 
 async def event_stream(
-    request: Request, events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes], *, endless: bool = False
+    request: Request,
+    events: AsyncIterator[_Event],
+    encode: Callable[[_Event], Encodes],
+    *,
+    endless: bool = False,
+    ping: bytes = _PING,
 ) -> Response:
     """Server-sent events. A failure before the first one is an ordinary error response.
 
@@ -75,7 +80,7 @@ async def event_stream(
     """
     request.state.endless = endless
     first = () if endless else (await cancel_on_disconnect(request, _next_event(events)),)
-    return _EventResponse(_sse_stream(request, first, events, encode), events)
+    return _EventResponse(_sse_stream(request, first, events, encode, ping), events)
 
 
 class _EventResponse(StreamingResponse):
@@ -187,7 +192,7 @@ async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> Async
     finally:
         for task in (lapsed, step):
             if task is not None:
-                await _cancel_task(task)
+                await cancel_task(task)
         await _close_iterator(events)
 
 
@@ -196,7 +201,11 @@ async def _next_event(events: AsyncIterator[_Event]) -> _Event:
 
 
 async def _sse_stream(
-    request: Request, first: tuple[_Event, ...], events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes]
+    request: Request,
+    first: tuple[_Event, ...],
+    events: AsyncIterator[_Event],
+    encode: Callable[[_Event], Encodes],
+    ping: bytes,
 ) -> AsyncIterator[bytes]:
     ends = [asyncio.create_task(_wait_for_disconnect(request))]
     if request.state.endless:
@@ -211,7 +220,7 @@ async def _sse_stream(
             if any(end.done() for end in ends):
                 return
             if not step.done():
-                yield _PING
+                yield ping
                 continue
             event, step = step.result(), None
             yield encode(event).encode()
@@ -225,7 +234,7 @@ async def _sse_stream(
     finally:
         for task in (*ends, step):
             if task is not None:
-                await _cancel_task(task)
+                await cancel_task(task)
         await _close_iterator(events)
 
 
@@ -241,7 +250,7 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-async def _cancel_task(task: asyncio.Task[Any]) -> None:
+async def cancel_task(task: asyncio.Task[Any]) -> None:
     """Cancel the task if it is still running."""
     if task.done():
         # Retrieve the error; awaiting the task again would raise it here.
