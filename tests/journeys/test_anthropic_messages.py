@@ -301,6 +301,7 @@ async def test_a_model_that_takes_no_pictures_says_what_it_did_without() -> None
     assert events[-2]["degraded"] == ["attachment"]
 
 
+CLEAR = {"type": "clear_tool_uses_20250919"}
 LOOP = (
     Answer(Reasoning("I must ", "look."), ToolCall("weather", id="toolu_1")),
     Answer(Reasoning("It rains."), Text("Take an ", "umbrella.")),
@@ -386,7 +387,7 @@ async def test_what_agents_always_send_is_taken_and_what_has_no_effect_is_said(p
     async with anthropic_provided(provider) as (service, _, _):
         answers: dict[str, list[Any]] = {}
         for model in ("claude", "gpt", "chat"):
-            for fields in (always, {**always, "context_management": None}):
+            for fields in ({**always, "context_management": {"edits": [CLEAR]}}, always):
                 body = {"model": model, "max_tokens": 32000, **fields}
                 response = await service.http.post("/v1/messages?beta=true", headers=headers, json=body)
                 answers.setdefault(model, []).append(response.json().get("degraded"))

@@ -62,8 +62,8 @@ class Thinker(NamedTuple):
             case _:
                 return None
 
-    def ended(self, response: ModelResponse, told: Collection[int] = ()) -> Iterator[ModelEvent]:
-        """The whole thoughts and the calls of an answer, in its order; thoughts of these indexes were told before."""
+    def ended(self, response: ModelResponse, earlier: Collection[int] = ()) -> Iterator[ModelEvent]:
+        """The whole thoughts and the calls of an answer, in its order; those of `earlier` indexes come again."""
         for index, part in enumerate(response.parts):
             if isinstance(part, ToolCallPart):
                 call = to_call(part)
@@ -73,7 +73,7 @@ class Thinker(NamedTuple):
                 yield ToolCallRequested(call=call)
             elif isinstance(part, ThinkingPart):
                 whole = list(self.whole(part, index))
-                yield from whole[-1:] if index in told else whole
+                yield from whole[-1:] if index in earlier else whole
 
     def whole(self, part: ThinkingPart, index: int) -> Iterator[ReasoningDelta | ReasoningDone]:
         """A thought that is whole, behind its raw text, if that was not streamed."""

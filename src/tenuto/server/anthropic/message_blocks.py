@@ -109,7 +109,7 @@ def _read_block(block: JsonObject, place: str) -> Iterator[JsonObject]:
         case "document":
             yield from _document(block, place)
         case "thinking":
-            yield _thought(_text(block, "thinking", place), _text(block, "signature", place, absent=""))
+            yield _thought(_text(block, "thinking", place), _text(block, "signature", place, default=""))
         case "redacted_thinking":
             yield _hidden_thought(_text(block, "data", place))
         case "tool_use":
@@ -156,9 +156,9 @@ def _document(block: JsonObject, place: str) -> Iterator[JsonObject]:
     if (cited := block.get("citations")) and isinstance(cited, dict) and cited.get("enabled"):
         raise UnsupportedParameter(f"{place}.citations", "answers cite no documents")
     source, at = _source(block, place), f"{place}.source"
-    if about := _text(block, "context", place, absent=""):
+    if about := _text(block, "context", place, default=""):
         yield text_part(about)
-    title = "".join(filter(str.isprintable, _text(block, "title", place, absent="")))[:_MOST_NAME]
+    title = "".join(filter(str.isprintable, _text(block, "title", place, default="")))[:_MOST_NAME]
     name = {"name": title} if title else {}
     match source.get("type"):
         case "text":
@@ -187,9 +187,9 @@ def _content(source: JsonObject, place: str, types: Sequence[str]) -> JsonObject
     raise Invalid(f"{place}.type: expected one of {', '.join(types)}")
 
 
-def _text(block: JsonObject, name: str, place: str, absent: str | None = None) -> str:
+def _text(block: JsonObject, name: str, place: str, default: str | None = None) -> str:
     value = block.get(name)
-    value = absent if value is None else value
+    value = default if value is None else value
     if not isinstance(value, str):
         raise Invalid(f"{place}.{name}: expected str")
     return value

@@ -23,7 +23,7 @@ class MessageHead:
         self._head = {"id": f"msg_{uuid4().hex}", "type": "message", "role": "assistant", "model": model}
         self._degraded = tuple(degraded)
 
-    def begun(self) -> JsonObject:
+    def at_start(self) -> JsonObject:
         """The message before its content."""
         return {**self._head, "content": [], **_NOTHING_YET, "usage": _usage(0, 0)}
 

@@ -191,7 +191,7 @@ async def _parameters_of(
     model = await context.chat.model_answering(scope.tenant, answerer)
     facts, assistant = facts_of(model), context.chat.assistants.find(answerer.assistant)
     wanted = _wanted(body)
-    ignored = ["context_management"] if (body.context_management or {}).get("edits") else []
+    ignored = ["context_management"] if _asks_to_clear(body) else []
     if facts.provider != ANTHROPIC:
         # It tells Anthropic's users apart; others have rules of their own for such a text.
         wanted.pop("user", None)
@@ -227,6 +227,15 @@ def _wanted(body: MessageBody) -> JsonObject:
         "parallel_tool_calls": False if disabled is True else None,
     }
     return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _asks_to_clear(body: MessageBody) -> bool:
+    """Whether parts of the conversation are to be left out of the prompt: nothing is where all is to be kept."""
+    edits = (body.context_management or {}).get("edits")
+    return any(
+        edit.get("keep") != "all" if isinstance(edit, dict) else edit
+        for edit in (edits if isinstance(edits, list) else ())
+    )
 
 
 def _asks_to_think(body: MessageBody) -> bool:

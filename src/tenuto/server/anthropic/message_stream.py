@@ -35,12 +35,12 @@ class MessageStream:
         self._open: tuple[str, int] | None = None
         self._said = ""
         # The thoughts since the last tool of the assistant's own that have begun, by their indexes, and have ended.
-        self._begun: set[int] = set()
+        self._started: set[int] = set()
         self._ended: set[int] = set()
 
     def begin(self) -> Iterator[JsonObject]:
         """The events before the first block."""
-        yield {"type": "message_start", "message": self._head.begun()}
+        yield {"type": "message_start", "message": self._head.at_start()}
         yield {"type": "ping"}
 
     def feed(self, event: ChatEvent) -> Iterator[JsonObject]:
@@ -57,7 +57,7 @@ class MessageStream:
                 # The next round of the model counts its thoughts anew, and its text is the answer.
                 yield from self._end_block()
                 self._said = ""
-                self._begun, self._ended = set(), set()
+                self._started, self._ended = set(), set()
             case ReplyFinished(reply=reply):
                 yield from self._end(reply)
 
@@ -76,7 +76,7 @@ class MessageStream:
         if index in self._ended:
             return
         if self._open != (THINKING, index):
-            self._begun.add(index)
+            self._started.add(index)
             yield from self._begin_block((THINKING, index), {"type": THINKING, "thinking": "", "signature": ""})
         yield self._delta({"type": "thinking_delta", "thinking": text})
 
@@ -88,19 +88,19 @@ class MessageStream:
         if self._open == (THINKING, index):
             yield self._delta({"type": "signature_delta", "signature": block["signature"]})
             yield from self._end_block()
-        elif index not in self._begun:
+        elif index not in self._started:
             yield from self._whole_block(block)
         self._ended.add(index)
 
     def _end(self, reply: Reply) -> Iterator[JsonObject]:
         """What of the reply was not told yet, and its end."""
         thoughts = [part for part in reply.parts if is_reasoning(part)]
-        told = len(self._begun | self._ended)
-        if not (told or self._said):
+        streamed = len(self._started | self._ended)
+        if not (streamed or self._said):
             for block in blocks_of(reply):
                 yield from self._whole_block(block)
         else:
-            for part in thoughts[told:]:
+            for part in thoughts[streamed:]:
                 yield from self._whole_block(thinking_block(part))
             if reply.text.startswith(self._said) and reply.text != self._said:
                 yield from self._say(reply.text.removeprefix(self._said))
@@ -147,7 +147,7 @@ class MessageStream:
         return {"type": "content_block_delta", "index": self._blocks, "delta": delta}
 
 
-class EventBatch(tuple[JsonObject, ...]):
+class MessageEvents(tuple[JsonObject, ...]):
     """Events that are known at once, and so are sent at once."""
 
     __slots__ = ()
@@ -157,27 +157,29 @@ class EventBatch(tuple[JsonObject, ...]):
         return b"".join([ServerSentEvent(event["type"], msgspec.json.encode(event)).encode() for event in self])
 
 
-async def stream_message(stream: MessageStream, events: AsyncIterator[ChatEvent]) -> AsyncIterator[EventBatch]:
+async def stream_message(stream: MessageStream, events: AsyncIterator[ChatEvent]) -> AsyncIterator[MessageEvents]:
     """The whole stream of a message.
 
     It begins with the first word, so that the error of a model that says none is raised here; a silent one has it begin
     after a while.
     """
-    begun = False
+    has_begun = False
     try:
         async for event in _after_silence(events):
-            batch = EventBatch((*_unless(begun, stream.begin()), *(stream.feed(event) if event is not None else ())))
-            begun = True
+            batch = MessageEvents(
+                (*_unless(has_begun, stream.begin()), *(stream.feed(event) if event is not None else ()))
+            )
+            has_begun = True
             if batch:
                 yield batch
     except Exception as error:
-        if not begun:
+        if not has_begun:
             raise
-        yield EventBatch((stream.fail(told_error(error)),))
+        yield MessageEvents((stream.fail(told_error(error)),))
 
 
-def _unless(begun: bool, events: Iterable[JsonObject]) -> Iterable[JsonObject]:
-    return () if begun else events
+def _unless(has_begun: bool, events: Iterable[JsonObject]) -> Iterable[JsonObject]:
+    return () if has_begun else events
 
 
 async def _after_silence(events: AsyncIterator[ChatEvent]) -> AsyncIterator[ChatEvent | None]:
