@@ -443,6 +443,40 @@ async def test_with_a_session_only_what_is_new_is_stored() -> None:
     assert [one["id"] for one in sessions] == ["talk"]
 
 
+async def test_a_client_that_leaves_ends_the_answer() -> None:
+    hang = Hang()
+    async with anthropic_served(**playing(ScriptedModel([Say("One ", "two "), hang], "Next."))) as (service, _, ann):
+        headers = {"Tenuto-Session": "talk"}
+        stream = await ann.messages.create(**ASKED, messages=[HI], stream=True, extra_headers=headers)
+        heard = [await anext(stream) for _ in range(4)]
+        await hang.reached.wait()
+        await stream.close()
+        said: Any = [HI, {"role": "assistant", "content": "One"}, {"role": "user", "content": "And?"}]
+        await ann.messages.create(**ASKED, messages=said, extra_headers=headers)
+        stored = (await service.http.get(at("talk", "messages"), headers=ANN)).json()["messages"]
+
+    assert heard[-1].type == "content_block_delta"
+    assert [one["text"].strip() for one in stored] == ["Hi", "One two", "And?", "Next."]
+    assert stored[1]["metadata"]["stopped"]
+
+
+async def test_instructions_among_the_messages_are_no_talk_and_forms_of_a_text_are_one() -> None:
+    """As Claude Code sends them: a new text is a block with a mark for the cache, and later a text alone."""
+    model = ScriptedModel("One.", "Two.")
+    async with anthropic_served(**playing(model)) as (service, _, ann):
+        marked: Any = [{"type": "text", "text": "first?", "cache_control": {"type": "ephemeral"}}]
+        rule: Any = {"role": "system", "content": "Speak low."}
+        asked: dict[str, Any] = {**ASKED, "extra_headers": {"Tenuto-Session": "talk"}}
+        await ann.messages.create(**asked, messages=[{"role": "user", "content": marked}, rule])
+        said: Any = [{"role": "user", "content": "first?"}, rule, {"role": "assistant", "content": "One."}, HI]
+        raw = await ann.messages.with_raw_response.create(**asked, messages=said)
+        stored = (await service.http.get(at("talk", "messages"), headers=ANN)).json()["messages"]
+
+    assert [one["text"] for one in stored] == ["first?", "One.", "Hi", "Two."]
+    assert raw.headers["tenuto-history"] == "continued"
+    assert all("Speak low." in request.messages[0].text for request in model.requests)
+
+
 async def test_an_answer_that_was_begun_goes_on() -> None:
     model = ScriptedModel("pi.")
     async with anthropic_served(**playing(model)) as (_, _, ann):

@@ -95,7 +95,7 @@ class _EventResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             for iterator in self._closing:
-                await _close_iterator(iterator)
+                await close_iterator(iterator)
 
 
 class _Internal(TenutoError):
@@ -193,7 +193,7 @@ async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> Async
         for task in (lapsed, step):
             if task is not None:
                 await cancel_task(task)
-        await _close_iterator(events)
+        await close_iterator(events)
 
 
 async def _next_event(events: AsyncIterator[_Event]) -> _Event:
@@ -235,10 +235,10 @@ async def _sse_stream(
         for task in (*ends, step):
             if task is not None:
                 await cancel_task(task)
-        await _close_iterator(events)
+        await close_iterator(events)
 
 
-async def _close_iterator(iterator: AsyncIterator[Any]) -> None:
+async def close_iterator(iterator: AsyncIterator[Any]) -> None:
     close = getattr(iterator, "aclose", None)
     if close is not None:
         await close()

@@ -36,6 +36,7 @@ _TYPES: Final = {
 }
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _MOST_NAME: Final = 255
+_MARK: Final = "cache_control"
 
 
 @dataclass(slots=True)
@@ -57,14 +58,35 @@ class SentMessage:
         return Draft(id=fresh_id(), role=self.role, sent_at=now, parts=tuple(self.parts), speaker=spoken)
 
 
-def read_messages(messages: Sequence[JsonObject]) -> list[SentMessage]:
-    """The messages of a request.
+def plain_messages(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """The messages in one form: clients write a text as such or as a block, and mark another block for the cache each
+    time."""
+    return [
+        {**message, "content": _plain_content(content)}
+        if isinstance(content := message.get("content"), list)
+        else message
+        for message in messages
+    ]
+
+
+def _plain_content(content: list[Json]) -> Json:
+    if len(content) == 1 and isinstance(content[0], dict) and content[0].get("type") == "text":
+        return content[0].get("text")
+    return [_without_mark(block) if isinstance(block, dict) and _MARK in block else block for block in content]
+
+
+def _without_mark(block: JsonObject) -> JsonObject:
+    return {name: value for name, value in block.items() if name != _MARK}
+
+
+def read_messages(messages: Sequence[JsonObject], places: Sequence[int] | None = None) -> list[SentMessage]:
+    """The messages of a request, or some of them, which have these places in it.
 
     Raises:
         Invalid: a role or a block is none that a model gets, or says too little.
     """
     read: list[SentMessage] = []
-    for number, message in enumerate(messages):
+    for number, message in zip(places or range(len(messages)), messages, strict=True):
         role, at = message.get("role"), f"messages[{number}]"
         if not isinstance(role, str) or role not in _ROLES:
             raise Invalid(f"{at}.role: expected one of {', '.join(_ROLES)}")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.service import Answerer
 from tenuto.errors import Invalid, UnsupportedParameter
-from tenuto.model import Draft, Message, Scope
+from tenuto.model import Draft, Message, Role, Scope
 from tenuto.model.parameters import AnswerSchema, Effort, ModelFacts, ModelParameters
+from tenuto.model.turn import history_length
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import facts_of, refused_parameters
 from tenuto.server.anthropic.message_blocks import ANTHROPIC, check_pairs, places_in, read_messages
+from tenuto.server.apps.naming import AppRequest
 from tenuto.server.auth import ServerContext
-from tenuto.server.json_io import OpenBody, correct_token_counts, fingerprint, read_contents
+from tenuto.server.json_io import OpenBody, correct_token_counts, read_contents
 from tenuto.server.openai.items import messages_of
 from tenuto.server.openai.response_requests import ToolChoice, schema_of, tools_of
-from tenuto.server.sent_turns import divide
 
 _System: TypeAlias = str | list[JsonObject] | None
 _OWN_TOOL: Final = "custom"
@@ -76,62 +79,82 @@ class MessageBody(CountBody, frozen=True, kw_only=True):
         return schema_of(form, "output_config.format")
 
 
-class SentRequest(NamedTuple):
-    """A request for a message: the turn that it asks for, what was said before it, and what has no effect."""
+class Template(NamedTuple):
+    """The turn that a request asks for, without its messages, and what of the request has no effect."""
 
     turn: ChatRequest
-    history: tuple[Message, ...]
     degraded: tuple[str, ...]
 
 
-async def drafts_of_body(
-    context: ServerContext, scope: Scope, body: CountBody, *, calls_elsewhere: bool
-) -> tuple[Draft, ...]:
-    """The whole conversation of a request as messages, with contents and token counts.
+async def template_of(context: ServerContext, app: AppRequest, body: MessageBody, extra: JsonObject) -> Template:
+    """The turn that a request asks for, without its messages; `extra` are fields that are not known.
 
     Raises:
-        Invalid: a block is none that a model gets, a call lacks its output, or content cannot be taken.
-    """
-    messages = read_messages(body.messages)
-    check_pairs(messages, calls_elsewhere=calls_elsewhere)
-    now = context.clock()
-    drafts = tuple([message.draft(now, scope.user) for message in messages])
-    return await correct_token_counts(context, await read_contents(context, scope, drafts, places_in(messages)))
-
-
-async def turn_of_body(
-    context: ServerContext, scope: Scope, body: MessageBody, extra: JsonObject, *, calls_elsewhere: bool
-) -> SentRequest:
-    """The turn that a request asks for; `extra` are fields that are not known.
-
-    Raises:
-        Invalid: the request contradicts itself, or brings nothing to answer.
+        Invalid: the request contradicts itself.
         UnsupportedParameter: a field or a tool is none that is passed on.
     """
     for name in extra:
         raise UnsupportedParameter(name, "is not passed on")
-    drafts = await drafts_of_body(context, scope, body, calls_elsewhere=calls_elsewhere)
-    if not drafts:
-        raise Invalid("messages: expected a message to answer")
-    sent = divide(drafts)
-    tools = tools_of_body(body)
-    answerer = context.chat.answerer_of(scope.tenant, body.model)
-    parameters, ignored = await _parameters_of(context, scope, answerer, body)
-    texts = [system_text(body.system), *[draft.text for draft in sent.instructions]]
+    tools = tools_of_body(app.kept_tools(body.tools), body.tool_choice)
+    answerer = context.chat.answerer_of(app.scope.tenant, body.model)
+    parameters, ignored = await _parameters_of(context, app.scope, answerer, body)
     turn = ChatRequest(
-        messages=sent.new,
+        session_id="",
+        regenerate=True,
         assistant=answerer.assistant,
         model=answerer.model,
-        fingerprint=fingerprint([getattr(body, name) for name in body.__struct_fields__ if name != "stream"]),
-        instructions="\n\n".join(filter(None, texts)) or None,
+        instructions=system_text(body.system) or None,
         tools=tools.tools,
         tool_choice=tools.choice,
         schema=body.schema,
         parameters=parameters,
         reply_tokens=body.max_tokens,
         require_attachments=bool(body.require_attachments),
+        **app.marks,
     )
-    return SentRequest(turn, messages_of(sent.history), (_PARAMETERS,) if ignored else ())
+    return Template(turn, (_PARAMETERS,) if ignored else ())
+
+
+def said_in(body: MessageBody) -> list[Any]:
+    """What a request asks for, without how the answer travels."""
+    return [getattr(body, name) for name in body.__struct_fields__ if name != "stream"]
+
+
+async def read_drafts(
+    context: ServerContext, scope: Scope, messages: Sequence[JsonObject], places: Sequence[int] | None = None
+) -> tuple[Draft, ...]:
+    """Messages of a request as ours, with contents and token counts. Those with `places` are some of them, and the call
+    of an output may stand in the session.
+
+    Raises:
+        Invalid: a block is none that a model gets, a call lacks its output, or content cannot be taken.
+    """
+    read = read_messages(messages, places)
+    check_pairs(read, calls_elsewhere=places is not None)
+    now = context.clock()
+    drafts = tuple([message.draft(now, scope.user) for message in read])
+    return await correct_token_counts(context, await read_contents(context, scope, drafts, places_in(read)))
+
+
+async def unstored_turn(
+    context: ServerContext, scope: Scope, body: MessageBody, template: ChatRequest
+) -> tuple[ChatRequest, tuple[Message, ...]]:
+    """The turn without a session that the messages ask for, and what they say of the conversation before it."""
+    drafts = await read_drafts(context, scope, body.messages)
+    if not drafts:
+        raise Invalid("messages: expected a message to answer")
+    # System messages alone are what is to be answered.
+    first = next((place for place, draft in enumerate(drafts) if draft.role is not Role.SYSTEM), 0)
+    last = max(first, history_length(drafts))
+    texts = [template.instructions, *[draft.text for draft in drafts[:first]]]
+    turn = replace(
+        template,
+        session_id=None,
+        regenerate=False,
+        messages=drafts[last:],
+        instructions="\n\n".join(filter(None, texts)) or None,
+    )
+    return turn, messages_of(drafts[first:last])
 
 
 def system_text(system: _System) -> str:
@@ -148,7 +171,7 @@ def system_text(system: _System) -> str:
     return "\n\n".join([block["text"] for block in system])
 
 
-def tools_of_body(body: CountBody) -> ToolChoice:
+def tools_of_body(tools: list[JsonObject] | None, choice: JsonObject | None) -> ToolChoice:
     """The client's tools, and the choice between them.
 
     Raises:
@@ -156,7 +179,7 @@ def tools_of_body(body: CountBody) -> ToolChoice:
         Invalid: a tool or the choice is not described as it must be.
     """
     functions: list[JsonObject] = []
-    for number, tool in enumerate(body.tools or ()):
+    for number, tool in enumerate(tools or ()):
         at, kind = f"tools[{number}]", tool.get("type")
         if kind not in (None, _OWN_TOOL):
             raise UnsupportedParameter(f"{at}.type", f"expected {_OWN_TOOL}: {_named(kind)} is not available here")
@@ -164,7 +187,7 @@ def tools_of_body(body: CountBody) -> ToolChoice:
             raise Invalid(f"{at}.input_schema: expected a schema")
         described: JsonObject = {name: tool[name] for name in ("name", "description", "strict") if name in tool}
         functions.append({**described, "type": "function", "parameters": tool["input_schema"]})
-    return tools_of(functions, _choice_of(body.tool_choice))
+    return tools_of(functions, _choice_of(choice))
 
 
 def _named(kind: Json) -> str:

@@ -17,7 +17,7 @@ from tenuto.server.anthropic.errors import error_body, status_of_failure
 from tenuto.server.anthropic.message_blocks import REDACTED, THINKING, TOOL_USE, blocks_of, thinking_block
 from tenuto.server.anthropic.message_objects import MessageHead
 from tenuto.server.problems import AccessDenied
-from tenuto.server.streams import ServerSentEvent, cancel_task, told_error
+from tenuto.server.streams import ServerSentEvent, cancel_task, close_iterator, told_error
 
 # Seconds until a stream begins without a word: before its first event, an error has a status of its own.
 _SILENCE: Final = 10.0
@@ -163,9 +163,9 @@ async def stream_message(stream: MessageStream, events: AsyncIterator[ChatEvent]
     It begins with the first word, so that the error of a model that says none is raised here; a silent one has it begin
     after a while.
     """
-    has_begun = False
+    has_begun, following = False, _after_silence(events)
     try:
-        async for event in _after_silence(events):
+        async for event in following:
             batch = MessageEvents(
                 (*_unless(has_begun, stream.begin()), *(stream.feed(event) if event is not None else ()))
             )
@@ -176,6 +176,9 @@ async def stream_message(stream: MessageStream, events: AsyncIterator[ChatEvent]
         if not has_begun:
             raise
         yield MessageEvents((stream.fail(told_error(error)),))
+    finally:
+        # At once: a client that has left ends the answer.
+        await close_iterator(following)
 
 
 def _unless(has_begun: bool, events: Iterable[JsonObject]) -> Iterable[JsonObject]:
@@ -205,6 +208,7 @@ async def _after_silence(events: AsyncIterator[ChatEvent]) -> AsyncIterator[Chat
     finally:
         if step is not None:
             await cancel_task(step)
+        await close_iterator(events)
 
 
 async def _next_event(events: AsyncIterator[ChatEvent]) -> ChatEvent:

@@ -1,40 +1,44 @@
 """The routes of messages: stateless as clients expect it, or a turn in the session that a header names; and their size.
 
-Clients send the whole conversation each time. With a session, only what follows its last answer is new; without one,
-nothing is stored.
+Clients send the whole conversation each time. With a session, what is new in it is stored there; without one, nothing
+is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, LiveTurn
+from tenuto.chat import ChatEvent, ChatRequest, SentTurn
 from tenuto.context import TokenCounter
 from tenuto.model import Draft, Scope
 from tenuto.model.values import JsonObject
 from tenuto.server.anthropic.errors import AnthropicRouter
+from tenuto.server.anthropic.message_blocks import plain_messages
 from tenuto.server.anthropic.message_objects import MessageHead
 from tenuto.server.anthropic.message_requests import (
     CountBody,
     MessageBody,
-    drafts_of_body,
+    read_drafts,
+    said_in,
     system_text,
+    template_of,
     tools_of_body,
-    turn_of_body,
+    unstored_turn,
 )
 from tenuto.server.anthropic.message_stream import PING, MessageStream, stream_message
+from tenuto.server.apps.naming import AppNaming, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
-from tenuto.server.json_io import unknown_fields
+from tenuto.server.json_io import key_fingerprint, unknown_fields
 from tenuto.server.openai.items import as_text
-from tenuto.server.openai.responses import first_event, last_reply
-from tenuto.server.sent_turns import SESSION, in_named_session
+from tenuto.server.openai.responses import last_reply
+from tenuto.server.sent_history import begin_sent_turn, events_while_here, headers_of, reply_while_here
 from tenuto.server.streams import cancel_on_disconnect, event_stream, until_lapsed
 
 routes = AnthropicRouter()
@@ -49,51 +53,61 @@ _counter: Final = TokenCounter()
 
 @routes.post("/messages", body=_EXAMPLE, streams=True)
 async def create_message(
-    request: Request,
-    scope: Scope,
-    context: ServerContext,
-    tenuto_session: str | None,
-    idempotency_key: str | None,
-    body: MessageBody,
-) -> JsonObject | Answer[JsonObject] | Response:
-    """Answer messages. With the header `Tenuto-Session`, as a turn of that session; else nothing is stored."""
-    in_session = tenuto_session is not None
-    sent = await turn_of_body(context, scope, body, unknown_fields(request), calls_elsewhere=in_session)
-    turn, head = sent.turn, MessageHead(body.model, sent.degraded)
-    if tenuto_session is not None:
-        turn = replace(await in_named_session(turn, context, scope, tenuto_session), idempotency_key=idempotency_key)
-        return await _in_session(request, context.live.start(scope, turn), head, stream=bool(body.stream))
-    events = context.chat.stream(scope, turn, sent.history)
+    request: Request, naming: AppNaming, context: ServerContext, idempotency_key: str | None, body: MessageBody
+) -> Answer[JsonObject] | Response:
+    """Answer messages.
+
+    With the header `Tenuto-Session`, or an id of an app that the settings name, as a turn of that session; else nothing
+    is stored.
+    """
+    app = naming.read(body)
+    template, degraded = await template_of(context, app, body, unknown_fields(request))
+    head, headers = MessageHead(body.model, degraded), app.headers
+    if app.is_stored:
+        if idempotency_key is not None:
+            digest = await key_fingerprint(idempotency_key, said_in(body))
+            template = replace(template, idempotency_key=idempotency_key, fingerprint=digest)
+        sent = await _begin_in_session(request, context, app, template, body)
+        headers = await headers_of(sent, app)
+        if sent.live is not None:
+            if not body.stream:
+                return Answer(head.whole(await reply_while_here(request, sent.live)), headers=headers)
+            return await _stream(request, head, events_while_here(request, sent.live), headers)
+    turn, history = await unstored_turn(context, app.scope, body, template)
+    events = context.chat.stream(app.scope, turn, history)
     if body.stream:
-        return await _stream(request, head, events)
-    return head.whole(await cancel_on_disconnect(request, last_reply(events)))
+        return await _stream(request, head, until_lapsed(request, events), headers)
+    return Answer(head.whole(await cancel_on_disconnect(request, last_reply(events))), headers=headers)
 
 
 @routes.post("/messages/count_tokens", body=_EXAMPLE)
 async def count_message_tokens(scope: Scope, context: ServerContext, body: CountBody) -> JsonObject:
     """Count the input tokens of messages, with their system prompt and tools."""
-    drafts = await drafts_of_body(context, scope, body, calls_elsewhere=True)
-    tools_of_body(body)
+    drafts = await read_drafts(context, scope, body.messages, range(len(body.messages)))
+    tools_of_body(body.tools, body.tool_choice)
     beside = [system_text(body.system), as_text(body.tools) if body.tools else ""]
     return {"input_tokens": await asyncio.to_thread(_count, drafts, beside)}
 
 
-async def _in_session(
-    request: Request, live: LiveTurn, head: MessageHead, *, stream: bool
-) -> Answer[JsonObject] | Response:
-    await cancel_on_disconnect(request, first_event(live))
-    session_id = live.started.session_id if live.started is not None else (await live.reply()).session_id
-    if not stream:
-        reply = await cancel_on_disconnect(request, live.reply())
-        return Answer(head.whole(reply), headers={SESSION: session_id})
-    response = await _stream(request, head, (event async for _, event in live.events()))
-    response.headers[SESSION] = session_id
+async def _begin_in_session(
+    request: Request, context: ServerContext, app: AppRequest, template: ChatRequest, body: MessageBody
+) -> SentTurn:
+    """Begin the turn that the messages ask for, by what is new in them."""
+
+    async def read(items: list[JsonObject], places: list[int]) -> tuple[Draft, ...]:
+        return await read_drafts(context, app.scope, items, places)
+
+    items = plain_messages(body.messages)
+    return await begin_sent_turn(request, context, app, template, items, read, streams=bool(body.stream))
+
+
+async def _stream(
+    request: Request, head: MessageHead, events: AsyncIterator[ChatEvent], headers: Mapping[str, str]
+) -> Response:
+    batches = stream_message(MessageStream(head), events)
+    response = await event_stream(request, batches, lambda batch: batch, ping=PING.encode())
+    response.headers.update(headers)
     return response
-
-
-async def _stream(request: Request, head: MessageHead, events: AsyncIterator[ChatEvent]) -> Response:
-    batches = stream_message(MessageStream(head), until_lapsed(request, events))
-    return await event_stream(request, batches, lambda batch: batch, ping=PING.encode())
 
 
 def _count(drafts: Sequence[Draft], beside: Sequence[str]) -> int:
