@@ -167,8 +167,8 @@ async def _resumed(
 
 
 async def _end(step: asyncio.Task[_Event], events: AsyncIterator[_Event]) -> None:
-    await _cancel_task(step)
-    await _close_iterator(events)
+    await cancel_task(step)
+    await close_iterator(events)
 
 
 async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
