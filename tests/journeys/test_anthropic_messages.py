@@ -124,7 +124,7 @@ async def test_a_failure_in_the_middle_of_a_stream_is_an_event() -> None:
 
 
 async def test_a_silent_model_has_its_stream_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenuto.server.anthropic.message_stream._SILENCE", 0.0)
+    monkeypatch.setattr("tenuto.server.anthropic.messages._SILENCE", 0.0)
     hang = Hang()
     async with anthropic_served(**playing(ScriptedModel([hang, Say("At last.")]))) as (_, _, ann):
         stream = await ann.messages.create(**ASKED, messages=[HI], stream=True)

@@ -128,17 +128,19 @@ async def events_behind_head(
     is_head: Callable[[_Event], bool],
     is_raised: Callable[[BaseException], bool],
     within: float,
+    awaits_first: bool = True,
 ) -> AsyncIterator[_Event]:
     """The events, once one of them is there that does not belong to their head, or so many seconds are over.
 
     An error instead of it is raised if it `is_raised`, or is the first that comes; others are raised in their place.
+    The seconds are those behind the first event, which is awaited, or all if it need not be.
     """
     clock = asyncio.get_running_loop()
     until, head = clock.time() + within, list[_Event]()
     while True:
         step = asyncio.create_task(_next_event(events))
         try:
-            await asyncio.wait((step,), timeout=until - clock.time() if head else None)
+            await asyncio.wait((step,), timeout=None if awaits_first and not head else until - clock.time())
         except asyncio.CancelledError:
             await _end(step, events)
             raise

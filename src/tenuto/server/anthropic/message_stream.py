@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import msgspec
 
-from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted, TurnStarted
+from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import TenutoError
 from tenuto.model.generation import ReasoningDelta, TextDelta
 from tenuto.model.reasoning import is_reasoning
@@ -17,10 +16,8 @@ from tenuto.server.anthropic.errors import error_body, status_of_failure
 from tenuto.server.anthropic.message_blocks import REDACTED, THINKING, TOOL_USE, blocks_of, thinking_block
 from tenuto.server.anthropic.message_objects import MessageHead
 from tenuto.server.problems import AccessDenied
-from tenuto.server.streams import ServerSentEvent, cancel_task, close_iterator, told_error
+from tenuto.server.streams import ServerSentEvent, close_iterator, told_error
 
-# Seconds until a stream begins without a word: before its first event, an error has a status of its own.
-_SILENCE: Final = 10.0
 _TEXT: Final = "text"
 PING: Final = ServerSentEvent("ping", b'{"type": "ping"}')
 
@@ -158,58 +155,14 @@ class MessageEvents(tuple[JsonObject, ...]):
 
 
 async def stream_message(stream: MessageStream, events: AsyncIterator[ChatEvent]) -> AsyncIterator[MessageEvents]:
-    """The whole stream of a message.
-
-    It begins with the first word, so that the error of a model that says none is raised here; a silent one has it begin
-    after a while.
-    """
-    has_begun, following = False, _after_silence(events)
+    """The whole stream of a message; a turn that fails ends it with an error."""
     try:
-        async for event in following:
-            batch = MessageEvents(
-                (*_unless(has_begun, stream.begin()), *(stream.feed(event) if event is not None else ()))
-            )
-            has_begun = True
-            if batch:
+        yield MessageEvents(stream.begin())
+        async for event in events:
+            if batch := MessageEvents(stream.feed(event)):
                 yield batch
     except Exception as error:
-        if not has_begun:
-            raise
         yield MessageEvents((stream.fail(told_error(error)),))
     finally:
         # At once: a client that has left ends the answer.
-        await close_iterator(following)
-
-
-def _unless(has_begun: bool, events: Iterable[JsonObject]) -> Iterable[JsonObject]:
-    return () if has_begun else events
-
-
-async def _after_silence(events: AsyncIterator[ChatEvent]) -> AsyncIterator[ChatEvent | None]:
-    """The events behind the start of the turn; `None` before them, once none has come for a while."""
-    now = asyncio.get_running_loop().time
-    until, waits = now() + _SILENCE, True
-    step: asyncio.Task[ChatEvent] | None = None
-    try:
-        while True:
-            step = asyncio.create_task(_next_event(events))
-            if waits:
-                await asyncio.wait((step,), timeout=max(0.0, until - now()))
-                if not step.done():
-                    waits = False
-                    yield None
-            event = await step
-            if waits and isinstance(event, TurnStarted):
-                continue
-            waits = False
-            yield event
-    except StopAsyncIteration:
-        return
-    finally:
-        if step is not None:
-            await cancel_task(step)
         await close_iterator(events)
-
-
-async def _next_event(events: AsyncIterator[ChatEvent]) -> ChatEvent:
-    return await anext(events)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.chat import ChatEvent, ChatRequest, SentTurn
+from tenuto.chat import ChatEvent, ChatRequest, SentTurn, TurnStarted
 from tenuto.context import TokenCounter
 from tenuto.model import Draft, Scope
 from tenuto.model.values import JsonObject
@@ -39,7 +39,7 @@ from tenuto.server.json_io import key_fingerprint, unknown_fields
 from tenuto.server.openai.items import as_text
 from tenuto.server.openai.responses import last_reply
 from tenuto.server.sent_history import begin_sent_turn, events_while_here, headers_of, reply_while_here
-from tenuto.server.streams import cancel_on_disconnect, event_stream, until_lapsed
+from tenuto.server.streams import cancel_on_disconnect, event_stream, events_behind_head, until_lapsed
 
 routes = AnthropicRouter()
 
@@ -48,6 +48,8 @@ _EXAMPLE: Final[JsonObject] = {
     "max_tokens": 1024,
     "messages": [{"role": "user", "content": "Hello!"}],
 }
+# Seconds until a stream begins without a word.
+_SILENCE: Final = 10.0
 _counter: Final = TokenCounter()
 
 
@@ -104,7 +106,15 @@ async def _begin_in_session(
 async def _stream(
     request: Request, head: MessageHead, events: AsyncIterator[ChatEvent], headers: Mapping[str, str]
 ) -> Response:
-    batches = stream_message(MessageStream(head), events)
+    """A stream that begins with the model's first word: the error of a model that says none has a status."""
+    waiting = events_behind_head(
+        events,
+        is_head=lambda event: isinstance(event, TurnStarted),
+        is_raised=lambda _: True,
+        within=_SILENCE,
+        awaits_first=False,
+    )
+    batches = stream_message(MessageStream(head), await cancel_on_disconnect(request, waiting))
     response = await event_stream(request, batches, lambda batch: batch, ping=PING.encode())
     response.headers.update(headers)
     return response
