@@ -32,6 +32,7 @@ _PAGES: Final = {
     "goods": "../how-to/goods.md",
     "web streams": "../how-to/web-streams.md",
     "openai": "../how-to/openai.md",
+    "anthropic": "../how-to/anthropic.md",
     "mcp": "../how-to/mcp.md",
     "a2a": "../how-to/a2a.md",
     "health": "../how-to/health.md",

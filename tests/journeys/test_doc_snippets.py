@@ -233,7 +233,7 @@ async def test_every_request_that_the_docs_show_is_answered() -> None:
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=address, timeout=60))
         for page, words in curl_lines(with_key=False):
             await check_answered(http, page, words, values)
-        for name in ("how-to/openai.md", "reference/http.md"):
+        for name in ("how-to/openai.md", "how-to/anthropic.md", "reference/http.md"):
             for program in blocks(TOP / "docs" / name, "py"):
                 text = re.sub(r"(localhost|127\.0\.0\.1):8765", address.removeprefix("http://"), program)
                 with redirect_stdout(StringIO()) as printed:

@@ -93,11 +93,17 @@ class Chat:
         Raises:
             ModelUnknown: callers of the tenant have no such model.
         """
-        named = answerer.model
-        name = self.assistants.find(answerer.assistant).model
-        if named is not None:
-            name = await self._deps.model_choice.admit(tenant, named)
-        return facts_of(self._deps.models(name)).provider_tools
+        return facts_of(await self.model_answering(tenant, answerer)).provider_tools
+
+    async def model_answering(self, tenant: str, answerer: Answerer) -> ChatModel:
+        """The model that answers for an assistant, or in its place.
+
+        Raises:
+            ModelUnknown: callers of the tenant have no such model.
+        """
+        if answerer.model is None:
+            return self.model_of(self.assistants.find(answerer.assistant))
+        return self._deps.models(await self._deps.model_choice.admit(tenant, answerer.model))
 
     def model_named(self, name: str) -> ChatModel:
         """The model that a setting or an assistant names."""

@@ -28,6 +28,8 @@ class Thought:
     shown: list[str] = field(default_factory=list)
     made: JsonObject | None = None
     withheld: bool = False
+    # Whether readers have heard of its end.
+    ended: bool = False
 
     @property
     def text(self) -> str:
@@ -102,8 +104,11 @@ class Thoughts:
         if self.unseen not in (None, event.index):
             yield from self.reveal()
         if isinstance(event, ReasoningDone):
-            self._end(event, texts, calls_before)
+            thought = self._end(event, texts, calls_before)
             yield from self.reveal()
+            if not thought.ended:
+                thought.ended = True
+                yield ReasoningDelta(text="", index=event.index, part=thought.part(stored=True, pending=True))
             return
         if event.index not in self._by_index:
             self._by_index[event.index] = Thought(sum(map(len, texts)), withheld=self.withheld)
@@ -120,14 +125,16 @@ class Thoughts:
             yield ReasoningDelta(text="", index=self.unseen)
             self.unseen = None
 
-    def _end(self, done: ReasoningDone, texts: Sequence[str], calls_before: int) -> None:
-        """Add what the provider made of a thought; those behind a call are known only now."""
+    def _end(self, done: ReasoningDone, texts: Sequence[str], calls_before: int) -> Thought:
+        """Add what the provider made of a thought. It comes once more when the answer is whole: only then is it known
+        behind which call it is."""
         thought = self._by_index.pop(done.index, None)
         if thought is None:
             self.unseen = done.index
             thought = Thought(sum(map(len, texts)), withheld=self.withheld)
         thought.made, thought.calls_before = done.part, calls_before
         self._by_index[done.index] = thought
+        return thought
 
     def parts(
         self, text: str, calls: Sequence[ToolCall], *, stored: bool, pending: bool = False

@@ -63,7 +63,7 @@ from tenuto.llm.provider_parameters import Dialect, any_object, parameters_taken
 from tenuto.llm.pydantic_ai_items import ItemCollector, add_provider_tools, returning_items, runs_tools, with_items
 from tenuto.llm.pydantic_ai_media import media_of
 from tenuto.llm.pydantic_ai_messages import past_tools, to_messages, to_tools
-from tenuto.llm.pydantic_ai_reasoning import Thinker, lacks_first_thought, thinking_budget
+from tenuto.llm.pydantic_ai_reasoning import Thinker, ThoughtEnds, lacks_first_thought, thinking_budget
 from tenuto.llm.reach import LOCAL
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelDone, ModelEvent, ModelRequest, TextDelta, marks_place
 from tenuto.model.message import Role
@@ -111,6 +111,8 @@ _TOO_MANY: Final = 429
 _SERVER_FAILED: Final = 500
 # A code or type of a provider's error; anything else in these fields may be a text.
 _CODE: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+# What Pydantic AI says of models that think.
+_THINKS: Final = ("supports_thinking", "thinking_always_enabled", "thinking_enabled_by_default")
 _CHOICES: Final[dict[str, Literal["none", "required"]]] = {NONE: "none", REQUIRED: "required"}
 _FINISHES: Final = {
     "length": FinishReason.LENGTH,
@@ -191,6 +193,7 @@ class PydanticAIModel:
             messages = self._model.prepare_messages(self._messages(request, prompt), parameters)
             settings, dropped = self._settings(request, prompt)
             items = add_provider_tools(settings, request) if request.provider_tools.tools else ItemCollector()
+            ends = ThoughtEnds(self._thinker)
             async with model_request_stream(
                 self._model,
                 messages,
@@ -201,16 +204,20 @@ class PydanticAIModel:
                 async for event in stream if self._limit is not None else _until_silence(stream):
                     for item in items.take():
                         yield item
-                    if text := _event_text(event):
+                    ends.hear(event)
+                    text, thought = _event_text(event), self._thinker.delta(event)
+                    for end in ends.take() if text or (thought is not None and thought.text) else ():
+                        yield end
+                    if text:
                         yield TextDelta(text=text)
-                    elif (thought := self._thinker.delta(event)) is not None:
+                    elif thought is not None:
                         yield thought
                 response = self._check_response(stream, items)
         except ModelFailed:
             raise
         except Exception as exc:
             raise self._failure(exc, request) from None
-        for thought_or_call in (*items.take(), *self._thinker.ended(response)):
+        for thought_or_call in (*items.take(), *ends.take(), *self._thinker.ended(response, ends.indexes)):
             yield thought_or_call
         details = response.provider_details or {}
         if refusal := details.get("refusal"):
@@ -432,6 +439,7 @@ def _facts_of(name: str, model: Model, dialect: Dialect, context_window: int | N
         schemas=bool(model.profile.get("supports_json_schema_output")),
         media=media_of(name, model, dialect, reads_documents=documents),
         provider_tools=runs_tools(model),
+        thinks=any(model.profile.get(name) for name in _THINKS),
     )
 
 

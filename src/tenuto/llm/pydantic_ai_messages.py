@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from pydantic_ai.messages import (
@@ -30,7 +30,7 @@ from tenuto.llm.pydantic_ai_media import to_contents
 from tenuto.model.attachment import MEDIA_PARTS, Content
 from tenuto.model.generation import UNREADABLE, ToolCall, ToolSpec
 from tenuto.model.media import LEFT_OUT
-from tenuto.model.message import Role, readable_part, text_part
+from tenuto.model.message import IS_ERROR, Role, readable_part, text_part
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.provider_items import ITEM_TYPES
 from tenuto.model.reasoning import REASONING
@@ -86,7 +86,9 @@ def _request_parts(message: PromptMessage, names: dict[str, str], shown: _Shown)
             output = _output(part["output"], shown)
             if shown.provider == _SAYS_SOMETHING and isinstance(output, str) and not output.strip():
                 output = _NOTHING
-            yield ToolReturnPart(tool_name=names.get(call_id, "tool"), content=output, tool_call_id=call_id)
+            outcome: Literal["success", "failed"] = "failed" if part.get(IS_ERROR) is True else "success"
+            name = names.get(call_id, "tool")
+            yield ToolReturnPart(tool_name=name, content=output, tool_call_id=call_id, outcome=outcome)
     if message.role is Role.USER and any(part["type"] in MEDIA_PARTS for part in message.parts):
         yield UserPromptPart(content=shown.of(_joined_texts(message.parts)))
     elif text := message.text:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 from msgspec.structs import replace
 from pydantic_ai.messages import (
     ModelResponse,
     PartDeltaEvent,
+    PartEndEvent,
     PartStartEvent,
     ThinkingPart,
     ThinkingPartDelta,
@@ -61,8 +62,8 @@ class Thinker(NamedTuple):
             case _:
                 return None
 
-    def ended(self, response: ModelResponse) -> Iterator[ModelEvent]:
-        """The whole thoughts and the calls of an answer, in its order."""
+    def ended(self, response: ModelResponse, earlier: Collection[int] = ()) -> Iterator[ModelEvent]:
+        """The whole thoughts and the calls of an answer, in its order; those of `earlier` indexes come again."""
         for index, part in enumerate(response.parts):
             if isinstance(part, ToolCallPart):
                 call = to_call(part)
@@ -71,10 +72,15 @@ class Thinker(NamedTuple):
                     yield ReasoningDone(part={**made, **self._maker}, index=index)
                 yield ToolCallRequested(call=call)
             elif isinstance(part, ThinkingPart):
-                thought = self._part(part)
-                if raw := "" if part.content else "\n\n".join(thought.get("details", {}).get(_RAW, ())):
-                    yield ReasoningDelta(text=raw, index=index)
-                yield ReasoningDone(part=thought, index=index)
+                whole = list(self.whole(part, index))
+                yield from whole[-1:] if index in earlier else whole
+
+    def whole(self, part: ThinkingPart, index: int) -> Iterator[ReasoningDelta | ReasoningDone]:
+        """A thought that is whole, behind its raw text, if that was not streamed."""
+        thought = self._part(part)
+        if raw := "" if part.content else "\n\n".join(thought.get("details", {}).get(_RAW, ())):
+            yield ReasoningDelta(text=raw, index=index)
+        yield ReasoningDone(part=thought, index=index)
 
     def _part(self, part: ThinkingPart) -> JsonObject:
         made: JsonObject = {"type": REASONING, "text": make_storable(part.content)}
@@ -122,6 +128,27 @@ class Thinker(NamedTuple):
         if not self._is_own(part):
             return False
         return is_proven(part) or (in_loop and self.dialect is Dialect.OPENAI_CHAT and part.get("id") in _CHAT_FIELDS)
+
+
+class ThoughtEnds:
+    """Thoughts of a stream that are whole, until something follows that is shown: before that, another model may answer
+    in place of this one."""
+
+    def __init__(self, thinker: Thinker) -> None:
+        self.indexes: set[int] = set()
+        self._thinker = thinker
+        self._waiting: list[ReasoningDelta | ReasoningDone] = []
+
+    def hear(self, event: object) -> None:
+        """Keep the thought that this event ends, if it ends one."""
+        if isinstance(event, PartEndEvent) and isinstance(event.part, ThinkingPart):
+            self.indexes.add(event.index)
+            self._waiting += self._thinker.whole(event.part, event.index)
+
+    def take(self) -> list[ReasoningDelta | ReasoningDone]:
+        """Those that wait."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
 
 def _call_signature(part: ToolCallPart) -> str:

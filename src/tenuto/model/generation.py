@@ -170,10 +170,14 @@ class TextDelta(Value, frozen=True, kw_only=True):
 
 
 class ReasoningDelta(Value, frozen=True, kw_only=True):
-    """A piece of what the model thinks; `index` names the thought within the answer. An empty one marks its place."""
+    """A piece of what the model thinks; `index` names the thought within the answer. An empty one marks its place.
+
+    One with a `part` ends the thought, for readers that hand it back to its provider: it is the part that is stored.
+    """
 
     text: str
     index: int = 0
+    part: JsonObject | None = None
 
 
 class ReasoningDone(Value, frozen=True, kw_only=True):

@@ -89,6 +89,8 @@ STOPPED = "stopped"
 FINISH = "finish"
 # The key of the metadata of an input message that is no user's: a tool's output, an instruction.
 INPUT = "input"
+# The key of a tool's output, with the value true, that tells why the tool failed.
+IS_ERROR = "is_error"
 # The type of a part that holds a summary.
 SUMMARY = "summary"
 # Types of parts that other APIs have for calls and their outputs: Responses items, and `tool_calls` of chat messages.

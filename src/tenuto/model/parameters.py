@@ -188,7 +188,7 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     `provider` and `model` are what its provider and it are called there. `parameters` are the names of those that reach
     it. With `schemas` it gives answers in a demanded form by itself.
     `media` are the pictures, sounds and files that it takes: none, where nothing is known. With `provider_tools` its
-    provider runs tools by itself, as the responses API describes them.
+    provider runs tools by itself, as the responses API describes them. `thinks` is false where it is known not to.
     """
 
     provider: str = ""
@@ -198,6 +198,7 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     schemas: bool = False
     media: MediaInputs = NO_MEDIA
     provider_tools: bool = False
+    thinks: bool = True
 
 
 NOTHING_KNOWN: Final = ModelFacts()

@@ -45,16 +45,17 @@ from tenuto.server import (
 )
 from tenuto.server import chat as talks
 from tenuto.server.a2a import routes as a2a
+from tenuto.server.anthropic import messages as anthropic_messages
 from tenuto.server.apps.by_history import SessionsByHistory
 from tenuto.server.apps.presets import AppRules
 from tenuto.server.auth import Gate, RateLimiter, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
+from tenuto.server.error_shapes import handle_http_error, own_addresses
 from tenuto.server.mcp import routes as mcp
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.openai import completions, conversations, responses
 from tenuto.server.openai import models as openai_models
-from tenuto.server.openai.errors import handle_http_error
 from tenuto.server.routing import IndexedRouter
 from tenuto.server.session_events import SessionEvents
 from tenuto.server.task_worker import TaskWorker
@@ -184,6 +185,7 @@ def create_app(
         responses,
         completions,
         openai_models,
+        anthropic_messages,
         health,
         status,
         web_console,
@@ -205,6 +207,7 @@ def create_app(
     router.lifespan_context = app.router.lifespan_context
     app.router = router
     app.state.meters = meters
+    app.state.own_addresses = own_addresses(router.routes)
     return app
 
 

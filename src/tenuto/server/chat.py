@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ from tenuto.chat.views import (
 )
 from tenuto.errors import Invalid
 from tenuto.model import Scope
+from tenuto.model.generation import ReasoningDelta
 from tenuto.model.turn import Trace
 from tenuto.model.values import View
 from tenuto.server.attachments import read_attachments
@@ -170,7 +172,14 @@ async def _turn_stream(request: Request, turn: LiveTurn, after: int = 0) -> Resp
             return encode_event(event)
         return encode_event(event, f"{turn.started.turn}.{number}")
 
-    return await event_stream(request, until_lapsed(request, turn.events(after)), encode)
+    return await event_stream(request, until_lapsed(request, _shown_events(turn, after)), encode)
+
+
+async def _shown_events(turn: LiveTurn, after: int) -> AsyncIterator[tuple[int, ChatEvent]]:
+    """The events without the ends of thoughts, which only their providers read."""
+    async for number, event in turn.events(after):
+        if not (isinstance(event, ReasoningDelta) and event.part is not None):
+            yield number, event
 
 
 def _events_seen(turn: LiveTurn, event_id: str | None) -> int:

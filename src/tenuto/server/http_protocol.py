@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from tenuto.server.openai.errors import in_shape_of
+from tenuto.server.error_shapes import in_shape_of
 from tenuto.server.problems import problem_response
 
 # Chunk sizes and trailers come beside the body and grow with it: this many bytes of them for one of the body.

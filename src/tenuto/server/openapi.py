@@ -55,6 +55,7 @@ _TAGS: Final = {
     "goods": "The shopping assistant.",
     "web streams": "Chat for the AI SDK and for AG-UI.",
     "openai": "The API of OpenAI: sessions as conversations, turns as responses, assistants as models.",
+    "anthropic": "The API of Anthropic: messages, answered by assistants and models.",
     "mcp": "Tools for clients of the Model Context Protocol; with the extra `mcp`.",
     "a2a": "Assistants as agents of the A2A protocol; with the extra `a2a`.",
     "health": "Liveness, readiness, status and metrics.",
@@ -86,7 +87,8 @@ _RESPONSE_HEADERS: Final = {
     "WWW-Authenticate": "The scheme of the credential.",
 }
 _PROTOCOL_ERROR: Final[JsonObject] = {
-    "description": "An error in the form of the protocol. On routes of OpenAI: `message`, `type`, `param` and `code`.",
+    "description": "An error in the form of the protocol. On routes of OpenAI: `message`, `type`, `param` and `code`; "
+    "of Anthropic: `type` and `message`.",
     "headers": {"X-Request-ID": {"$ref": "#/components/headers/X-Request-ID"}},
     "content": {"application/json": {"schema": {"type": "object", "additionalProperties": True}}},
 }

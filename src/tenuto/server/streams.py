@@ -39,8 +39,8 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answ
             raise ClientDisconnect
         return task.result()
     finally:
-        await _cancel_task(gone)
-        await _cancel_task(task)
+        await cancel_task(gone)
+        await cancel_task(task)
 
 
 class Encodes(Protocol):
@@ -66,7 +66,12 @@ class ServerSentEvent(NamedTuple):
 
 
 async def event_stream(
-    request: Request, events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes], *, endless: bool = False
+    request: Request,
+    events: AsyncIterator[_Event],
+    encode: Callable[[_Event], Encodes],
+    *,
+    endless: bool = False,
+    ping: bytes = _PING,
 ) -> Response:
     """Server-sent events. A failure before the first one is an ordinary error response.
 
@@ -75,7 +80,7 @@ async def event_stream(
     """
     request.state.endless = endless
     first = () if endless else (await cancel_on_disconnect(request, _next_event(events)),)
-    return _EventResponse(_sse_stream(request, first, events, encode), events)
+    return _EventResponse(_sse_stream(request, first, events, encode, ping), events)
 
 
 class _EventResponse(StreamingResponse):
@@ -90,7 +95,7 @@ class _EventResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             for iterator in self._closing:
-                await _close_iterator(iterator)
+                await close_iterator(iterator)
 
 
 class _Internal(TenutoError):
@@ -123,17 +128,19 @@ async def events_behind_head(
     is_head: Callable[[_Event], bool],
     is_raised: Callable[[BaseException], bool],
     within: float,
+    awaits_first: bool = True,
 ) -> AsyncIterator[_Event]:
     """The events, once one of them is there that does not belong to their head, or so many seconds are over.
 
     An error instead of it is raised if it `is_raised`, or is the first that comes; others are raised in their place.
+    The seconds are those behind the first event, which is awaited, or all if it need not be.
     """
     clock = asyncio.get_running_loop()
     until, head = clock.time() + within, list[_Event]()
     while True:
         step = asyncio.create_task(_next_event(events))
         try:
-            await asyncio.wait((step,), timeout=until - clock.time() if head else None)
+            await asyncio.wait((step,), timeout=None if awaits_first and not head else until - clock.time())
         except asyncio.CancelledError:
             await _end(step, events)
             raise
@@ -162,8 +169,8 @@ async def _resumed(
 
 
 async def _end(step: asyncio.Task[_Event], events: AsyncIterator[_Event]) -> None:
-    await _cancel_task(step)
-    await _close_iterator(events)
+    await cancel_task(step)
+    await close_iterator(events)
 
 
 async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
@@ -187,8 +194,8 @@ async def until_lapsed(request: Request, events: AsyncIterator[_Event]) -> Async
     finally:
         for task in (lapsed, step):
             if task is not None:
-                await _cancel_task(task)
-        await _close_iterator(events)
+                await cancel_task(task)
+        await close_iterator(events)
 
 
 async def _next_event(events: AsyncIterator[_Event]) -> _Event:
@@ -196,7 +203,11 @@ async def _next_event(events: AsyncIterator[_Event]) -> _Event:
 
 
 async def _sse_stream(
-    request: Request, first: tuple[_Event, ...], events: AsyncIterator[_Event], encode: Callable[[_Event], Encodes]
+    request: Request,
+    first: tuple[_Event, ...],
+    events: AsyncIterator[_Event],
+    encode: Callable[[_Event], Encodes],
+    ping: bytes,
 ) -> AsyncIterator[bytes]:
     ends = [asyncio.create_task(_wait_for_disconnect(request))]
     if request.state.endless:
@@ -211,7 +222,7 @@ async def _sse_stream(
             if any(end.done() for end in ends):
                 return
             if not step.done():
-                yield _PING
+                yield ping
                 continue
             event, step = step.result(), None
             yield encode(event).encode()
@@ -225,11 +236,11 @@ async def _sse_stream(
     finally:
         for task in (*ends, step):
             if task is not None:
-                await _cancel_task(task)
-        await _close_iterator(events)
+                await cancel_task(task)
+        await close_iterator(events)
 
 
-async def _close_iterator(iterator: AsyncIterator[Any]) -> None:
+async def close_iterator(iterator: AsyncIterator[Any]) -> None:
     close = getattr(iterator, "aclose", None)
     if close is not None:
         await close()
@@ -241,7 +252,7 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-async def _cancel_task(task: asyncio.Task[Any]) -> None:
+async def cancel_task(task: asyncio.Task[Any]) -> None:
     """Cancel the task if it is still running."""
     if task.done():
         # Retrieve the error; awaiting the task again would raise it here.

@@ -64,13 +64,14 @@ def test_what_readers_see_is_stored_and_what_was_made_goes_back() -> None:
 
 
 def test_a_withheld_thought_is_told_of_once() -> None:
+    """And of its end once, though that comes again when the answer is whole."""
     thoughts = Thoughts(withheld=True)
     pieces = ReasoningDelta(text="a"), ReasoningDelta(text="b")
-    events: list[ReasoningDelta | ReasoningDone] = [*pieces, ReasoningDone(part=made("ab"))]
+    events: list[ReasoningDelta | ReasoningDone] = [*pieces, *[ReasoningDone(part=made("ab"))] * 2]
 
     told = [delta for event in events for delta in thoughts.hear(event, (), 0)]
 
-    assert told == [ReasoningDelta(text="")]
+    assert told == [ReasoningDelta(text=""), ReasoningDelta(text="", part=made("ab", withheld=True))]
     assert thoughts.parts("", (), stored=True)[0] == made("ab", withheld=True)
 
 

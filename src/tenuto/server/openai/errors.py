@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import (
@@ -30,9 +29,8 @@ from tenuto.errors import (
 )
 from tenuto.model.values import JsonObject
 from tenuto.server.json_io import JSON
-from tenuto.server.openapi import Router
-from tenuto.server.problems import AccessDenied, InvalidCredential, Problem, error_response, handle_error
-from tenuto.server.routing import Endpoint
+from tenuto.server.problems import AccessDenied, InvalidCredential, Problem, error_response
+from tenuto.server.protocol_routers import ProtocolRouter
 
 # Where clients of OpenAI ask; below `/v1/chat` there are also routes of our own.
 _ADDRESSES: Final = (
@@ -109,26 +107,17 @@ class TooManyItems(Invalid):
         super().__init__(f"items: expected at most {limit} items in one request, got {count}")
 
 
-class OpenAIRouter(Router):
+class OpenAIRouter(ProtocolRouter):
     """Routes that answer errors in OpenAI's shape."""
 
     def __init__(self) -> None:
         super().__init__("openai", prefix="/v1", protocol="OpenAI's API")
 
-    def _wrap(self, endpoint: Endpoint) -> Endpoint:
-        @functools.wraps(endpoint)
-        async def answer(request: Request) -> Response:
-            try:
-                return await endpoint(request)
-            except (TenutoError, AccessDenied) as error:
-                return failure_response(error, request.url.path)
-            except ClientDisconnect:
-                raise
-            except Exception:
-                _log.exception("a request failed")
-                return _response(500, error_body(500, "internal", "something went wrong here"))
+    def failure(self, request: Request, error: TenutoError | AccessDenied) -> Response:
+        return failure_response(error, request.url.path)
 
-        return answer
+    def internal_failure(self, request: Request) -> Response:
+        return _response(500, error_body(500, "internal", "something went wrong here"))
 
 
 def failure_response(error: TenutoError | AccessDenied, path: str = "") -> Response:
@@ -154,18 +143,14 @@ def failure_response(error: TenutoError | AccessDenied, path: str = "") -> Respo
     return _response(status, body, headers)
 
 
-def in_shape_of(path: str, problem: Response) -> Response:
-    """A problem as the clients of this address read it."""
-    if not path.startswith(_ADDRESSES):
-        return problem
-    fields = msgspec.json.decode(bytes(problem.body), type=Problem)
-    headers = {name: value for name, value in problem.headers.items() if not name.startswith("content-")}
-    return _response(fields.status, error_body(fields.status, fields.code, fields.detail), headers)
+def is_openai_address(path: str) -> bool:
+    """Whether clients of OpenAI ask there."""
+    return path.startswith(_ADDRESSES)
 
 
-async def handle_http_error(request: Request, error: Exception) -> Response:
-    """The answer where no route fits."""
-    return in_shape_of(request.scope["path"], await handle_error(request, error))
+def problem_as_error(problem: Problem, headers: Mapping[str, str]) -> Response:
+    """A problem as clients of OpenAI read it."""
+    return _response(problem.status, error_body(problem.status, problem.code, problem.detail), headers)
 
 
 def error_body(status: int, code: str, message: str, error: TenutoError | None = None) -> JsonObject:

@@ -10,17 +10,36 @@ from typing import Any, Final, Literal
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.access import Caller
 from tenuto.context import TokenCounter
-from tenuto.errors import Invalid, ModelUnknown
+from tenuto.errors import Invalid, ModelUnknown, TenutoError
 from tenuto.model import Scope
 from tenuto.model.values import Json, JsonObject
+from tenuto.server.anthropic import errors as anthropic_errors
+from tenuto.server.anthropic.models import model_info, model_page
 from tenuto.server.auth import ServerContext
 from tenuto.server.openai.errors import OpenAIRouter
+from tenuto.server.problems import AccessDenied
 from tenuto.server.streams import cancel_on_disconnect
 
-routes = OpenAIRouter()
+
+class _ModelRouter(OpenAIRouter):
+    """Routes at which clients of Anthropic ask as well, and are answered in the shape of theirs."""
+
+    def failure(self, request: Request, error: TenutoError | AccessDenied) -> Response:
+        return anthropic_errors.failure_response(error) if _is_anthropic(request) else super().failure(request, error)
+
+    def internal_failure(self, request: Request) -> Response:
+        return anthropic_errors.internal_failure() if _is_anthropic(request) else super().internal_failure(request)
+
+
+def _is_anthropic(request: Request) -> bool:
+    return anthropic_errors.is_anthropic_request(request.url.path, request.headers)
+
+
+routes = _ModelRouter()
 
 # As OpenAI has them: texts of a request, tokens of a text, and tokens of a request where no setting is below.
 _TEXTS: Final = 2_048
@@ -39,18 +58,20 @@ class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/models")
-async def list_models(scope: Scope, context: ServerContext) -> JsonObject:
-    """List the assistants, aliases and models that the caller may name."""
+async def list_models(request: Request, scope: Scope, context: ServerContext) -> JsonObject:
+    """List the assistants, aliases and models that the caller may name. With `anthropic-version`, as Anthropic does."""
     names = context.chat.model_names(scope.tenant)
+    if _is_anthropic(request):
+        return model_page(names, request.query_params)
     return {"object": "list", "data": [_model_view(name) for name in names]}
 
 
 @routes.get("/models/{model:path}")
-async def get_model(scope: Scope, context: ServerContext, model: str) -> JsonObject:
+async def get_model(request: Request, scope: Scope, context: ServerContext, model: str) -> JsonObject:
     """Get a model that the caller may name, also one that only a `*` allows."""
     if not context.chat.has_model(scope.tenant, model):
         raise ModelUnknown
-    return _model_view(model)
+    return model_info(model) if _is_anthropic(request) else _model_view(model)
 
 
 @routes.post("/embeddings", body={"input": ["Where do I start?"]})

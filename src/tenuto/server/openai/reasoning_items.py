@@ -26,7 +26,7 @@ _LENGTH: Final = "length"
 def reasoning_item(name: str, number: int, part: JsonObject, status: str = "completed") -> JsonObject:
     """A thought as an item, known by the trace or the message that it belongs to, and its number in it."""
     item = begun_reasoning_item(name, number)
-    return {**item, "summary": summary_of(shown_text(part)), "encrypted_content": _seal(part), "status": status}
+    return {**item, "summary": summary_of(shown_text(part)), "encrypted_content": seal(part), "status": status}
 
 
 def begun_reasoning_item(name: str, number: int) -> JsonObject:
@@ -39,7 +39,7 @@ def summary_of(text: str) -> list[JsonObject]:
     return [{"type": "summary_text", "text": text}] if text else []
 
 
-def _seal(part: JsonObject) -> str:
+def seal(part: JsonObject) -> str:
     """What an item has of a thought besides the text, which a thought that is withheld has for no reader."""
     kept = {name: value for name, value in part.items() if name not in ("type", "text")} | {_LENGTH: len(part["text"])}
     if part.get(WITHHELD):
@@ -53,8 +53,8 @@ def part_of_item(item: JsonObject) -> JsonObject | None:
     if item.get("type") != REASONING or not isinstance(sealed, str) or not sealed:
         return None
     text = "".join(_texts(summary)) if isinstance(summary, list) else ""
-    if sealed.startswith(_SEALED):
-        part = _unseal(sealed, text)
+    if is_sealed(sealed):
+        part = unseal(sealed, text)
     elif isinstance(item.get("id"), str):
         made = {"encrypted": sealed, "id": item["id"], "provider": _OPENAI, "model": ""}
         part = {"type": REASONING, "text": text, **made}
@@ -63,7 +63,13 @@ def part_of_item(item: JsonObject) -> JsonObject | None:
     return part if part is not None and is_reasoning(part) else None
 
 
-def _unseal(sealed: str, text: str) -> JsonObject | None:
+def is_sealed(proof: str) -> bool:
+    """Whether `seal` made it."""
+    return proof.startswith(_SEALED)
+
+
+def unseal(sealed: str, text: str) -> JsonObject | None:
+    """The thought of this text that was sealed; `None` if it is none."""
     try:
         kept = msgspec.json.decode(urlsafe_b64decode(sealed.removeprefix(_SEALED)), type=dict[str, Json])
         check_json(kept, "encrypted_content")

@@ -92,7 +92,7 @@ class ResponseStream:
             case TextDelta(text=text, refusal=refusal) if text:
                 yield from self._end_summary()
                 yield from self._say(text, _REFUSAL if refusal else _TEXT)
-            case ReasoningDelta():
+            case ReasoningDelta(part=None):
                 yield from self._think(event)
             case ProviderItem(part=part, done=done):
                 yield from self._end_summary()
