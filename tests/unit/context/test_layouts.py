@@ -19,11 +19,22 @@ from tenuto.context import (
     profile_text,
     speaker_names,
 )
+from tenuto.context.layout import join_unanswered
 from tenuto.context.wording import WORDING
-from tenuto.model import Message, Role, tool_call, tool_result
+from tenuto.model import Message, Role, text_part, tool_call, tool_result
 from tenuto.model.channel import ChatLine
 from tenuto.model.policy import ContextPolicy
-from tenuto.model.prompt import Kind, Language, LayoutName, Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
+from tenuto.model.prompt import (
+    Kind,
+    Language,
+    LayoutName,
+    Piece,
+    Prompt,
+    PromptInputs,
+    PromptMessage,
+    PromptPolicy,
+    RecallPosition,
+)
 from tests.clock import START
 from tests.samples import dialogue, stored
 
@@ -278,6 +289,23 @@ def test_other_peoples_words_pass_for_no_speakers_and_for_no_heading() -> None:
 
 
 @pytest.mark.requirement("E12")
+def test_an_output_stands_behind_its_call_whatever_was_said_meanwhile() -> None:
+    """The roles alternate, and a provider refuses the order all the same."""
+    call, output = tool_call("c1", "search", {}), tool_result("c1", "three phones")
+    messages = tuple(
+        PromptMessage(role=role, parts=(part,))
+        for role, part in (
+            (Role.USER, text_part("Look for phones.")),
+            (Role.ASSISTANT, call),
+            (Role.USER, text_part("Cheap ones.")),
+            (Role.TOOL, output),
+        )
+    )
+    prompt = replace(written(LayoutName.CHAT, question="-"), messages=messages, cacheable_messages=0)
+
+    assert [one.role for one in join_unanswered(prompt)[0]] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
+
+
 def test_an_agents_system_prompt_has_role_goal_shared_data_and_style() -> None:
     """What others wrote is there, who wrote it and when is not."""
     shared = {

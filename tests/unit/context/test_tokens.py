@@ -103,7 +103,8 @@ def test_messages_count_together_what_each_counts_alone() -> None:
     call = says("", Role.ASSISTANT, parts=(tool_call("c1", "search", {"q": CHINESE}),))
 
     assert counter.count_plain(drafts) == [counter.count_message(draft) for draft in drafts]
-    assert counter.count_plain([*drafts, call]) is None
+    # Another framework's entry is in no prompt, also if it is a text.
+    assert [counter.count_plain([*drafts, odd]) for odd in (call, says("", Role.ITEM))] == [None, None]
 
 
 def test_tool_parts_count_with_their_frame() -> None:

@@ -23,6 +23,7 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
+from tenuto.model.message import SUMMARY
 from tenuto.model.privacy import VAULT, CustomPattern, Mode, PrivacyPolicy, data_key_id
 from tenuto.model.session import NewSession
 from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
@@ -95,6 +96,18 @@ async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default(
     assert trace.tools[0].output == [{"phone": "[REDACTED_PHONE]"}]
     assert trace.data == {"card": "[REDACTED_CC]"}
     assert trace.redacted == {"EMAIL": 3, "PHONE": 1, "CC": 1}
+
+
+async def test_a_summary_that_a_turn_brings_is_redacted_where_messages_are_kept() -> None:
+    _, store = redacting_store()
+    await talk(store, ANN, "s", "hello", "Hello.")
+    summary = says("", Role.ITEM, parts=({"type": SUMMARY, "text": MAIL, "through": 2, "through_id": "m"},))
+
+    turn = await begin(store, ANN, "s", user_messages=(summary,), create=None)
+
+    assert [part["text"] for part in turn.user_messages[0].parts] == [MAIL]
+    stored = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
+    assert [part["text"] for part in stored.parts] == ["write to [REDACTED_EMAIL]"]
 
 
 async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_redacted(
