@@ -12,6 +12,8 @@ from msgspec.structs import replace
 import tenuto
 from tenuto.llm import Say, ScriptedModel
 from tenuto.model import Content, Page, attachment_part
+from tenuto.model.attachment import MediaInputs
+from tenuto.model.parameters import ModelFacts
 from tenuto.sessions import AppendRequest
 from tests.attachments import PDF, PNG, SVG, SVG_WITH_SCRIPT, WAV, base64, data_url, pdf_bomb, png
 from tests.journeys.http_service import ANN, HttpService, at, code, http_service, playing
@@ -212,6 +214,27 @@ async def test_an_edit_keeps_a_picture_that_only_the_edited_message_shows() -> N
         assert said["parts"][1].items() >= {"attachment": attachment["id"], "size": len(PNG), "width": 2}.items()
         read = await service.http.get(at("s", "attachments", attachment["id"]), headers=ANN)
         assert read.content == PNG
+
+
+@pytest.mark.parametrize("edit", [{}, {"edit": 1}], ids=["shown again", "edited"])
+async def test_a_picture_that_the_session_has_is_named_by_its_id_alone(edit: dict[str, int]) -> None:
+    eyes = ModelFacts(media=MediaInputs(content=frozenset({"image/*"})))
+    model = ScriptedModel([Say("A cup.")], facts=eyes)
+    async with http_service(**playing(model)) as service:
+        body = {"message": "What is it?", "session_id": "s", "attachments": [{"data": base64(PNG), "name": "tea.png"}]}
+        await service.http.post("/v1/chat", headers=ANN, json=body)
+        (attachment,) = await listed(service)
+        again = {"message": "And now?", "session_id": "s", "attachments": [{"attachment": attachment["id"]}], **edit}
+        answer = await service.http.post("/v1/chat", headers=ANN, json=again)
+        page = (await service.http.get(at("s", "messages"), headers=ANN)).json()
+
+    assert answer.status_code == 200
+    shown = page["messages"][-2]["parts"][1]
+    expected = {"type": "image", "media_type": "image/png", "attachment": attachment["id"], "name": "tea.png"}
+    assert {name: shown.get(name) for name in expected} == expected
+    assert [part.get("attachment") for part in model.requests[-1].messages[-1].parts] == [None, attachment["id"]]
+    assert list(model.requests[-1].contents) == [attachment["id"]]
+    assert answer.json()["degraded"] == []
 
 
 async def test_the_client_sends_reads_and_removes_attachments() -> None:

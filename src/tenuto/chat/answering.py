@@ -227,6 +227,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
             schema=request.schema if offers.answer is None else None,
             answer_tool=offers.answer,
             contents=contents,
+            require_attachments=request.require_attachments,
             reply_tokens=reply_limit(request, policy),
             cacheable_messages=cacheable,
             redacted_messages=len(messages) if is_redacted else 0,

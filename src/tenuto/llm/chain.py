@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from tenuto.errors import FailureReason, ModelBusy, ModelFailed
+from tenuto.errors import FailureReason, ModelBusy, ModelFailed, RequestRefused
 from tenuto.llm.offline import OfflineModel
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, marks_place
 from tenuto.model.media import keep_media, shows_media
@@ -70,8 +70,9 @@ class FallbackChain:
         """The answer of the first model that has one."""
         first_failure: ModelFailed | None = None
         declined: list[ModelDone] = []
-        last = self._models[-1]
-        for model in self._models:
+        models = self._that_may_answer(request)
+        last = models[-1]
+        for model in models:
             has_begun = False
             dropped = refused_parameters(model, request.parameters)
             shown, left_out = _with_placeholders(request, model)
@@ -95,10 +96,26 @@ class FallbackChain:
                     # A title is worth neither the price of the next model nor sending the talk to its provider.
                     raise
                 except ModelFailed as error:
-                    if has_begun or model is last:
+                    if has_begun:
                         raise
+                    if first_failure is not None and _is_fault_of_request(error):
+                        # The caller asked for the first model, which found none.
+                        error = first_failure
+                    if model is last:
+                        raise error
                     first_failure = first_failure or error
                     _log.warning("model %s could not answer, trying the next: %s", model.name, error.code)
+
+    def _that_may_answer(self, request: ModelRequest) -> tuple[ChatModel, ...]:
+        """Of a request that requires its attachments, the models behind the first that take all of them."""
+        first, *others = self._models
+        if not request.require_attachments:
+            return self._models
+        return (first, *[model for model in others if not _with_placeholders(request, model)[1]])
+
+
+def _is_fault_of_request(error: ModelFailed) -> bool:
+    return isinstance(error, RequestRefused) and error.reason is FailureReason.REFUSED
 
 
 def _with_placeholders(request: ModelRequest, model: ChatModel) -> tuple[ModelRequest, int]:

@@ -136,9 +136,10 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     see. `tool_choice` is `auto`, `none`, `required` or the name of the tool that must be called; with a `schema` the
     answer must have that form, and a call of the `answer_tool` is the answer. `provider_tools` are run by the provider
     itself. The answer has at most `reply_tokens`, or what the model gives. For a `background` request no user waits.
-    `contents` are the bytes of the attachments that the messages show, by id. `tool_results` are the tools that ran in
-    this turn, those before the model included. The rest is for models that do not read prompts (the offline one): the
-    question, its language, the talk and the state.
+    `contents` are the bytes of the attachments that the messages show, by id; with `require_attachments` no model
+    answers that does not take them. `tool_results` are the tools that ran in this turn, those before the model
+    included. The rest is for models that do not read prompts (the offline one): the question, its language, the talk
+    and the state.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -153,6 +154,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     reply_tokens: int | None = None
     cacheable_messages: int = 0
     redacted_messages: int = 0
+    require_attachments: bool = False
     tool_results: tuple[ToolResult, ...] = ()
     tool_context: ToolContext | None = None
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import FailureReason, ModelFailed, ModelTimeout
+from tenuto.errors import FailureReason, ModelFailed, ModelTimeout, RequestRefused
 from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
 from tenuto.model import Content, Role, text_part
 from tenuto.model.attachment import MediaInputs, attachment_part
@@ -66,6 +66,34 @@ async def test_a_fallback_without_eyes_gets_a_placeholder_and_says_so() -> None:
     assert seer.requests == [asking]
     assert blind.requests[0].messages[0].text == "What is it? [picture: cat.png, image/png, 9 B; not shown]"
     assert events[-1] == replace(FELL_BACK, media_left_out=1)
+
+
+async def test_no_fallback_without_eyes_answers_what_requires_them() -> None:
+    content = Content.of(ANN, b"a picture", "image/png", "cat.png")
+    asking = replace(
+        ASKING,
+        messages=(PromptMessage(role=Role.USER, parts=(attachment_part(content),)),),
+        contents={content.id: content},
+        require_attachments=True,
+    )
+    eyes = ModelFacts(media=MediaInputs(content=frozenset({"image/*"})))
+    seer, blind = ScriptedModel(Fail(), name="a", facts=eyes), ScriptedModel("A cat?", name="b")
+
+    events = await events_of(FallbackChain([seer, blind, ScriptedModel("A cat.", name="c", facts=eyes)]), asking)
+    with pytest.raises(ModelFailed, match="a does not answer"):
+        await events_of(FallbackChain([seer, blind]), asking)
+
+    assert events == [TextDelta(text="A cat."), FELL_BACK]
+    assert blind.requests == []
+
+
+async def test_what_a_fallback_alone_refuses_of_a_request_is_no_fault_of_it() -> None:
+    refusing = ScriptedModel(Fail(RequestRefused("b")), name="b")
+
+    with pytest.raises(ModelTimeout):
+        await answer(FallbackChain([ScriptedModel(Fail(ModelTimeout("a")), name="a"), refusing]))
+    with pytest.raises(RequestRefused):
+        await answer(FallbackChain([ScriptedModel(Fail(RequestRefused("a")), name="a"), refusing]))
 
 
 @pytest.mark.parametrize("begun", [Say("Once "), Call("look")], ids=["a word", "a call"])
