@@ -332,3 +332,33 @@ def test_the_command_line_lists_exports_and_deletes(shell: Shell, picture: Conte
     assert (shell.folder / "saved.png").read_bytes() == PNG
     assert "tea.png" in table
     assert shell.ask("attachments", "list", "s")["attachments"] == []
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_an_attachment_that_is_named_by_its_id_alone_reaches_the_model(strict: bool) -> None:
+    """In a further message, in an edit of the message that shows it, and in a message that was appended."""
+    model = ScriptedModel("A cup.", facts=ModelFacts(media=MediaInputs(content=frozenset({"image/png"}))))
+    async with http_service(**playing(model)) as service:
+
+        async def ask(message: str, *attachments: Any, **more: Any) -> Any:
+            asked = {"message": message, "attachments": attachments, "require_attachments": strict, **more}
+            response = await service.http.post("/v1/chat", headers=ANN, json=asked)
+            assert response.status_code == 200, response.text
+            return response.json()
+
+        first = await ask("What is it?", {"data": base64(PNG), "media_type": "image/png", "name": "cup.png"})
+        session = first["session_id"]
+        [known] = (await service.http.get(at(session, "attachments"), headers=ANN)).json()["attachments"]
+        again = await ask("And here?", {"attachment": known["id"]}, session_id=session)
+        appended = {"role": "user", "parts": [{"type": "image", "attachment": known["id"]}]}
+        await service.http.post(at(session, "messages"), headers=ANN, json=appended)
+        messages = (await service.http.get(at(session, "messages"), headers=ANN)).json()["messages"]
+        edited = await ask("Edited.", {"attachment": known["id"]}, session_id=session, edit=messages[0]["seq"])
+
+    shown = [part for message in messages for part in message["parts"] if part["type"] == "image"]
+    assert [part["media_type"] for part in shown] == ["image/png"] * 3
+    assert [part["name"] for part in shown] == ["cup.png"] * 3
+    assert [len(request.contents) for request in model.requests] == [1, 1, 1]
+    parts = [part for message in model.requests[-1].messages for part in message.parts]
+    assert [part["type"] for part in parts if part["type"] != "text"] == ["image"]
+    assert (again["degraded"], edited["degraded"]) == ([], [])

@@ -17,6 +17,7 @@ from tests.journeys.openai_clients import OpenAIService, openai_served
 from tests.providers import KEY, Answer, ScriptedProvider, Text
 from tests.providers.samples import PNG as PIXEL
 
+SEES = ModelFacts(media=MediaInputs(content=frozenset({"image/*"})))
 PICTURE = {"type": "input_image", "image_url": data_url(PNG, "image/png"), "detail": "high"}
 FILE = {"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")}
 SOUND = {"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "wav"}}
@@ -211,3 +212,32 @@ async def test_a_request_may_be_refused_where_the_model_does_not_take_what_it_sh
 
     assert [(answer.model_extra or {})["degraded"] for answer in answers] == [["attachment"]] * 2
     assert [refused.value.code for refused in (of_chat, of_response)] == ["unsupported_attachment"] * 2
+
+
+@pytest.mark.parametrize("follows", ["previous_response_id", "conversation"])
+async def test_a_picture_of_the_conversation_arrives_where_nothing_is_stored(follows: str) -> None:
+    model = ScriptedModel(Say("A cup."), facts=SEES)
+    asked: Any = [{"role": "user", "content": [PICTURE]}]
+    async with openai_served(**playing(model)) as opened:
+        ann = opened.ann
+        conversation = {"conversation": (await ann.conversations.create()).id} if follows == "conversation" else {}
+        first = await ann.responses.create(model="helper", input=asked, **conversation)
+        before: Any = conversation or {"previous_response_id": first.id}
+        later = await ann.responses.create(model="helper", input="And now?", store=False, **before)
+
+    assert [content.data for content in model.requests[-1].contents.values()] == [PNG]
+    assert "degraded" not in later.to_dict()
+
+
+async def test_a_compacted_conversation_shows_its_pictures_again() -> None:
+    model = ScriptedModel(Say("A cup."), facts=SEES)
+    asked: Any = [{"role": "user", "content": [PICTURE]}]
+    async with openai_served(**playing(model)) as opened:
+        ann = opened.ann
+        first = await ann.responses.create(model="helper", input=asked)
+        compacted = await ann.responses.compact(model="gpt-5", previous_response_id=first.id)
+        output: Any = [item.to_dict(warnings=False) for item in compacted.output]
+        await ann.responses.create(model="helper", input=[*output, {"role": "user", "content": "And now?"}])
+
+    assert base64(PNG)[:40] not in str(output)
+    assert [content.data for content in model.requests[-1].contents.values()] == [PNG]

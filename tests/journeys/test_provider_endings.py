@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.chats import Adder
 from tests.journeys.http_service import ANN, at
 from tests.journeys.scripted_providers import provided
-from tests.providers import Answer, Ending, ScriptedProvider, Text, ToolCall
+from tests.providers import Answer, Ending, Failure, ScriptedProvider, Text, ToolCall
 from tests.providers.samples import OPEN_SCHEMA
 
 DIALECTS = ("claude", "gpt", "chat")
@@ -80,3 +81,16 @@ async def test_streams_for_pages_say_that_an_answer_was_cut(
     assert f'"finishReason":"{ui_reason}"' in ui.text
     events = [json.loads(line[6:]) for line in ag.text.splitlines() if line.startswith("data: ")]
     assert events[-1]["result"].get("finish") == finish
+
+
+@pytest.mark.parametrize("assistant", DIALECTS)
+async def test_a_limit_that_lasts_longer_than_the_answer_may_is_told_as_one(
+    provider: ScriptedProvider, assistant: str
+) -> None:
+    """Nothing is waited for that cannot help: else the limit would be told as a model that is too slow."""
+    provider.plays(Failure(429, retry_after=7))
+    async with provided(provider, model_timeout=timedelta(seconds=6)) as service:
+        response = await service.http.post("/v1/chat", headers=ANN, json={"message": "Hi", "assistant": assistant})
+
+    told = (response.status_code, response.json()["code"], response.headers["retry-after"])
+    assert (told, len(provider.received)) == ((429, "model_limited", "7"), 1)

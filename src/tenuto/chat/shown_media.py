@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.turn_values import TurnContext
@@ -15,10 +17,24 @@ from tenuto.model.media import describe_media, iter_parts, keep_media
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel, facts_of
+from tenuto.sessions.attachments import complete_parts, named_alone
 
 ATTACHMENTS = "attachment"
 """What `degraded` calls a picture, a sound or a file that the model did not get."""
 _log = logging.getLogger(__name__)
+
+
+async def with_known_attachments(deps: ChatDeps, scope: Scope, request: ChatRequest) -> ChatRequest:
+    """The request with what its session knows of attachments that it names by their ids alone."""
+    bare = named_alone(request.parts) or any(named_alone(message.parts) for message in request.messages)
+    if not bare or request.session_id is None:
+        return request
+    try:
+        known = {one.id: one for one in await deps.sessions.attachments(scope, request.session_id)}
+    except TenutoError:
+        return request  # The begin of the turn decides what that means.
+    messages = tuple([replace(one, parts=complete_parts(one.parts, known)) for one in request.messages])
+    return replace(request, parts=complete_parts(request.parts, known), messages=messages)
 
 
 def check_attachments_taken(request: ChatRequest, model: ChatModel, history: Sequence[Message] = ()) -> None:

@@ -33,7 +33,7 @@ from tenuto.chat.revision import (
     undo_user_message,
     with_stored_contents,
 )
-from tenuto.chat.shown_media import check_attachments_taken, name_shown
+from tenuto.chat.shown_media import check_attachments_taken, name_shown, with_known_attachments
 from tenuto.chat.storing import abandon, replay, report, store
 from tenuto.chat.turn_values import ActiveAssistant, Beginning, Choice, TurnContext
 from tenuto.context import display_name, language_of
@@ -118,7 +118,7 @@ async def answer_once(
 
 
 async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest) -> TurnContext:
-    choice = await choose(deps, scope, request)
+    choice = await choose(deps, scope, await with_known_attachments(deps, scope, request))
     await admit(deps, choice)
     # It runs beside the store's part of the turn, and does not outlive it.
     recalling = start_recall(deps.memories, choice)

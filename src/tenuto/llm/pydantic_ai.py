@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, cast
@@ -158,10 +160,10 @@ class PydanticAIModel:
     async def stream_answer(self, request: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end.
 
-        A request that fails before the answer begins is sent again if that may help: after a limit of the provider
-        only if it takes the next request in a few seconds.
+        A request that fails before the answer begins is sent again if that may help and time is left: after a limit of
+        the provider only if it takes the next request in a few seconds.
         """
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff, began = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), time.perf_counter()
         while True:
             has_begun = False
             try:
@@ -181,7 +183,11 @@ class PydanticAIModel:
                 pause = backoff.next_pause()
                 if error.wait is not None:
                     pause = error.wait.total_seconds()
-                if has_begun or backoff.failures > self._access.retries or not error.may_pass or pause > _LONGEST_PAUSE:
+                left = math.inf
+                if self._limit is not None:
+                    left = self._limit.total_seconds() - (time.perf_counter() - began)
+                may_pass = error.may_pass and not has_begun and backoff.failures <= self._access.retries
+                if not may_pass or pause > min(_LONGEST_PAUSE, left):
                     raise
             await asyncio.sleep(pause)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from tenuto.errors import AttachmentLimit, Invalid, SessionNotFound, Unavailable
 from tenuto.model import Content, Draft, Scope
-from tenuto.model.attachment import ATTACHMENT, map_media
+from tenuto.model.attachment import ATTACHMENT, Attachment, iter_media_parts, map_media
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.values import JsonObject
 from tenuto.ports import SessionStore, StoreUpkeep
+from tenuto.sessions.media_parts import shown_type
 from tenuto.sessions.pictures import pdf_pages, picture_size, without_metadata
 
 _log = logging.getLogger(__name__)
@@ -23,6 +24,29 @@ _Draft = TypeVar("_Draft", bound=Draft)
 NOTED: Final = frozenset({"width", "height", "pages"})
 # Above this a turn of another session would notice the time it takes.
 _IN_THREAD_BYTES: Final = 256 * 1024
+
+
+def named_alone(parts: Iterable[JsonObject]) -> bool:
+    """Whether a part names an attachment by its id and says nothing else of it."""
+    return any(_is_bare(part) for part in iter_media_parts(parts))
+
+
+def complete_parts(parts: Iterable[JsonObject], stored: Mapping[str, Attachment | Content]) -> tuple[JsonObject, ...]:
+    """The parts with what is known of attachments that they name by their ids alone; without it no model gets them."""
+
+    def complete(part: JsonObject) -> JsonObject:
+        known = stored.get(part[ATTACHMENT]) if _is_bare(part) else None
+        if known is None:
+            return part
+        size = known.size if isinstance(known, Attachment) else len(known.data)
+        name = {"name": known.name} if known.name and "name" not in part else {}
+        return {**part, "type": shown_type(known.media_type), "media_type": known.media_type, "size": size, **name}
+
+    return map_media(parts, complete)
+
+
+def _is_bare(part: JsonObject) -> bool:
+    return isinstance(part.get(ATTACHMENT), str) and not part.get("media_type")
 
 
 async def prepare(scope: Scope, drafts: Sequence[_Draft], policy: SessionPolicy) -> tuple[_Draft, ...]:
@@ -60,6 +84,7 @@ def _with_prepared(draft: _Draft, prepared: dict[str, tuple[Content, JsonObject]
         if part.get(ATTACHMENT) not in prepared:
             return part
         content, notes = prepared[part[ATTACHMENT]]
+        [part] = complete_parts((part,), {part[ATTACHMENT]: content})
         own = {name: value for name, value in part.items() if name not in NOTED}
         return {**own, ATTACHMENT: content.id, "size": len(content.data), **notes}
 
@@ -76,6 +101,20 @@ class AttachmentLimits:
     def __init__(self, *, store: SessionStore, upkeep: StoreUpkeep) -> None:
         self._store = store
         self._upkeep = upkeep
+
+    async def complete(self, scope: Scope, session_id: str, drafts: tuple[_Draft, ...]) -> tuple[_Draft, ...]:
+        """The messages with what the session knows of attachments that they name by their ids alone."""
+        if not any(named_alone(draft.parts) for draft in drafts):
+            return drafts
+        stored = await self.known(scope, session_id)
+        return tuple([replace(draft, parts=complete_parts(draft.parts, stored)) for draft in drafts])
+
+    async def known(self, scope: Scope, session_id: str) -> dict[str, Attachment]:
+        """The session's attachments by their ids; none where it is not there, which other steps say."""
+        try:
+            return {one.id: one for one in await self._store.attachments(scope, session_id)}
+        except (SessionNotFound, Unavailable):
+            return {}
 
     async def check(self, scope: Scope, session_id: str, drafts: Sequence[Draft], policy: SessionPolicy) -> None:
         """Refuse contents of a type that is not taken, or beyond the limits of their session and its owner.

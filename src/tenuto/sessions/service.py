@@ -107,9 +107,11 @@ class Sessions:
         # `BeginTurn` itself checks everything but the size.
         begin = self._begin_request(scope, request, policy)
         check_message_sizes(request.user_messages, policy)
-        if any(draft.contents for draft in begin.user_messages):
-            begin = replace(begin, user_messages=await prepare(scope, begin.user_messages, policy))
-            await self._attachments.check(scope, begin.session_id, begin.user_messages, policy)
+        messages = await self._attachments.complete(scope, begin.session_id, begin.user_messages)
+        if any(draft.contents for draft in messages):
+            messages = await prepare(scope, messages, policy)
+            await self._attachments.check(scope, begin.session_id, messages, policy)
+        begin = begin if messages is begin.user_messages else replace(begin, user_messages=messages)
         try:
             turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
         except SessionNotFound as error:
@@ -188,9 +190,11 @@ class Sessions:
             producer=request.producer,
         )
         check_message_sizes(request.messages, self.policy)
-        if any(draft.contents for draft in batch.messages):
-            batch = replace(batch, messages=await prepare(scope, batch.messages, self.policy))
-            await self._attachments.check(scope, session_id, batch.messages, self.policy)
+        messages = await self._attachments.complete(scope, session_id, batch.messages)
+        if any(draft.contents for draft in messages):
+            messages = await prepare(scope, messages, self.policy)
+            await self._attachments.check(scope, session_id, messages, self.policy)
+        batch = batch if messages is batch.messages else replace(batch, messages=messages)
         result = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not result.duplicate:
             await self._events.emit_event(EventKind.UPDATED, scope, session_id, changed=_MESSAGES)

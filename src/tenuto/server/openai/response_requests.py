@@ -12,8 +12,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tenuto.chat import Chat, ChatRequest
-from tenuto.errors import Invalid, SessionBusy, SessionExists, SessionNotFound, VersionConflict
-from tenuto.model import Draft, Message, Page, Role, Scope
+from tenuto.errors import AttachmentNotFound, Invalid, SessionBusy, SessionExists, SessionNotFound, VersionConflict
+from tenuto.model import Content, Draft, Message, Page, Role, Scope
+from tenuto.model.attachment import shown_in
 from tenuto.model.generation import ToolSpec
 from tenuto.model.parameters import PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.policy import OnMissing, SessionPolicy
@@ -421,8 +422,17 @@ def policy_of(chat: Chat, assistant: str) -> SessionPolicy:
     return chat.assistants.find(assistant).policies.sessions
 
 
-async def history_of(sessions: Sessions, scope: Scope, body: ResponseBody, limit: int) -> tuple[Message, ...]:
-    """The newest messages before a request that is not stored.
+class History(NamedTuple):
+    """The newest messages before a request, and their session; none if the request names no conversation."""
+
+    session_id: str = ""
+    messages: tuple[Message, ...] = ()
+
+
+async def history_of(
+    sessions: Sessions, scope: Scope, body: ResponseBody, limit: int, content_bytes: int = 0
+) -> History:
+    """The newest messages before a request that is not stored, with up to so many bytes of what the newest show.
 
     Raises:
         SessionNotFound: there is no such conversation for this caller.
@@ -435,8 +445,28 @@ async def history_of(sessions: Sessions, scope: Scope, body: ResponseBody, limit
             raise ResponseNotFound
         session_id, before = turn.session.id, turn.reply.seq + 1
     if session_id is None:
-        return ()
-    return (await sessions.messages(scope, session_id, Page(limit=limit, before=before))).messages
+        return History()
+    messages = (await sessions.messages(scope, session_id, Page(limit=limit, before=before))).messages
+    return History(session_id, await _with_contents(sessions, scope, session_id, messages, content_bytes))
+
+
+async def _with_contents(
+    sessions: Sessions, scope: Scope, session_id: str, messages: tuple[Message, ...], left: int
+) -> tuple[Message, ...]:
+    """The messages with the contents that they show, the newest first, as long as there are bytes left for them."""
+    loaded: list[Message] = []
+    known: set[str] = set()
+    for message in reversed(messages):
+        contents: list[Content] = []
+        for attachment_id, part in shown_in(message.parts).items() if left > 0 else ():
+            if attachment_id in known or part.get("size", 0) > left:
+                continue
+            with suppress(AttachmentNotFound):  # It was removed meanwhile.
+                contents.append(await sessions.attachment(scope, session_id, attachment_id))
+                known.add(attachment_id)
+                left -= len(contents[-1].data)
+        loaded.append(replace(message, contents=tuple(contents)) if contents else message)
+    return tuple(reversed(loaded))
 
 
 def now_in_seconds(context: ServerContext) -> int:

@@ -39,6 +39,7 @@ from tenuto.server.openai.response_objects import (
 )
 from tenuto.server.openai.response_requests import (
     Asked,
+    History,
     ResponseBody,
     follow_response,
     history_of,
@@ -261,9 +262,10 @@ async def _answer_unstored(
     """Answer without a trace in the store; a conversation or an earlier response is read, and nothing is added."""
     chat = context.chat
     loaded = chat.assistants.find(asked.turn.assistant).policies.context.loaded_messages
-    history = await history_of(context.sessions, asked.scope, asked.body, max(loaded, 1))
+    most = context.settings.max_body_bytes
+    history = await history_of(context.sessions, asked.scope, asked.body, max(loaded, 1), most)
     echo = asked.echo("")
-    events = chat.stream(asked.scope, asked.turn, history)
+    events = chat.stream(asked.scope, asked.turn, history.messages)
     if asked.body.stream:
         return await _stream(request, echo, await _unless_refused(request, events), headers=headers)
     reply = await cancel_on_disconnect(request, last_reply(events))
@@ -283,7 +285,8 @@ async def last_reply(events: AsyncIterator[ChatEvent]) -> Reply:
 @routes.post("/responses/input_tokens", body={"input": "Where do I start?"})
 async def count_input_tokens(scope: Scope, context: ServerContext, body: ResponseBody) -> JsonObject:
     """Count the input tokens of a request, with the conversation before it."""
-    messages = await _read(context, scope, body)
+    history, new = await _read(context, scope, body)
+    messages = (*history.messages, *new)
     beside = [body.instructions or "", as_text(body.tools) if body.tools else ""]
     count = await asyncio.to_thread(_count, messages, beside)
     return {"object": "response.input_tokens", "input_tokens": count}
@@ -292,7 +295,8 @@ async def count_input_tokens(scope: Scope, context: ServerContext, body: Respons
 @routes.post("/responses/compact", body={"input": "Where do I start?"})
 async def compact_response(scope: Scope, context: ServerContext, body: ResponseBody) -> JsonObject:
     """Compact a conversation. The result has the user messages, and one item that stands for the rest."""
-    messages = await _read(context, scope, body)
+    history, new = await _read(context, scope, body)
+    messages = (*history.messages, *new)
     if not messages:
         raise Invalid("input: expected a conversation to compact")
     said = tuple(message for message in messages if message.role is Role.USER)
@@ -309,7 +313,7 @@ async def compact_response(scope: Scope, context: ServerContext, body: ResponseB
         "id": derived_id("resp_", uuid4().hex),
         "object": "response.compaction",
         "created_at": int(context.clock().timestamp()),
-        "output": [*items_of(said), compaction_item(summary)],
+        "output": [*items_of(said, history.session_id), compaction_item(summary)],
         "usage": usage_of(tokens, _counter.count(summary)),
     }
 
@@ -326,7 +330,7 @@ async def check_untruncated(context: ServerContext, asked: Asked) -> None:
     assistant = context.chat.assistants.find(turn.assistant)
     policy = await context.chat.prompt_of(assistant, asked.scope.tenant, turn.model)
     loaded = assistant.policies.context.loaded_messages
-    tail = LogTail(await history_of(context.sessions, asked.scope, body, max(loaded, 1)))
+    tail = LogTail((await history_of(context.sessions, asked.scope, body, max(loaded, 1))).messages)
     summary = tail.summary()
     talk = tail.talk if summary is None else [one for one in tail.talk if one.seq > summary.through]
     beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
@@ -343,8 +347,8 @@ def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
     return sum(map(_counter.count_message, messages)) + sum(map(_counter.count, beside))
 
 
-async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[Message, ...]:
-    """All messages that a request speaks of."""
+async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[History, tuple[Message, ...]]:
+    """All messages that a request speaks of: those before it, and its own."""
     given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
     new = messages_of(await drafts_of_items(context, scope, given, "input"))
-    return (*await history_of(context.sessions, scope, body, _READ), *new)
+    return await history_of(context.sessions, scope, body, _READ), new
