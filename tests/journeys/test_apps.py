@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,26 @@ async def test_a_subagent_does_not_speak_in_the_chat_of_its_parent() -> None:
             said = [await server.talk(session["id"]) for session in await server.sessions()]
             assert shown_by(app) in said
             assert not [talk for talk in said if ("user", "Look around.") in talk]
+
+
+async def test_a_chat_without_any_id_is_found_by_its_history() -> None:
+    """A first message alone is a new chat, and so is what another user sends."""
+    async with app_server(apps=None, sessions_by_history=timedelta(days=1)) as server:
+        first, second = await server.open(Llm), await server.open(Llm)
+        for app in (first, second):
+            await app.ask(HOME)
+            await app.ask("Please use the tool.")
+        await first.ask("And now?")
+        await second.ask("What is in the picture?", picture=True)
+        talks = [await server.talk(session["id"]) for session in await server.sessions()]
+        assert talks == [shown_by(second), shown_by(first)]
+        copied = await server.open(Llm, "bob")
+        copied.lines = list(first.lines)
+        await copied.ask("What did I say?")
+
+        assert [await server.talk(session["id"]) for session in await server.sessions()] == talks
+        (session,) = await server.sessions("bob")
+        assert await server.talk(session["id"], "bob") == shown_by(copied)
 
 
 @pytest.mark.parametrize("kind", [Llm, Script], ids=named)
