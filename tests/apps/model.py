@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
@@ -24,7 +25,7 @@ class AppModel:
     """
 
     def __init__(self, *tasks: str) -> None:
-        self.facts = ModelFacts(media=MediaInputs(content=frozenset({"image/png"})))
+        self.facts = ModelFacts(schemas=True, media=MediaInputs(content=frozenset({"image/png"})))
         self.tasks = tasks
         self.requests: list[ModelRequest] = []
         self.task_requests: list[ModelRequest] = []
@@ -41,7 +42,7 @@ class AppModel:
         words = "".join(message.text for message in request.messages)
         if request.background or any(task in words for task in self.tasks):
             self.task_requests.append(request)
-            yield TextDelta(text=TITLE)
+            yield TextDelta(text=TITLE if request.schema is None else json.dumps({"title": TITLE}))
             yield ModelDone(model=self.name)
             return
         self.requests.append(request)

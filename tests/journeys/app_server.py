@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from tenuto.model.generation import ModelRequest
-from tenuto.model.message import Role
+from tenuto.model.message import Role, readable_part
 from tests.apps import AppModel, ChatApp, Kind, Line
 from tests.chats import helper
 from tests.journeys.http_service import HttpService, at, http_service
@@ -28,9 +28,6 @@ TASKS = (
     "context summarization agent",
 )
 
-# The forms that a text and an output have among the parts of a message: those of the door that it came through.
-_TEXTS = ("text", "input_text", "output_text")
-_OUTPUTS = ("tool_result", "function_call_output")
 _SPEAKERS = (Role.USER.value, Role.ASSISTANT.value)
 
 
@@ -78,10 +75,11 @@ def _before(messages: list[Any]) -> dict[str, int]:
 
 
 def _lines_of(message: dict[str, Any]) -> list[tuple[str, str]]:
-    text = "".join(part["text"] for part in message["parts"] if part["type"] in _TEXTS).strip()
+    parts = [readable_part(part) for part in message["parts"]]
+    text = "".join(part["text"] for part in parts if part["type"] == "text").strip()
     said = [(message["role"], text)] if text else []
-    calls = [("call", part["name"]) for part in message["parts"] if part["type"] == "tool_call"]
-    outputs = [("output", part["call_id"]) for part in message["parts"] if part["type"] in _OUTPUTS]
+    calls = [("call", part["name"]) for part in parts if part["type"] == "tool_call"]
+    outputs = [("output", part["call_id"]) for part in parts if part["type"] == "tool_result"]
     return [*said, *calls, *outputs]
 
 

@@ -25,6 +25,9 @@ from tenuto.wiring.privacy import open_policies
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 10
+# Longer than clients and proxies keep an idle connection (aiohttp 15 s, nginx 60 s): one that the server closes in the
+# moment it is used again fails, and a client does not repeat a POST by itself.
+_KEEP_ALIVE_SECONDS = 75
 
 
 def serve(settings: Settings) -> None:
@@ -57,6 +60,7 @@ async def _serve(settings: Settings) -> None:
                 # Who asks is the peer itself: no header may say otherwise, least of all where the server is open.
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             )
             await _Server(config).serve(sockets=[listening])
 

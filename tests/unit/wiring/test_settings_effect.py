@@ -67,6 +67,21 @@ def test_the_server_reads_every_setting(valkey: RedisServer, tmp_path: Path, mon
     assert set(Settings.__struct_fields__) - _READ == {"tasks_database", "task_webhook", "task_webhook_secret"}
 
 
+def test_an_idle_connection_outlives_those_of_clients_and_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the server closes first may fail in the moment it is used again: aiohttp keeps them 15 s, nginx 60."""
+    configs: list[uvicorn.Config] = []
+
+    async def note(config: uvicorn.Config) -> None:
+        configs.append(config)
+
+    monkeypatch.setattr(run._Server, "serve", lambda self, sockets: note(self.config))
+    monkeypatch.setattr(run, "configure_logging", lambda *_: None)
+
+    run.serve(Settings(store="memory://", port=0, embedder="none"))
+
+    assert configs[0].timeout_keep_alive > 60
+
+
 @pytest.mark.parametrize("bound", [{"l1_sessions": 2}, {"l1_bytes": 7000}], ids=str)
 async def test_l1_keeps_no_more_than_its_settings_allow(bound: dict[str, Any], tmp_path: Path) -> None:
     async with open_app(Settings(store=f"sqlite:///{tmp_path}/s.db", **bound), run_upkeep=False) as app:
