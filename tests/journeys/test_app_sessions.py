@@ -16,13 +16,14 @@ from tests.journeys.http_service import HttpService, http_service, playing
 
 ANN: Final = {"X-OpenWebUI-Chat-Id": "c1", "X-OpenWebUI-User-Id": "ann"}
 BOB: Final = {"X-OpenWebUI-Chat-Id": "c1", "X-OpenWebUI-User-Id": "bob"}
+CLAUDE: Final = {"X-Claude-Code-Session-Id": "c1"}
 CODEX: Final = {"session-id": "c1", "x-codex-turn-metadata": json.dumps({"request_kind": "turn"})}
-COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/responses"
+COMPLETIONS, RESPONSES, MESSAGES = DOORS = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 
 
 @asynccontextmanager
 async def apps_served(
-    apps: str | None = "open-webui,codex", **given: Any
+    apps: str | None = "open-webui,codex,claude-code", **given: Any
 ) -> AsyncIterator[tuple[HttpService, ScriptedModel]]:
     model = ScriptedModel(Echo())
     async with http_service(**playing(model), apps=apps, **given) as service:
@@ -34,7 +35,9 @@ async def complete(
 ) -> httpx.Response:
     """Ask as an app does: with the whole conversation, whose every second text is an answer."""
     talk = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
-    field = "messages" if path == COMPLETIONS else "input"
+    field = "input" if path == RESPONSES else "messages"
+    if path == MESSAGES:
+        fields = {"model": "helper", "max_tokens": 100, **fields}
     response = await service.http.post(path, json={field: talk, **fields}, headers=headers)
     assert response.status_code == 200, response.text
     return response
@@ -51,7 +54,7 @@ async def count(service: HttpService, **who: str) -> int:
     return len((await service.http.get("/v1/sessions", headers=who)).json()["sessions"])
 
 
-@pytest.mark.parametrize("path", [COMPLETIONS, RESPONSES])
+@pytest.mark.parametrize("path", DOORS)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_chat_of_an_app_is_one_session_of_its_user(path: str, stream: bool) -> None:
     async with apps_served() as (service, _):
@@ -75,10 +78,12 @@ async def test_two_apps_with_one_id_have_two_sessions() -> None:
     async with apps_served() as (service, _):
         chat = await complete(service, {"X-OpenWebUI-Chat-Id": "c1"}, "one")
         code = await complete(service, CODEX, "one", path=RESPONSES)
+        claude = await complete(service, CLAUDE, "one", path=MESSAGES)
 
         assert chat.headers["Tenuto-Session"].startswith("open-webui-")
         assert code.headers["Tenuto-Session"].startswith("codex-")
-        assert await count(service) == 2
+        assert claude.headers["Tenuto-Session"].startswith("claude-code-")
+        assert await count(service) == 3
 
 
 async def test_a_credential_of_a_user_stays_that_user_whatever_the_app_says() -> None:
@@ -101,7 +106,7 @@ async def test_an_id_of_another_user_that_a_caller_names_outright_is_left_alone(
     async with apps_served() as (service, _):
         session = (await complete(service, ANN, "one")).headers["Tenuto-Session"]
 
-        for path in (COMPLETIONS, RESPONSES):
+        for path in DOORS:
             named = {"X-User-ID": "bob", "Tenuto-Session": session}
             other = (await complete(service, named, "two", path=path)).headers["Tenuto-Session"]
             again = (await complete(service, named, "two", "two", "three", path=path)).headers["Tenuto-Session"]
@@ -129,17 +134,21 @@ async def test_a_task_of_an_app_is_answered_and_leaves_nothing_in_its_chat(strea
         titled = await complete(service, task, "one", "one", "Name this chat", stream=stream)
         code = {**CODEX, "x-codex-turn-metadata": json.dumps({"thread_source": "thread_title"})}
         response = await complete(service, code, "Name this", path=RESPONSES, stream=stream)
+        claude = {**CLAUDE, "x-claude-code-agent-id": "a1", "X-User-ID": "ann"}
+        message = await complete(service, claude, "Search this", path=MESSAGES, stream=stream)
 
         assert "Name this chat" in titled.text
-        assert [one.headers["Tenuto-App-Task"] for one in (titled, response)] == ["title", "title"]
+        answers = (titled, response, message)
+        assert [one.headers["Tenuto-App-Task"] for one in answers] == ["title", "title", "subagent"]
         assert "Tenuto-Session" not in titled.headers
         assert await stored(service, session, **{"X-User-ID": "ann"}) == ["one", "one"]
         assert await count(service) == 1
-        assert [(trace.app, trace.app_task) for trace in traces] == [("open-webui", "title"), ("codex", "title")]
+        tasks = [("open-webui", "title"), ("codex", "title"), ("claude-code", "subagent")]
+        assert [(trace.app, trace.app_task) for trace in traces] == tasks
         # What the task was asked after is the app's to say.
         assert [message.text for message in model.requests[1].messages][-3:] == ["one", "one", "Name this chat"]
         usage = (await service.http.get("/v1/analytics/usage")).json()
-        assert sum(day["turns"] for day in usage["days"]) == 3
+        assert sum(day["turns"] for day in usage["days"]) == 4
 
 
 async def test_store_false_is_obeyed_and_said_where_it_is_not() -> None:
@@ -167,14 +176,12 @@ async def test_our_header_names_the_session_of_a_response_and_an_empty_one_names
             json={"input": "three", "previous_response_id": first.json()["id"]},
             headers={"Tenuto-Session": "other"},
         )
-        absent = [
-            await complete(service, {"Tenuto-Session": ""}, "one", path=path) for path in (COMPLETIONS, RESPONSES)
-        ]
+        absent = [await complete(service, {"Tenuto-Session": ""}, "one", path=path) for path in DOORS]
 
         assert (await stored(service, "mine"))[::2] == ["one", "two"]
         assert followed.status_code == 400
         assert followed.json()["error"]["param"] == "previous_response_id"
-        assert [response.headers.get("Tenuto-Session", "")[:5] for response in absent] == ["", "conv_"]
+        assert [response.headers.get("Tenuto-Session", "")[:5] for response in absent] == ["", "conv_", ""]
 
 
 async def test_what_an_app_writes_into_messages_instructs_the_turn_and_is_no_talk() -> None:
@@ -213,8 +220,10 @@ async def test_an_id_that_no_session_may_have_is_refused_in_the_shape_of_the_doo
             ("X-OpenWebUI-User-Id", b"x" * 20_000),
             ("X-Chat", b"\xff"),
         ):
-            for path, field in ((COMPLETIONS, "messages"), (RESPONSES, "input")):
-                body = {field: [{"role": "user", "content": "one"}]}
+            for path in DOORS:
+                talk = [{"role": "user", "content": "one"}]
+                body: dict[str, Any] = {"input": talk} if path == RESPONSES else {"messages": talk}
+                body |= {"model": "helper", "max_tokens": 100} if path == MESSAGES else {}
                 response = await service.http.post(path, json=body, headers=[(name.encode(), value)])
                 assert response.status_code == 400, name
                 assert response.json()["error"]["type"] == "invalid_request_error"

@@ -17,7 +17,7 @@ from tests.clock import FakeClock
 from tests.journeys.app_server import app_server, sent_by, shown_by, shown_to_model
 from tests.journeys.http_service import ANN, BOB, EVE, HttpService, http_service, playing
 
-COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/responses"
+COMPLETIONS, RESPONSES, MESSAGES = DOORS = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 WEEK: Final = timedelta(days=7)
 TOOLS: Final[list[Any]] = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
 
@@ -36,16 +36,21 @@ class Client:
 
     async def ask(self, *texts: str) -> httpx.Response:
         self.talk += [{"role": "user", "content": text} for text in texts]
-        field = "messages" if self._path == COMPLETIONS else "input"
-        body = {field: [{"role": "system", "content": "Be brief."}, *self.talk], **self._fields}
+        body: dict[str, Any] = {"messages": [{"role": "system", "content": "Be brief."}, *self.talk], **self._fields}
+        if self._path == RESPONSES:
+            body["input"] = body.pop("messages")
+        elif self._path == MESSAGES:
+            body |= {"model": "helper", "max_tokens": 100, "system": "Be brief.", "messages": self.talk}
         response = await self._service.http.post(self._path, json=body, headers=self._who)
         assert response.status_code == 200, response.text
         self.sessions.append(response.headers.get("Tenuto-Session", ""))
         self.histories.append(response.headers.get("Tenuto-History", ""))
         if self._path == COMPLETIONS:
             self.talk.append(response.json()["choices"][0]["message"])
-        else:
+        elif self._path == RESPONSES:
             self.talk += response.json()["output"]
+        else:
+            self.talk.append({"role": "assistant", "content": response.json()["content"]})
         return response
 
 
@@ -58,7 +63,7 @@ async def count(service: HttpService, who: dict[str, str]) -> int:
     return len((await service.http.get("/v1/sessions", headers=who)).json()["sessions"])
 
 
-@pytest.mark.parametrize("path", [COMPLETIONS, RESPONSES])
+@pytest.mark.parametrize("path", DOORS)
 async def test_a_chat_is_one_session_and_one_that_begins_alike_another(path: str) -> None:
     async with http_service(**playing(ScriptedModel(Echo())), sessions_by_history=WEEK) as service:
         first, second = Client(service, ANN, path), Client(service, ANN, path)
