@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from tenuto.model.attachment import ATTACHMENT, MEDIA_PARTS
@@ -50,9 +50,13 @@ class Unit(NamedTuple):
         """Whether this stored unit is the one that was sent."""
         if self.kind is not sent.kind or self.calls != sent.calls:
             return False
-        if self.texts[0] == sent.texts[0] or sent.texts[0] in self.texts:
-            return True
-        return self.stopped and any(text.startswith(sent.texts[0]) for text in self.texts)
+        return sent.texts[0] in self.texts or self.is_shortened(sent)
+
+    def is_shortened(self, sent: Unit) -> bool:
+        """Whether a beginning of this stopped answer was sent."""
+        if not self.stopped or sent.texts[0] in self.texts:
+            return False
+        return any(text.startswith(sent.texts[0]) for text in self.texts)
 
 
 class Change(StrEnum):
@@ -71,6 +75,7 @@ class HistoryMatch(NamedTuple):
 
     They stand behind the stored message `after`, and what follows it is replaced, unless it is put aside. Messages
     before `window_start` are no context any more. Without `common` units all that is stored is talk of another kind.
+    `shortened` are stored answers that were stopped, of which the client has less, with the places of what was sent.
     """
 
     change: Change
@@ -78,6 +83,7 @@ class HistoryMatch(NamedTuple):
     after: int = 0
     window_start: int | None = None
     common: int = 0
+    shortened: tuple[tuple[int, int], ...] = ()
 
 
 def known_unit(place: int) -> Unit:
@@ -188,7 +194,10 @@ def _from_common(
     else:
         match = HistoryMatch(Change.EDITED, rest[0].first, agreed[-1].last)
     start = stored[both.place].first if both.place and match.window_start is None else match.window_start
-    return match._replace(window_start=start, common=both.length)
+    pairs = zip(agreed[both.place :], sent[both.at :], strict=False)
+    # An answer in several messages stays as it is.
+    shortened = [(one.last, other.first) for one, other in pairs if one.is_shortened(other) and one.first == one.last]
+    return match._replace(window_start=start, common=both.length, shortened=tuple(shortened))
 
 
 def _align(stored: Sequence[Unit], sent: Sequence[Unit]) -> tuple[int, int, int]:
@@ -241,13 +250,11 @@ def _is_compacted(rest: Sequence[Unit], summaries: tuple[str, ...]) -> bool:
 def _is_rewritten(known: Sequence[Unit], rest: Sequence[Unit]) -> bool:
     """Whether the rest keeps later questions without their answers, as a compaction does; one that lacks whole turns
     does not."""
-    questions = [unit for unit in rest[:-1] if unit.kind is _Kind.WORDS]
-    for unit in questions:
-        place = next((place for place, one in enumerate(known) if one.is_same(unit)), None)
-        if place is None:
-            continue
-        follows = rest[rest.index(unit) + 1]
-        answers = known[place + 1] if place + 1 < len(known) else None
-        if answers is not None and answers.kind is _Kind.ANSWER and not answers.is_same(follows):
-            return True
-    return False
+    answers: dict[str, Unit] = {}
+    for question, answer in pairwise(known):
+        if question.kind is _Kind.WORDS and answer.kind is _Kind.ANSWER:
+            answers.setdefault(question.texts[0], answer)
+    return any(
+        unit.kind is _Kind.WORDS and unit.texts[0] in answers and not answers[unit.texts[0]].is_same(follows)
+        for unit, follows in pairwise(rest)
+    )

@@ -20,8 +20,8 @@ from tenuto.chat.request import ChatRequest
 from tenuto.chat.sent_history import Change, HistoryMatch, known_unit, match_history, units_of_sent, units_of_stored
 from tenuto.errors import SessionNotFound, StateCorrupt, Unavailable, VersionConflict
 from tenuto.lru_cache import LruCache
-from tenuto.model import Changes, Draft, Message, Page, Scope, Session
-from tenuto.model.message import is_summary
+from tenuto.model import Changes, Draft, Message, Page, Rewrite, Scope, Session, text_part
+from tenuto.model.message import is_summary, readable_part
 from tenuto.model.scope import session_key
 from tenuto.model.turn import history_length
 from tenuto.model.values import JsonObject
@@ -91,6 +91,7 @@ class _Plan(NamedTuple):
     request: ChatRequest
     window_start: int | None = None
     session: Session | None = None
+    shortened: tuple[Message, ...] = ()
 
 
 class SentTurns:
@@ -125,6 +126,9 @@ class SentTurns:
         if plan.change is Change.STATELESS:
             return SentTurn(plan.change, None)
         session, start = plan.session, plan.window_start
+        if session is not None and plan.shortened:
+            rewriting = Rewrite(messages=plan.shortened, if_version=session.version)
+            session = await self._sessions.rewrite(scope, session.id, rewriting)
         if session is not None and start is not None and start > session.window_start:
             changes = Changes(window_start=start, if_version=session.version)
             await self._sessions.patch(scope, session.id, changes)
@@ -242,7 +246,23 @@ def _planned(
     if match.change is Change.EDITED:
         request = replace(request, replaces_after=match.after)
     window_start = session.last_seq + 1 if match.change is Change.PUT_ASIDE else match.window_start
-    return _Plan(match.change, request, window_start, session)
+    return _Plan(match.change, request, window_start, session, _shortened(drafts, match, messages))
+
+
+def _shortened(drafts: Sequence[Draft], match: HistoryMatch, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Stopped answers as the client shows them: more was stored than had arrived there."""
+    stored = {message.seq: message for message in messages} if match.shortened else {}
+    return tuple(
+        [
+            replace(message, parts=(*_beside_text(message), text_part(drafts[place].text)), tokens=drafts[place].tokens)
+            for seq, place in match.shortened
+            if (message := stored.get(seq)) is not None
+        ]
+    )
+
+
+def _beside_text(message: Message) -> list[JsonObject]:
+    return [part for part in message.parts if readable_part(part)["type"] != "text"]
 
 
 def _appended(template: ChatRequest, drafts: tuple[Draft, ...]) -> _Plan:
