@@ -422,7 +422,7 @@ def policy_of(chat: Chat, assistant: str) -> SessionPolicy:
     return chat.assistants.find(assistant).policies.sessions
 
 
-class History(NamedTuple):
+class StoredHistory(NamedTuple):
     """The newest messages before a request, and their session; none if the request names no conversation."""
 
     session_id: str = ""
@@ -431,7 +431,7 @@ class History(NamedTuple):
 
 async def history_of(
     sessions: Sessions, scope: Scope, body: ResponseBody, limit: int, content_bytes: int = 0
-) -> History:
+) -> StoredHistory:
     """The newest messages before a request that is not stored, with up to so many bytes of what the newest show.
 
     Raises:
@@ -445,9 +445,9 @@ async def history_of(
             raise ResponseNotFound
         session_id, before = turn.session.id, turn.reply.seq + 1
     if session_id is None:
-        return History()
+        return StoredHistory()
     messages = (await sessions.messages(scope, session_id, Page(limit=limit, before=before))).messages
-    return History(session_id, await _with_contents(sessions, scope, session_id, messages, content_bytes))
+    return StoredHistory(session_id, await _with_contents(sessions, scope, session_id, messages, content_bytes))
 
 
 async def _with_contents(

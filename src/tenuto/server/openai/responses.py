@@ -39,8 +39,8 @@ from tenuto.server.openai.response_objects import (
 )
 from tenuto.server.openai.response_requests import (
     Asked,
-    History,
     ResponseBody,
+    StoredHistory,
     follow_response,
     history_of,
     now_in_seconds,
@@ -347,7 +347,7 @@ def _count(messages: Sequence[Message], beside: Sequence[str] = ()) -> int:
     return sum(map(_counter.count_message, messages)) + sum(map(_counter.count, beside))
 
 
-async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[History, tuple[Message, ...]]:
+async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tuple[StoredHistory, tuple[Message, ...]]:
     """All messages that a request speaks of: those before it, and its own."""
     given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
     new = messages_of(await drafts_of_items(context, scope, given, "input"))
