@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tenuto.chat import loading
 from tenuto.errors import Invalid
 from tenuto.model import Scope
+from tenuto.recall.records import StoredMemory
 from tests.journeys.http_service import ANN, BOB, EVE, HttpService, code, http_service
 from tests.journeys.server_process import WAIT, ServerProcess, running_server
 
@@ -370,6 +372,43 @@ async def test_a_search_weighs_relevance_against_likeness_as_asked() -> None:
         }
 
     assert found == {1: dogs[:2], 0.1: [dogs[0], dogs[2]]}
+
+
+@pytest.mark.requirement("C13")
+async def test_turns_share_the_load_of_their_owners_memories_and_none_begins_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart a turn that does not wait to its end says so; a load per turn would never end."""
+    given = {"store": f"sqlite:///{tmp_path / 'chat.db'}", "embedder": "none"}
+    async with http_service(**given) as service:
+        home = await add(service, HOME)
+    async with http_service(**given) as service:
+        records, gate, loads = (await service.tenuto.memories())._cache._records, asyncio.Event(), 0
+        load = records.load
+
+        async def held(scope: Scope) -> AsyncIterator[StoredMemory]:
+            nonlocal loads
+            loads += 1
+            await gate.wait()
+            async for one in load(scope):
+                yield one
+
+        monkeypatch.setattr(records, "load", held)
+
+        async def answer() -> dict[str, Any]:
+            response = await service.http.post("/v1/chat", headers=ANN, json={"message": "Where do I live?"})
+            answered: dict[str, Any] = response.json()
+            return answered
+
+        monkeypatch.setattr(loading, "_TIMEOUT_SECONDS", 0.05)
+        early = [await answer(), await answer()]
+        gate.set()
+        monkeypatch.setattr(loading, "_TIMEOUT_SECONDS", float(WAIT))
+        late = await answer()
+
+    assert [turn["degraded"] for turn in (*early, late)] == [["recall"], ["recall"], []]
+    assert [recalled_ids(turn) for turn in (*early, late)] == [[], [], [home["id"]]]
+    assert loads == 1
 
 
 async def test_a_query_of_emoji_finds_nothing_and_fails_nothing(service: HttpService) -> None:

@@ -27,7 +27,7 @@ LIMITS = {
     "model": 6000,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
-    "recall": 2900,
+    "recall": 2950,
     "server": 16350,  # attachments, in the forms of A2A and MCP as well; provider tools and items; apps; Anthropic
     "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users

@@ -1,7 +1,8 @@
 """The copies of owners' memories in this process: loaded once, kept current by the log of changes, bounded.
 
-A copy is filled in a thread, so that no other user waits for it. A caller that changes a copy holds its lock; a thread
-that searches it is waited for even when its caller is gone.
+A copy is loaded by a task of its own, which all its callers wait for and which goes on when they do not wait any more:
+the next caller finds it loaded. It is filled in a thread, so that no other user waits for it. A caller that changes a
+copy holds its lock; a thread that searches it is waited for even when its caller is gone.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class OwnerCache:
             _MOST_MEMORIES, most_weight=_MOST_MEMORIES, weigh=lambda owner: owner.weight
         )
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._loads: set[asyncio.Task[None]] = set()
 
     async def load(self, scope: Scope) -> OwnerMemories:
         """The owner's memories as they are stored now."""
@@ -64,17 +66,19 @@ class OwnerCache:
         if owner is None:
             self._owners.put(key, owner := OwnerMemories())
         try:
-            async with owner.lock:
-                await self._refresh(scope, owner)
-                yield owner
+            while True:
+                async with owner.lock:
+                    if await self._refresh(scope, owner):
+                        yield owner
+                        break
+                await self._join_load(scope, owner)
             now = self._clock()
             if owner.loaded_at is not None and now - owner.loaded_at > _LIFE:
                 owner.loaded_at = now
                 self.run(b"reload" + key, self._reload(scope, owner))
         finally:
             # Also of a copy that could not be loaded: in an outage, every user who asks would leave one behind.
-            if self._owners.peek(key) is owner:
-                self._owners.put(key, owner)
+            self._weigh(key, owner)
 
     async def announce(
         self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str], progress: tuple[str, int] | None = None
@@ -123,12 +127,12 @@ class OwnerCache:
 
     async def drain(self) -> None:
         """Wait for what runs in the background."""
-        while self._tasks:
-            await asyncio.wait(self._tasks.values())
+        while self._tasks or self._loads:
+            await asyncio.wait([*self._tasks.values(), *self._loads])
 
     async def close(self) -> None:
         """End what runs in the background."""
-        for task in list(self._tasks.values()):
+        for task in [*self._tasks.values(), *self._loads]:
             task.cancel()
         await self.drain()
 
@@ -144,15 +148,45 @@ class OwnerCache:
         """Whether there is a copy of an owner's memories."""
         return owner_key(scope) in self._owners
 
-    async def _refresh(self, scope: Scope, owner: OwnerMemories) -> None:
-        """Bring a copy up to date; the caller holds its lock."""
+    async def _refresh(self, scope: Scope, owner: OwnerMemories) -> bool:
+        """Bring a copy up to date; the caller holds its lock. Returns whether it could be done without a load."""
         log, memory_ids = await self._records.changed_since(scope, owner.log)
         if owner.loaded_at is None or memory_ids is None:
-            owner.take(await self._read_all(scope))
-            owner.loaded_at = self._clock()
-        else:
-            await self._read_changed(scope, owner, memory_ids)
+            return False
+        await self._read_changed(scope, owner, memory_ids)
         owner.log = log
+        return True
+
+    async def _join_load(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Wait for the load of a copy, which is begun if none is under way; a caller that leaves does not end it."""
+        if owner.loading is None:
+            owner.loading = asyncio.create_task(self._load_all(scope, owner), name="tenuto load of memories")
+            self._loads.add(owner.loading)
+
+            def end(task: asyncio.Task[None]) -> None:
+                owner.loading = None
+                self._loads.discard(task)
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    # Each caller that still waits has it raised, too.
+                    _log.warning("memories could not be loaded: %s", type(error).__name__)
+
+            owner.loading.add_done_callback(end)
+        await asyncio.shield(owner.loading)
+
+    async def _load_all(self, scope: Scope, owner: OwnerMemories) -> None:
+        log, _ = await self._records.changed_since(scope, MemoryLog())
+        fresh = await self._read_all(scope)
+        async with owner.lock:
+            owner.take(fresh)
+            # What changed meanwhile is read by the next refresh.
+            owner.log = log
+            owner.loaded_at = self._clock()
+        self._weigh(owner_key(scope), owner)
+
+    def _weigh(self, key: bytes, owner: OwnerMemories) -> None:
+        """Count a copy in the bound of all copies as what it holds now, if it is still here."""
+        if self._owners.peek(key) is owner:
+            self._owners.put(key, owner)
 
     async def _reload(self, scope: Scope, owner: OwnerMemories) -> None:
         """Replace the content of a copy while callers go on with the old one."""
@@ -200,6 +234,7 @@ class OwnerMemories:
         self.lock = asyncio.Lock()
         self.log = MemoryLog()
         self.loaded_at: datetime | None = None
+        self.loading: asyncio.Task[None] | None = None
         self._index: MemoryIndex | None = None
         self.fill({}, {})
 

@@ -6,7 +6,7 @@ changes. Texts are redacted before they are embedded or stored.
 
 from __future__ import annotations
 
-from asyncio import timeout
+from asyncio import get_running_loop, timeout
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableSequence, Sequence
 from contextlib import suppress
@@ -44,8 +44,8 @@ MAX_PAGE: Final = 500
 # Memories that are embedded at a time: a turn that needs the embedder waits no longer than for these.
 _BATCH: Final = 8
 _TRIES: Final = 5
-# How long a search waits for weights that are being loaded: less than a turn waits for its memories, so that the words
-# still find some where this is not enough.
+# How long a search waits for memories and then for weights that are being loaded: less than a turn waits for its
+# memories, so that the words still find some where this is not enough.
 _LOADING_SECONDS: Final = 1.8
 _WARM: Final = b"warm"
 _NO_OWNER: Final = (
@@ -107,13 +107,15 @@ class Memories:
     async def prepare(self, scope: Scope, text: str) -> PreparedSearch:
         """What can be done for a search before the conversation is known: load the memories, embed the question."""
         scope = self.check_owner(scope)
+        loop = get_running_loop()
+        until = loop.time() + _LOADING_SECONDS
         owner = await self._load(scope)
         vectors: list[Vector] | None = None
         degraded = False
         if self.embedder is not None and owner.memories and text.strip():
             if not self.embedder.ready:
                 self._warm()
-                await self._cache.wait(_WARM, _LOADING_SECONDS)
+                await self._cache.wait(_WARM, max(0.0, until - loop.time()))
                 self._index(scope, owner)
             if self.embedder.ready:
                 question = await self._redact(scope, text) if self.embedder.remote else text

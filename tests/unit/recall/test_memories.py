@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tenuto.model import Scope
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.ports import Store
 from tenuto.recall import owner_cache, service
+from tenuto.recall.records import StoredMemory
 from tenuto.recall.service import RecallResult
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
@@ -257,6 +259,72 @@ async def test_preferences_are_bounded(store: Store, clock: FakeClock) -> None:
     with pytest.raises(Invalid):
         await memories.add(ANN, "Likes one more", kind=MemoryKind.PREFERENCE)
     assert len(await memories.preferences(ANN)) == 200
+
+
+async def test_a_load_goes_on_without_its_caller_and_the_next_one_joins_it(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of a copy which is too old to be kept current by the log."""
+    memories, other = memories_over(store, clock), memories_over(store, clock)
+    await other.add(ANN, HOME)
+    read, reads, go = memories._cache._records.load, 0, asyncio.Event()
+
+    async def load(scope: Scope) -> AsyncIterator[StoredMemory]:
+        nonlocal reads
+        reads += 1
+        await go.wait()
+        async for one in read(scope):
+            yield one
+
+    monkeypatch.setattr(memories._cache._records, "load", load)
+    found: list[list[str]] = []
+    for count in (1, 2):
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await memories.search(ANN, MemoryQuery(text="Bologna"))
+        assert reads == count
+        go.set()
+        found.append(await search_texts(memories, ANN, "Bologna"))
+        assert reads == count
+        go.clear()
+        # More changes at once than the log names.
+        await other.remember(
+            ANN, [Memory(id=f"{n}", kind=MemoryKind.FACT, text=f"Tea {n}", said_at=clock()) for n in range(40)]
+        )
+
+    assert found == [[HOME]] * 2
+
+
+async def test_a_load_that_fails_is_tried_again_and_one_under_way_ends_with_the_process(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memories = memories_over(store, clock)
+    await memories_over(store, clock).add(ANN, HOME)
+    listing, failing, hanging = store.state.list_state, [True], [False]
+
+    async def list_state(*where: Any) -> Any:
+        if failing[0]:
+            raise Unavailable("session store")
+        if hanging[0]:
+            await asyncio.Event().wait()
+        return await listing(*where)
+
+    monkeypatch.setattr(store.state, "list_state", list_state)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await memory_texts(memories, ANN)
+    failing[0] = False
+    after = await memory_texts(memories, ANN)
+    memories.clear_cache()
+    hanging[0] = True
+    waiting = asyncio.create_task(memory_texts(memories, ANN))
+    await asyncio.sleep(0.01)
+    await memories.close()
+
+    assert after == {HOME}
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_a_copy_is_loaded_anew_after_ten_minutes_in_the_background(store: Store, clock: FakeClock) -> None:
