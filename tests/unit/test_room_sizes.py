@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3600,  # what the experts of a legal question did not get
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 6250,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 6350,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -29,7 +29,7 @@ LIMITS = {
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2900,
     "server": 16350,  # attachments, in the forms of A2A and MCP as well; provider tools and items; apps; Anthropic
-    "sessions": 5050,  # attachments as clients send them, without what cameras write, also where they were cut
+    "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
