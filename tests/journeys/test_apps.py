@@ -152,6 +152,24 @@ async def test_what_was_said_in_one_chat_is_known_in_the_next(kind: type[ChatApp
     assert not {session["id"] for session in lists[0]} & {session["id"] for session in lists[1]}
 
 
+@pytest.mark.parametrize("kind", [OpenWebUI, ClaudeCode, Script], ids=named)
+async def test_what_an_edit_takes_back_is_not_remembered(kind: type[ChatApp]) -> None:
+    """Not even in the prompt of the turn that edits, before its memory is removed."""
+    async with app_server() as server:
+        app = await server.open(kind)
+        app.model = "helper"
+        await app.ask(HOME)
+        await app.ask("Thanks.")
+        await server.service.tenuto.upkeep.drain()
+        await app.edit(0, ASKED)
+        edited = "".join(message.text for message in server.model.requests[-1].messages)
+        await server.service.tenuto.upkeep.drain()
+        memories = (await server.get("/v1/memories"))["memories"]
+
+    assert "Ulm" not in edited
+    assert memories == []
+
+
 @pytest.mark.parametrize("kind", NAMED, ids=named)
 async def test_the_same_words_twice_are_two_questions(kind: type[ChatApp]) -> None:
     async with app_server() as server:

@@ -97,7 +97,7 @@ async def _load_stored(
     if deps.embedder is not None and context.assistant.relevance > 0:
         context = await _compare_by_meaning(deps, context)
     if recalling is not None:
-        context = await _add_memories(deps, context, turn, recalling)
+        context = await _add_memories(deps, context, turn, recalling, beginning.choice.request.edited_from)
     return await _restore_private_values(deps, context)
 
 
@@ -253,13 +253,13 @@ async def _compare_by_meaning(deps: ChatDeps, context: TurnContext) -> TurnConte
 
 
 async def _add_memories(
-    deps: ChatDeps, context: TurnContext, turn: OpenTurn, recalling: asyncio.Task[PreparedSearch]
+    deps: ChatDeps, context: TurnContext, turn: OpenTurn, recalling: asyncio.Task[PreparedSearch], edited_from: int
 ) -> TurnContext:
     """Add what is remembered of the user; without it the turn goes on."""
     assert deps.memories is not None
     tool_context, inputs = context.tool_context, context.prompt_inputs
     recalled = await finish_recall(
-        deps.memories, recalling, turn, tool_context.question, inputs, context.isolated_persona
+        deps.memories, recalling, turn, tool_context.question, inputs, context.isolated_persona, edited_from
     )
     names = tagged_names(context.scope.tenant, inputs.speaker_names)
     preferences = "\n".join(filter(None, (inputs.preferences, recalled.preferences)))
@@ -383,10 +383,12 @@ async def finish_recall(
     question: str,
     inputs: PromptInputs,
     persona: str | None,
+    edited_from: int = 0,
 ) -> Recalled:
     """Search with the conversation known; a failure is logged, and nothing is recalled.
 
-    Without a question there are preferences only.
+    Without a question there are preferences only. What was said in messages from `edited_from` on, which this turn
+    replaces, is not recalled: its memories are removed after the turn.
     """
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -404,10 +406,15 @@ async def finish_recall(
         _log.warning("recall failed: %s", type(error).__name__)
         return Recalled(degraded=True)
     topic = _Question(question, memories.now())
-    hits = [hit for hit in result.hits if topic.is_about(hit) and not _is_in_window(hit.memory, turn)]
+    hits = [
+        hit
+        for hit in result.hits
+        if topic.is_about(hit) and not (_is_in_window(hit.memory, turn) or _is_replaced(hit.memory, turn, edited_from))
+    ]
+    preferences = [one for one in prepared.preferences(persona) if not _is_replaced(one, turn, edited_from)]
     return Recalled(
         hits=tuple(hits[:_MEMORIES_IN_PROMPT]),
-        preferences=quote_preferences(prepared.preferences(persona)),
+        preferences=quote_preferences(preferences),
         # Nothing is missing where the search would have found no vector to compare the question with.
         degraded=result.degraded and prepared.has_vectors,
     )
@@ -473,6 +480,13 @@ def _is_in_window(memory: Memory, turn: OpenTurn) -> bool:
     if memory.session_id != turn.session.id or not memory.seqs or not turn.window:
         return False
     return memory.seqs[-1] >= max(turn.window[0].seq, turn.context_start)
+
+
+def _is_replaced(memory: Memory, turn: OpenTurn, edited_from: int) -> bool:
+    """Whether all that the memory comes from is replaced in this turn."""
+    if not edited_from or memory.session_id != turn.session.id or not memory.seqs:
+        return False
+    return memory.seqs[0] >= edited_from
 
 
 def _day(moment: datetime) -> str:
