@@ -457,6 +457,7 @@ async def test_with_a_session_only_what_is_new_is_stored() -> None:
 
 
 async def test_a_client_that_leaves_ends_the_answer() -> None:
+    """What was said until then is stored, and is what the client then shows of it."""
     hang = Hang()
     async with anthropic_served(**playing(ScriptedModel([Say("One ", "two "), hang], "Next."))) as (service, _, ann):
         headers = {"Tenuto-Session": "talk"}
@@ -469,7 +470,7 @@ async def test_a_client_that_leaves_ends_the_answer() -> None:
         stored = (await service.http.get(at("talk", "messages"), headers=ANN)).json()["messages"]
 
     assert heard[-1].type == "content_block_delta"
-    assert [one["text"].strip() for one in stored] == ["Hi", "One two", "And?", "Next."]
+    assert [one["text"].strip() for one in stored] == ["Hi", "One", "And?", "Next."]
     assert stored[1]["metadata"]["stopped"]
 
 
