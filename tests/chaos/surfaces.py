@@ -54,6 +54,10 @@ def _completions(session: str, text: str) -> Asked:
     return "/v1/chat/completions", {"model": "general", "messages": [{"role": "user", "content": text}]}
 
 
+def _messages(session: str, text: str) -> Asked:
+    return "/v1/messages", {"model": "general", "max_tokens": 99, "messages": [{"role": "user", "content": text}]}
+
+
 def _ai_sdk(session: str, text: str) -> Asked:
     said = {"id": f"u{text}", "role": "user", "parts": [{"type": "text", "text": text}]}
     return "/v1/ai-sdk/chat", {"id": session, "messages": [said]}
@@ -86,6 +90,7 @@ ROUTES: Final[Mapping[str, Callable[[str, str], Asked]]] = {
     "response_stream": _response_stream,
     "items": _items,
     "completions": _completions,
+    "messages": _messages,
     "ai_sdk": _ai_sdk,
     "ag_ui": _ag_ui,
     "mcp": _mcp,
@@ -103,6 +108,8 @@ def outage_told(answer: httpx.Response) -> bool:
     body = answer.json()
     if answer.status_code != 200:
         error = body["error"]
+        if body.get("type") == "error":
+            return answer.status_code == 503 and error["details"]["error_code"] in _OUTAGE
         return (answer.status_code, error["type"]) == (503, "server_error") and error["code"] in _OUTAGE
     if "jsonrpc" not in body:
         return False

@@ -15,6 +15,7 @@ from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Think
 from tenuto.model.generation import ModelDone
 from tenuto.model.parameters import FinishReason
+from tenuto.model.prompt import PromptPolicy
 from tests.attachments import PDF, PNG, base64, contents_of
 from tests.chats import Adder
 from tests.journeys.anthropic_clients import anthropic_provided, anthropic_served
@@ -187,6 +188,17 @@ async def test_what_no_model_would_get_is_refused_by_its_name(what: str) -> None
     assert place in response.json()["error"]["message"]
 
 
+async def test_a_system_prompt_that_does_not_fit_is_refused_with_both_sizes() -> None:
+    small = PromptPolicy(budget=1200, reply_tokens=100)
+    async with anthropic_served(**playing(ScriptedModel("Never."), prompt=small)) as (_, _, ann):
+        with pytest.raises(anthropic.BadRequestError) as raised:
+            await ann.messages.create(**ASKED, messages=[HI], system="Be kind. " * 2000)
+
+    body: Any = raised.value.body
+    assert body["error"]["details"]["error_code"] == "instructions_too_long"
+    assert "prompt.budget raises it" in body["error"]["message"]
+
+
 async def test_errors_have_the_shape_of_the_api_that_is_asked() -> None:
     version = {"anthropic-version": "2023-06-01"}
     async with http_service(locked=True) as service:
@@ -276,7 +288,7 @@ async def test_pictures_and_documents_reach_the_model(provider: ScriptedProvider
     async with anthropic_provided(provider) as (_, _, ann):
         asked: dict[str, Any] = {"model": "claude", "max_tokens": 3000, "tools": [WEATHER]}
         first = await ann.messages.create(**asked, messages=[shown])
-        result = {"role": "user", "content": [block_result("toolu_1", [PICTURE])]}
+        result = {"role": "user", "content": [block_result("toolu_1", [PICTURE], is_error=True)]}
         said: Any = [shown, first.to_param(), result]
         second = await ann.messages.create(**asked, messages=said)
 
@@ -285,6 +297,7 @@ async def test_pictures_and_documents_reach_the_model(provider: ScriptedProvider
     assert "https://example.com/tea.png" in str(sent[0])
     assert "Tea at four." in str(sent[0])
     assert contents_of(sent[2]) == [("image/png", PNG)]
+    assert sent[2]["content"][0]["is_error"] is True
     assert second.content[0].to_dict()["text"] == "Seen."
     assert not second.to_dict().get("degraded")
 
@@ -444,6 +457,7 @@ async def test_with_a_session_only_what_is_new_is_stored() -> None:
 
 
 async def test_a_client_that_leaves_ends_the_answer() -> None:
+    """What was said until then is stored, and is what the client then shows of it."""
     hang = Hang()
     async with anthropic_served(**playing(ScriptedModel([Say("One ", "two "), hang], "Next."))) as (service, _, ann):
         headers = {"Tenuto-Session": "talk"}
@@ -456,7 +470,7 @@ async def test_a_client_that_leaves_ends_the_answer() -> None:
         stored = (await service.http.get(at("talk", "messages"), headers=ANN)).json()["messages"]
 
     assert heard[-1].type == "content_block_delta"
-    assert [one["text"].strip() for one in stored] == ["Hi", "One two", "And?", "Next."]
+    assert [one["text"].strip() for one in stored] == ["Hi", "One", "And?", "Next."]
     assert stored[1]["metadata"]["stopped"]
 
 

@@ -229,6 +229,7 @@ TALKS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
     "npc": ("/v1/npc/chat", lambda text: {"query": text, "npc_id": "guide_lin"}),
     "goods": ("/goods/qa", lambda text: {"question": text}),
     "completions": ("/v1/chat/completions", lambda text: {"model": "general", "messages": messages(text)}),
+    "messages": ("/v1/messages", lambda text: {"model": "general", "max_tokens": 99, "messages": messages(text)}),
     "responses": ("/v1/responses", lambda text: {"model": "general", "input": text}),
     "ai sdk": (
         "/v1/ai-sdk/chat",

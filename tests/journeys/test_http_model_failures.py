@@ -36,6 +36,8 @@ DOORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "events": ("/v1/chat", {"message": "Hi", "stream": True}, PLAIN),
     "completions": ("/v1/chat/completions", {"model": "helper", "messages": SAID}, PLAIN),
     "chunks": ("/v1/chat/completions", {"model": "helper", "messages": SAID, "stream": True}, PLAIN),
+    "message": ("/v1/messages", {"model": "helper", "max_tokens": 9, "messages": SAID}, PLAIN),
+    "blocks": ("/v1/messages", {"model": "helper", "max_tokens": 9, "messages": SAID, "stream": True}, PLAIN),
     "response": ("/v1/responses", {"model": "helper", "input": "Hi", "stream": True}, PLAIN),
     "AI SDK": ("/v1/ai-sdk/chat", {"id": "c", "messages": [PART]}, CHUNK),
     "AG-UI": ("/v1/ag-ui/helper", AG_UI, EVENT),

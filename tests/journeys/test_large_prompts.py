@@ -128,6 +128,8 @@ DOORS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "chat, streamed": ("/v1/chat", {"message": LONG, "stream": True}),
     "completions": ("/v1/chat/completions", {"messages": [WORDS]}),
     "completions, streamed": ("/v1/chat/completions", {"messages": [WORDS], "stream": True}),
+    "messages": ("/v1/messages", {"model": "helper", "max_tokens": 99, "messages": [WORDS]}),
+    "messages, streamed": ("/v1/messages", {"model": "helper", "max_tokens": 99, "messages": [WORDS], "stream": True}),
     "responses": ("/v1/responses", {"input": LONG}),
     "responses, streamed": ("/v1/responses", {"input": LONG, "stream": True}),
     "responses, not stored": ("/v1/responses", {"input": LONG, "store": False}),

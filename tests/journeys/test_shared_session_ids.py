@@ -29,6 +29,10 @@ def _completions(name: str, text: str) -> tuple[str, Any]:
     return "/v1/chat/completions", {"model": "helper", "messages": [{"role": "user", "content": text}]}
 
 
+def _messages(name: str, text: str) -> tuple[str, Any]:
+    return "/v1/messages", {"model": "helper", "max_tokens": 99, "messages": [{"role": "user", "content": text}]}
+
+
 def _a2a(name: str, text: str) -> tuple[str, Any]:
     said = {"messageId": f"m-{text}", "role": "ROLE_USER", "parts": [{"text": text}], "contextId": name}
     return "/a2a/helper", _rpc("SendMessage", {"message": said})
@@ -38,6 +42,7 @@ DOORS: Final[Mapping[str, Callable[[str, str], tuple[str, Any]]]] = {
     "ai_sdk": _ai_sdk,
     "ag_ui": _ag_ui,
     "completions": _completions,
+    "messages": _messages,
     "a2a": _a2a,
 }
 

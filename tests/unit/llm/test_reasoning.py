@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic_ai.messages import ModelMessage, ModelResponse, ThinkingPart, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, PartEndEvent, TextPart, ThinkingPart, ToolCallPart
 
 from tenuto.llm.provider_parameters import Dialect
 from tenuto.llm.pydantic_ai_messages import to_messages
-from tenuto.llm.pydantic_ai_reasoning import Thinker
+from tenuto.llm.pydantic_ai_reasoning import Thinker, ThoughtEnds
 from tenuto.model import Role, text_part, tool_call, tool_result
-from tenuto.model.generation import ReasoningDone
+from tenuto.model.generation import ReasoningDelta, ReasoningDone
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.values import JsonObject
 
@@ -62,3 +62,18 @@ def test_a_thought_that_led_to_nothing_in_the_prompt_stays_out() -> None:
     prompt, foreign = GOOGLE.prompt([ASKED, alone])
 
     assert (prompt[1].parts, foreign) == ((), 0)
+
+
+def test_the_end_of_a_thought_waits_for_what_is_shown_and_is_told_again_with_the_calls() -> None:
+    """Until then another model may answer. Raw text that was not streamed comes once."""
+    thought = ThinkingPart("", id="t", signature="s", provider_details={"raw_content": ["Add."]})
+    ends = ThoughtEnds(SERVER)
+    ends.hear(PartEndEvent(index=0, part=thought))
+    ends.hear(PartEndEvent(index=1, part=TextPart("Three.")))
+
+    waiting, nothing = ends.take(), ends.take()
+    again = list(SERVER.ended(ModelResponse(parts=[thought]), ends.indexes))
+
+    assert [type(event) for event in waiting] == [ReasoningDelta, ReasoningDone]
+    assert nothing == []
+    assert again == waiting[1:]
