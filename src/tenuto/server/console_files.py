@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import posixpath
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -20,10 +18,6 @@ _TYPES: Final = {
     "map": "application/json",
     "svg": "image/svg+xml",
 }
-
-
-# What a file cannot begin without: `import … from "./x.js"`, minified or not, and `@import "x.css"`.
-_NEEDED: Final = re.compile(rb"""(?:\bfrom|\bimport|@import)\s*["']([^"']+\.(?:js|css))["']""")
 
 
 @dataclass(frozen=True)
@@ -59,27 +53,9 @@ def read_files(folder: Traversable) -> dict[str, ConsoleFile]:
     found = dict(_walk_files(folder))
     content = "".join(f"{name} {sha256(body).hexdigest()}\n" for name, body in sorted(found.items()))
     hashed = sha256(content.encode()).hexdigest()[:12]
-    page = found["index.html"].replace(b"</head>", f"{_preloads(found)}</head>".encode())
-    found["index.html"] = page.replace(b'="console/', f'="console/{hashed}/'.encode())
+    found["index.html"] = found["index.html"].replace(b'="console/', f'="console/{hashed}/'.encode())
     named = {name: _console_file(name, body) for name, body in found.items()}
     return named | {f"{hashed}/{name}": replace(file, is_hashed=True) for name, file in named.items()}
-
-
-def _preloads(found: dict[str, bytes]) -> str:
-    """Links to all that the page begins with: else a browser learns of each file from the one before."""
-    styles = "".join(f'<link rel="preload" as="style" href="console/{name}">' for name in _needed(found, "css/app.css"))
-    return styles + "".join(f'<link rel="modulepreload" href="console/{name}">' for name in _needed(found, "app.js"))
-
-
-def _needed(found: dict[str, bytes], first: str) -> list[str]:
-    """The files that one imports and those import in turn, nearest first; a dynamic import is none of them."""
-    reached = [first]
-    for name in reached:
-        for path in _NEEDED.findall(found[name]):
-            below = posixpath.normpath(posixpath.join(posixpath.dirname(name), path.decode()))
-            if below in found and below not in reached:
-                reached.append(below)
-    return reached[1:]
 
 
 def _console_file(name: str, body: bytes) -> ConsoleFile:
