@@ -261,7 +261,7 @@ async def test_a_picture_of_the_conversation_arrives_where_nothing_is_stored(fol
     asked: Any = [{"role": "user", "content": [PICTURE]}]
     async with openai_served(**playing(model)) as opened:
         ann = opened.ann
-        conversation = {"conversation": (await ann.conversations.create()).id} if follows == "conversation" else {}
+        conversation: Any = {"conversation": (await ann.conversations.create()).id} if follows == "conversation" else {}
         first = await ann.responses.create(model="helper", input=asked, **conversation)
         before: Any = conversation or {"previous_response_id": first.id}
         later = await ann.responses.create(model="helper", input="And now?", store=False, **before)
