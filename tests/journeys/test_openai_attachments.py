@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -195,6 +197,45 @@ async def test_what_clients_show_reaches_the_provider(
     assert [contents_of(one) for one in provider.accepted] == [[("image/png", PIXEL)]] * 5
 
 
+@pytest.mark.parametrize("route", ["completions", "responses"])
+async def test_pictures_of_a_history_that_is_not_stored_count_by_their_size_and_keep_no_metadata(route: str) -> None:
+    """Thirty small ones: by the number that stands for an unknown size, six would fit into the prompt."""
+    said = png(width=50, height=50)
+    place = b"tEXtAuthor\0in Porto"
+    noted = said[:33] + struct.pack(">I", len(place) - 4) + place + struct.pack(">I", zlib.crc32(place)) + said[33:]
+    eyes = ModelFacts(provider="openai", model="gpt-4.1", media=MediaInputs(content=frozenset({"image/*"})))
+    model = ScriptedModel([Say("A cup.")], facts=eyes)
+    url = data_url(noted, "image/png")
+    answer = {"role": "assistant", "content": "A cup."}
+    async with openai_served(**playing(model)) as opened:
+        if route == "completions":
+            chat: Any = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+            messages: Any = [*[chat, answer] * 30, {"role": "user", "content": "And?"}]
+            done: Any = await opened.ann.chat.completions.create(model="m", messages=messages)
+        else:
+            items: Any = [*[{"role": "user", "content": [{**PICTURE, "image_url": url}]}, answer] * 30]
+            items.append({"role": "user", "content": "And?"})
+            done = await opened.ann.responses.create(model="m", input=items, store=False)
+
+    shown = [part for one in model.requests[-1].messages for part in one.parts if part["type"] == "image"]
+    assert len(shown) == 30
+    assert [content.data for content in model.requests[-1].contents.values()] == [said]
+    assert "degraded" not in done.model_extra
+
+
+async def test_small_pictures_fit_where_nothing_may_be_cut() -> None:
+    """Nineteen of fifty pixels have 76 tokens, where each would have 1,600 if its size were not looked at."""
+    url = data_url(png(width=50, height=50), "image/png")
+    shown: Any = [{"role": "user", "content": [{**PICTURE, "image_url": url}] * 19}]
+    async with openai_served(**playing(ScriptedModel([Say("A cup.")]))) as opened:
+        ann = opened.ann
+        counted = await ann.responses.input_tokens.count(model="m", input=shown)
+        done = await ann.responses.create(model="m", input=shown, truncation="disabled")
+
+    assert counted.input_tokens < 200
+    assert done.status == "completed"
+
+
 async def test_a_request_may_be_refused_where_the_model_does_not_take_what_it_shows() -> None:
     """Without that field the answer is degraded."""
     strict = {"require_attachments": True}
@@ -220,7 +261,7 @@ async def test_a_picture_of_the_conversation_arrives_where_nothing_is_stored(fol
     asked: Any = [{"role": "user", "content": [PICTURE]}]
     async with openai_served(**playing(model)) as opened:
         ann = opened.ann
-        conversation = {"conversation": (await ann.conversations.create()).id} if follows == "conversation" else {}
+        conversation: Any = {"conversation": (await ann.conversations.create()).id} if follows == "conversation" else {}
         first = await ann.responses.create(model="helper", input=asked, **conversation)
         before: Any = conversation or {"previous_response_id": first.id}
         later = await ann.responses.create(model="helper", input="And now?", store=False, **before)

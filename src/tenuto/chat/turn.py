@@ -326,7 +326,11 @@ async def begin(deps: ChatDeps, choice: Choice) -> Beginning:
 async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message, ...] | None = None) -> Beginning:
     if choice.request.regenerate:
         raise NothingToAnswer
-    messages = await prepare(choice.scope, _input_messages(deps, choice), choice.assistant.policies.sessions)
+    policy = choice.assistant.policies.sessions
+    messages = await prepare(choice.scope, _input_messages(deps, choice), policy)
+    if history is not None:
+        # It came with the request as the messages did, also where it was once stored.
+        history = await prepare(choice.scope, history, policy)
     return Beginning(choice=choice, messages=messages, history=history)
 
 

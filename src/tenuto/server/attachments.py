@@ -13,13 +13,12 @@ from starlette.responses import Response
 
 from tenuto.errors import AttachmentNotFound, SessionNotFound, TooLarge
 from tenuto.model import Content, Draft, Scope
-from tenuto.model.attachment import ATTACHMENT, attachment_part
 from tenuto.model.values import JsonObject
 from tenuto.server.auth import ServerContext
 from tenuto.server.openapi import Router
 from tenuto.server.requests import AttachmentBody
 from tenuto.sessions import Sessions
-from tenuto.sessions.media_parts import read_media, referenced, shown_type
+from tenuto.sessions.media_parts import read_media, referenced
 from tenuto.sessions.views import AttachmentList, SessionView
 
 routes = Router("messages", prefix="/v1")
@@ -64,10 +63,9 @@ async def delete_attachment(scope: Scope, sessions: Sessions, session_id: str, a
 
 
 async def read_attachments(
-    context: ServerContext, scope: Scope, attachments: Sequence[AttachmentBody], session_id: str | None = None
+    context: ServerContext, scope: Scope, attachments: Sequence[AttachmentBody]
 ) -> tuple[tuple[JsonObject, ...], tuple[Content, ...]]:
-    """The parts of a message that show its attachments, and the contents that they bring. One that the session has may
-    be named by its id alone.
+    """The parts of a message that show its attachments, and the contents that they bring.
 
     Raises:
         Invalid: content or link cannot be taken; the error names the field.
@@ -83,27 +81,8 @@ async def read_attachments(
         ]
 
     shown = await asyncio.to_thread(read)
-    if session_id is not None:
-        shown = [
-            await _described(context, scope, session_id, each.type, part)
-            if content is None and ATTACHMENT in part and "media_type" not in part
-            else (part, content)
-            for each, (part, content) in zip(attachments, shown, strict=True)
-        ]
     contents = {content.id: content for _, content in shown if content is not None}
     return tuple([part for part, _ in shown]), tuple(contents.values())
-
-
-async def _described(
-    context: ServerContext, scope: Scope, session_id: str, said_type: str | None, part: JsonObject
-) -> tuple[JsonObject, Content | None]:
-    """A part that names an attachment, with what a model's choice goes by; as it came where the session has none."""
-    try:
-        content = await context.sessions.attachment(scope, session_id, part[ATTACHMENT])
-    except (SessionNotFound, AttachmentNotFound):
-        return part, None
-    described = attachment_part(content, said_type or shown_type(content.media_type))
-    return {**part, **described, **({"name": part["name"]} if "name" in part else {})}, content
 
 
 async def referenced_contents(context: ServerContext, scope: Scope, drafts: Sequence[Draft]) -> dict[str, Content]:

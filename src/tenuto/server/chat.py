@@ -91,7 +91,7 @@ async def chat(
     With `stream`, the answer comes as server-sent events. With an Idempotency-Key, a repeated request gets the same
     answer.
     """
-    parts, contents = await read_attachments(context, scope, body.attachments, body.session_id)
+    parts, contents = await read_attachments(context, scope, body.attachments)
     chat_request = ChatRequest(
         text=body.message,
         parts=parts,
