@@ -1,11 +1,14 @@
-"""How long to wait: before something that failed is tried again, and until an exact moment."""
+"""How long to wait: before something that failed is tried again, until an exact moment, and for what falls silent."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from datetime import timedelta
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
 
 # 2.0 to the power of more is no number.
 _MOST_DOUBLINGS: Final = 64
@@ -57,3 +60,17 @@ async def pause_exactly_until(moment: float) -> None:
     await asyncio.sleep(moment - loop.time() - _ROUNDING_SECONDS)
     while loop.time() < moment:  # noqa: ASYNC110
         await asyncio.sleep(0)
+
+
+async def until_silence(events: AsyncIterable[_T], most: timedelta) -> AsyncIterator[_T]:
+    """The events, the first one whenever it comes; later ones are not waited for longer than that."""
+    waiting = aiter(events)
+    limit: float | None = None
+    while True:
+        try:
+            async with asyncio.timeout(limit):
+                event = await anext(waiting)
+        except StopAsyncIteration:
+            return
+        yield event
+        limit = most.total_seconds()

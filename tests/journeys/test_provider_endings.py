@@ -51,8 +51,11 @@ async def test_a_call_that_was_cut_is_not_told_as_a_whole_one(provider: Scripted
         ).text
         response = (await post("responses", input="Hi", tools=[{"type": "function", **WRITE}])).json()
         fetched = (await service.http.get(f"/v1/responses/{response['id']}", headers=ANN)).json()
+        tool = {"name": "write", "input_schema": OPEN_SCHEMA}
+        message = (await post("messages", messages=hi, max_tokens=16, tools=[tool])).json()
 
     assert chat["choices"][0]["finish_reason"] == "length"
+    assert message["stop_reason"] == "max_tokens"
     assert ('"finish_reason":"length"' in streamed, '"finish_reason":"tool_calls"' in streamed) == (True, False)
     for each in (response, fetched):
         calls = [(item["status"], item["arguments"]) for item in each["output"] if item["type"] == "function_call"]

@@ -371,3 +371,16 @@ async def test_a_stream_begins_though_the_model_takes_its_time_and_fails_in_it_t
     assert failed.response.error.code == "invalid_prompt"
     assert done.type == "response.completed"
     assert [each.sequence_number for each in whole] == list(range(len(whole)))
+
+
+async def test_a_completion_without_a_session_is_stored_nowhere(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its clients expect: the API that the model is asked by would store it, unless it is told not to."""
+    stored = []
+    async with pointed_at(provider, monkeypatch) as served:
+        for model, more in ((RESPONSES, {}), (RESPONSES, {"store": True}), (CHAT, {}), (CLAUDE, {})):
+            await served.ann.chat.completions.create(model=model, messages=HI, **more)
+            stored.append(provider.last.body.get("store"))
+
+    assert stored == [False, True, None, None]

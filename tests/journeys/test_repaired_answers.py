@@ -81,3 +81,23 @@ async def test_the_stream_of_a_response_has_an_item_for_each_thought(stored: boo
     [last] = [item for item in events[-1]["response"]["output"] if item["type"] == "reasoning"]
     assert [*summaries.values()] == ["Let me see.", "As JSON."]
     assert last["summary"][0]["text"] == "As JSON."
+
+
+async def test_the_stream_of_a_message_has_a_block_for_each_thought() -> None:
+    asked = {
+        "model": "helper",
+        "max_tokens": 100,
+        "stream": True,
+        "messages": [{"role": "user", "content": "How many?"}],
+        "output_config": {"format": {"type": "json_schema", "schema": NUMBER}},
+    }
+    async with http_service(**playing(ScriptedModel(*TRIES, facts=FORMED))) as service:
+        response = await service.http.post("/v1/messages", headers=ANN_HEADERS, json=asked)
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
+
+    deltas = [event for event in events if event["type"] == "content_block_delta"]
+    thoughts = {event["index"]: "" for event in deltas if event["delta"]["type"] == "thinking_delta"}
+    for event in deltas:
+        if event["index"] in thoughts:
+            thoughts[event["index"]] += event["delta"].get("thinking", "")
+    assert [*thoughts.values()] == ["Let me see.", "As JSON."]

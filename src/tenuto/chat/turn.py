@@ -110,6 +110,10 @@ async def answer_once(
 ) -> Reply:
     """Answer after these messages, and store nothing but the usage; the request names the assistant."""
     choice = await _choice(deps, scope, request, None)
+    if request.parameters.provider_store is None and facts_of(deps.models(choice.assistant.model)).stores_answers:
+        # What is stored nowhere is not stored at the provider either.
+        request = replace(request, parameters=replace(request.parameters, provider_store=False))
+        choice = replace(choice, request=request)
     await admit(deps, choice, history)
     await deps.spending.check_tenant(choice.scope)
     context = await load(deps, await _begin_unstored(deps, choice, history), None)

@@ -53,14 +53,16 @@ class FallbackChain:
 
     @property
     def facts(self) -> ModelFacts:
-        """What is known of the first, and the smallest context window; not known, if that of one model is not.
+        """What is known of the first, and the smallest context window; not known, if that of one model is not. Answers
+        are stored if one of the providers does.
 
         The offline model reads no prompts.
         """
         windows = [facts_of(model).context_window for model in self._models if model.name != OfflineModel.name]
         known = [window for window in windows if window is not None]
         smallest = min(known) if known and len(known) == len(windows) else None
-        return replace(facts_of(self._models[0]), context_window=smallest)
+        stores = any(facts_of(model).stores_answers for model in self._models)
+        return replace(facts_of(self._models[0]), context_window=smallest, stores_answers=stores)
 
     def refused_parameters(self, parameters: ModelParameters) -> tuple[str, ...]:
         """The names of those that its first model does not take; another one is asked without those it does not."""

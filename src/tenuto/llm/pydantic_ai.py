@@ -8,7 +8,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
@@ -73,7 +73,7 @@ from tenuto.model.parameters import AnswerSchema, FinishReason, ModelFacts, Mode
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import JsonObject, make_storable
-from tenuto.pauses import Backoff
+from tenuto.pauses import Backoff, until_silence
 from tenuto.ports import Tool
 
 _log = logging.getLogger(__name__)
@@ -207,7 +207,7 @@ class PydanticAIModel:
                 model_request_parameters=parameters,
                 instrument=False if self._access.observed else None,
             ) as stream:
-                async for event in stream if self._limit is not None else _until_silence(stream):
+                async for event in stream if self._limit is not None else until_silence(stream, TIMEOUT):
                     for item in items.take():
                         yield item
                     ends.hear(event)
@@ -445,6 +445,7 @@ def _facts_of(name: str, model: Model, dialect: Dialect, context_window: int | N
         schemas=bool(model.profile.get("supports_json_schema_output")),
         media=media_of(name, model, dialect, reads_documents=documents),
         provider_tools=runs_tools(model),
+        stores_answers=dialect is Dialect.OPENAI_RESPONSES,
         thinks=any(model.profile.get(name) for name in _THINKS),
     )
 
@@ -463,20 +464,6 @@ def _response_format(schema: AnswerSchema) -> JsonObject:
 def _part_logprobs(response: ModelResponse) -> list[JsonObject]:
     parts = [part.provider_details or {} for part in response.parts if isinstance(part, TextPart)]
     return [one for details in parts for one in details.get("logprobs") or ()]
-
-
-async def _until_silence(events: AsyncIterable[_T]) -> AsyncIterator[_T]:
-    """The events, the first one whenever it comes; later ones are not waited for longer than for a whole answer."""
-    waiting = aiter(events)
-    limit: float | None = None
-    while True:
-        try:
-            async with asyncio.timeout(limit):
-                event = await anext(waiting)
-        except StopAsyncIteration:
-            return
-        yield event
-        limit = TIMEOUT.total_seconds()
 
 
 def _host(url: str | None) -> str:

@@ -188,7 +188,8 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     `provider` and `model` are what its provider and it are called there. `parameters` are the names of those that reach
     it. With `schemas` it gives answers in a demanded form by itself.
     `media` are the pictures, sounds and files that it takes: none, where nothing is known. With `provider_tools` its
-    provider runs tools by itself, as the responses API describes them. `thinks` is false where it is known not to.
+    provider runs tools by itself, as the responses API describes them. `thinks` is false where it is known not to. With
+    `stores_answers` the provider stores each answer, unless it is told not to.
     """
 
     provider: str = ""
@@ -199,6 +200,7 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     media: MediaInputs = NO_MEDIA
     provider_tools: bool = False
     thinks: bool = True
+    stores_answers: bool = False
 
 
 NOTHING_KNOWN: Final = ModelFacts()

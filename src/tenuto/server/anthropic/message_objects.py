@@ -66,5 +66,6 @@ def _stop(reply: Reply) -> JsonObject:
         said = reply.text if reply.finish is FinishReason.REFUSAL else None
         details = {"type": "refusal", "category": None, "explanation": said or None}
         return {"stop_reason": "refusal", "stop_sequence": None, "stop_details": details}
-    reason = "tool_use" if reply.calls else "max_tokens" if reply.finish is FinishReason.LENGTH else "end_turn"
+    # A call that was cut is no whole one.
+    reason = "max_tokens" if reply.finish is FinishReason.LENGTH else "tool_use" if reply.calls else "end_turn"
     return {**_NOTHING_YET, "stop_reason": reason}

@@ -9,7 +9,7 @@ import msgspec
 
 from tenuto.chat import ChatEvent, Reply, ReplyFinished, ToolStarted
 from tenuto.errors import TenutoError
-from tenuto.model.generation import ReasoningDelta, TextDelta
+from tenuto.model.generation import REPAIR, ReasoningDelta, StepChanged, TextDelta
 from tenuto.model.reasoning import is_reasoning
 from tenuto.model.values import JsonObject
 from tenuto.server.anthropic.errors import error_body, status_of_failure
@@ -51,12 +51,17 @@ class MessageStream:
             case ReasoningDelta(part=dict(part), index=index):
                 yield from self._end_thought(part, index)
             case ToolStarted():
-                # The next round of the model counts its thoughts anew, and its text is the answer.
-                yield from self._end_block()
-                self._said = ""
-                self._started, self._ended = set(), set()
+                yield from self._end_round()
+            case StepChanged(id=step, state="started") if step == REPAIR:
+                yield from self._end_round()
             case ReplyFinished(reply=reply):
                 yield from self._end(reply)
+
+    def _end_round(self) -> Iterator[JsonObject]:
+        """The next round of the model counts its thoughts anew, and its text is the answer."""
+        yield from self._end_block()
+        self._said = ""
+        self._started, self._ended = set(), set()
 
     def fail(self, error: TenutoError | AccessDenied) -> JsonObject:
         """The event of a turn that failed."""

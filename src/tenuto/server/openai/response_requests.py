@@ -103,8 +103,6 @@ class ResponseBody(OpenBody, frozen=True, kw_only=True):
             reasoning_summary=reasoning.get("summary") or reasoning.get("generate_summary"),
             verbosity=text.get("verbosity"),
             logprobs=True if _LOGPROBS in (self.include or ()) else None,
-            # What is stored nowhere is not stored at the provider either, which else stores every response.
-            provider_store=False if self.store is False else None,
             extra={**extra, **more},
         )
 
