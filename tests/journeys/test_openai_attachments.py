@@ -223,6 +223,16 @@ async def test_pictures_of_a_history_that_is_not_stored_count_by_their_size_and_
     assert "degraded" not in done.model_extra
 
 
+async def test_clients_do_not_repeat_what_is_beyond_the_limit_of_attachments() -> None:
+    shown: Any = [{"role": "user", "content": [PICTURE, FILE]}]
+    async with openai_served(**playing(ScriptedModel([Say("A cup.")])), max_attachments=1) as opened:
+        with pytest.raises(openai.RateLimitError) as error:
+            await opened.ann.responses.create(model="m", input=shown)
+
+    assert error.value.code == "attachment_limit"
+    assert error.value.response.headers["x-should-retry"] == "false"
+
+
 async def test_small_pictures_fit_where_nothing_may_be_cut() -> None:
     """Nineteen of fifty pixels have 76 tokens, where each would have 1,600 if its size were not looked at."""
     url = data_url(png(width=50, height=50), "image/png")

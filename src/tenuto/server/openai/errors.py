@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tenuto.errors import (
     AnswerInvalid,
+    AttachmentLimit,
     BudgetExhausted,
     Conflict,
     FailureReason,
@@ -72,7 +73,7 @@ _NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 # OpenAI's clients retry these by themselves, where the same request can only fail again, or was repeated here.
-_NOT_AGAIN: Final = (Conflict, BudgetExhausted, ModelRefused, AnswerInvalid)
+_NOT_AGAIN: Final = (Conflict, BudgetExhausted, AttachmentLimit, ModelRefused, AnswerInvalid)
 
 
 class ItemNotFound(NotFound):
