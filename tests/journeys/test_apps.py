@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,20 @@ async def test_what_an_edit_takes_back_is_not_remembered(kind: type[ChatApp]) ->
 
     assert "Ulm" not in edited
     assert memories == []
+
+
+@pytest.mark.parametrize("kind", [OpenWebUI, LibreChat, ClaudeCode, OpenCode, Pi, Script], ids=named)
+async def test_of_a_stopped_answer_the_session_has_what_the_app_received(kind: type[ChatApp]) -> None:
+    """The server said more than had arrived when the connection was closed."""
+    async with app_server() as server:
+        app = await server.open(kind)
+        await app.ask(HOME)
+        await app.stop("Count to forty.", after=STOPPED_WORDS[-1])
+        received = "".join(STOPPED_WORDS[:2])
+        app.lines[-1] = replace(app.lines[-1], text=received)
+        await app.ask("Go on, please.")
+
+        await agree(server, app)
 
 
 @pytest.mark.parametrize("kind", NAMED, ids=named)
