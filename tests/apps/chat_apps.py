@@ -11,6 +11,13 @@ from tests.apps.lines import Kind, Line
 from tests.apps.wires import Completions, Wire
 
 ATTACHED: Final = '<attached_files>\n<file type="file" content_type="image/png" name="red.png"/>\n</attached_files>\n\n'
+RULES: Final = "# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format."
+EXAMPLES: Final = (
+    Line(kind=Kind.QUESTION, text="Change get_factorial() to use math.factorial"),
+    Line(kind=Kind.ANSWER, text="To make this change we need to modify `mathweb/flask/app.py`."),
+    Line(kind=Kind.QUESTION, text="I switched to a new code base."),
+    Line(kind=Kind.ANSWER, text="Ok."),
+)
 
 
 class OpenWebUI(ChatApp):
@@ -99,6 +106,23 @@ class Llm(ChatApp):
     def body(self, lines: Sequence[Line]) -> dict[str, Any]:
         body = {"model": self.model, "stream": True, "messages": self.wire.history(lines)}
         return {**body, "stream_options": {"include_usage": True}, "tools": self.wire.tools(self.tools)}
+
+
+class Aider(ChatApp):
+    """aider: examples that are the same in every chat stand before the talk, and rules behind its newest question."""
+
+    name = "aider"
+    tools = ()
+    wire: ClassVar[Wire] = Completions()
+
+    def as_kept(self, answer: str) -> str:
+        return answer.strip()
+
+    def body(self, lines: Sequence[Line]) -> dict[str, Any]:
+        *older, newest = self.wire.history(lines)
+        ruled = {**newest, "content": f"{newest['content']}\n\n{RULES}"}
+        messages = [{"role": "system", "content": self.system}, *self.wire.history(EXAMPLES), *older, ruled]
+        return {"model": self.model, "stream": True, "messages": messages}
 
 
 class Script(ChatApp):

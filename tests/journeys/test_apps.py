@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from tests.apps import (
+    EXAMPLES,
     STOPPED_WORDS,
     TITLE,
+    Aider,
     ChatApp,
     ClaudeCode,
     Codex,
@@ -170,6 +173,20 @@ async def test_what_an_edit_takes_back_is_not_remembered(kind: type[ChatApp]) ->
     assert memories == []
 
 
+@pytest.mark.parametrize("kind", [OpenWebUI, LibreChat, ClaudeCode, OpenCode, Pi, Script], ids=named)
+async def test_of_a_stopped_answer_the_session_has_what_the_app_received(kind: type[ChatApp]) -> None:
+    """The server said more than had arrived when the connection was closed."""
+    async with app_server() as server:
+        app = await server.open(kind)
+        await app.ask(HOME)
+        await app.stop("Count to forty.", after=STOPPED_WORDS[-1])
+        received = "".join(STOPPED_WORDS[:2])
+        app.lines[-1] = replace(app.lines[-1], text=received)
+        await app.ask("Go on, please.")
+
+        await agree(server, app)
+
+
 @pytest.mark.parametrize("kind", NAMED, ids=named)
 async def test_the_same_words_twice_are_two_questions(kind: type[ChatApp]) -> None:
     async with app_server() as server:
@@ -258,6 +275,46 @@ async def test_a_chat_without_any_id_is_found_by_its_history() -> None:
         assert [await server.talk(session["id"]) for session in await server.sessions()] == talks
         (session,) = await server.sessions("bob")
         assert await server.talk(session["id"], "bob") == shown_by(copied)
+
+
+async def test_aider_has_all_of_its_talk_in_its_newest_session() -> None:
+    """It takes its rules out of questions that are old, so none of its turns is found again; nothing is mixed."""
+    async with app_server(apps=None, sessions_by_history=timedelta(days=1)) as server:
+        first, second = await server.open(Aider), await server.open(Aider)
+        for text in (HOME, "And now?"):
+            await first.ask(text)
+        await second.ask("Who am I?")
+        talks = [await server.talk(session["id"]) for session in await server.sessions()]
+
+    before = len(EXAMPLES)
+    assert [len(talk) - before for talk in talks] == [2, 4, 2]
+    assert [text for _, text in talks[1][before:]][:2] == [HOME, "Answer 1 is this."]
+    assert HOME not in str(talks[0])
+
+
+@pytest.mark.parametrize("chat", ["local:5d1f", "{{CHAT_ID}}"])
+async def test_a_temporary_chat_has_no_session(chat: str) -> None:
+    async with app_server() as server:
+        app = await server.open(OpenWebUI, chat=chat)
+        await app.ask(HOME)
+        await app.ask("Go on.")
+
+        assert shown_to_model(server.model.requests[-1]) == sent_by(app.sent[-1])
+        assert await server.sessions() == []
+
+
+async def test_a_fork_of_a_thread_is_a_session_of_its_own() -> None:
+    """codex gives it an id of its own, and sends what both have in common."""
+    async with app_server() as server:
+        app = await server.open(Codex)
+        await app.ask(HOME)
+        await app.ask("And now?")
+        fork = await server.open(Codex, chat="chat-2")
+        fork.lines = app.lines[:2]
+        await fork.ask("Something else.")
+        talks = [await server.talk(session["id"]) for session in await server.sessions()]
+
+        assert talks == [shown_by(fork), shown_by(app)]
 
 
 @pytest.mark.parametrize("kind", [Llm, Script], ids=named)

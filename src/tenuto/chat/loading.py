@@ -483,10 +483,10 @@ def _is_in_window(memory: Memory, turn: OpenTurn) -> bool:
 
 
 def _is_replaced(memory: Memory, turn: OpenTurn, edited_from: int) -> bool:
-    """Whether all that the memory comes from is replaced in this turn."""
+    """Whether the memory comes from messages that this turn replaces: those are removed after it."""
     if not edited_from or memory.session_id != turn.session.id or not memory.seqs:
         return False
-    return memory.seqs[0] >= edited_from
+    return memory.seqs[-1] >= edited_from
 
 
 def _day(moment: datetime) -> str:
