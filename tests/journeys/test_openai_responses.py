@@ -244,9 +244,10 @@ async def test_an_answer_that_fails_is_an_error_of_openais_before_and_in_its_str
             assert excinfo.value.code == "model_failed"
     faulty = playing(ScriptedModel("Half."), postprocess=lambda *_: str(1 // 0))
     async with openai_served(**faulty) as opened:
-        asked = {"model": "x", "input": "Hi", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        said: dict[str, Any] = {"responses": {"input": "Hi"}}
+        said["chat/completions"] = {"messages": [{"role": "user", "content": "Hi"}]}
         for path, store in (("responses", True), ("responses", False), ("chat/completions", False)):
-            sent = {**asked, "store": store}
+            sent = {**said[path], "model": "x", "stream": True, "store": store}
             response = await opened.service.http.post(f"/v1/{path}", json=sent, headers=bearer(opened.key))
             *_, last, end = response.text.strip().split("\n\n")
             body = json.loads(last.partition("data: ")[2])

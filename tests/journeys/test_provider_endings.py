@@ -38,7 +38,8 @@ async def test_a_stream_that_just_ends_is_no_answer(provider: ScriptedProvider, 
 @pytest.mark.parametrize("assistant", ["gpt", "chat"])
 async def test_a_call_that_was_cut_is_not_told_as_a_whole_one(provider: ScriptedProvider, assistant: str) -> None:
     """Its arguments are no JSON: a client that took it for whole would fail on them, or act on a part of them."""
-    provider.plays(Answer(ToolCall("write", '{"text": "once upon a'), ending=Ending.LENGTH))
+    written = '{"text": "' + "once upon a time " * 500
+    provider.plays(Answer(ToolCall("write", written), ending=Ending.LENGTH))
     hi = [{"role": "user", "content": "Hi"}]
     async with provided(provider) as service:
 
@@ -59,7 +60,7 @@ async def test_a_call_that_was_cut_is_not_told_as_a_whole_one(provider: Scripted
     assert ('"finish_reason":"length"' in streamed, '"finish_reason":"tool_calls"' in streamed) == (True, False)
     for each in (response, fetched):
         calls = [(item["status"], item["arguments"]) for item in each["output"] if item["type"] == "function_call"]
-        assert (each["status"], calls) == ("incomplete", [("incomplete", '{"text": "once upon a')])
+        assert (each["status"], calls) == ("incomplete", [("incomplete", written)])
 
 
 @pytest.mark.parametrize(

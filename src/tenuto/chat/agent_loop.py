@@ -26,6 +26,7 @@ from tenuto.model.attachment import ATTACHMENT
 from tenuto.model.generation import (
     NONE,
     REPAIR,
+    UNREADABLE,
     ModelDone,
     ModelEvent,
     ModelRequest,
@@ -116,6 +117,8 @@ _REPAIR: Final = "Answer again, with nothing but JSON that has the demanded form
 _REPAIRING: Final = {Language.ENGLISH: "Answering again in the demanded form", Language.CHINESE: "按要求的格式重新回答"}
 # Answers that end so may have no words: all tokens were thought, or the provider withheld them.
 _SILENT: Final = (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)
+# Characters of arguments that cannot be read which go back to the model.
+_SHOWN_UNREADABLE: Final = 2_000
 # Further calls of one round fail as too many.
 _MOST_CALLS: Final = 16
 # Models have their own timeout; this one is a little longer and covers those that fail to stop.
@@ -286,7 +289,7 @@ class AgentLoop:
             offered = request if left else replace(request, tool_choice=NONE)
             text, calls = await self._request_model(offered, names)
             self.completion.calls = [call for call in calls if call.name in self.callers_tools]
-            own = [call for call in calls if call.name not in self.callers_tools]
+            own = [_shortened(call) for call in calls if call.name not in self.callers_tools]
             if not own:
                 break
             if not left:
@@ -450,6 +453,13 @@ class AgentLoop:
         self.room -= used
         self.prompt_tokens += used
         return shown
+
+
+def _shortened(call: ToolCall) -> ToolCall:
+    """A call whose arguments cannot be read with as much of them as the model needs to see what it wrote."""
+    if call.arguments.keys() != {UNREADABLE}:
+        return call
+    return replace(call, arguments={UNREADABLE: str(call.arguments[UNREADABLE])[:_SHOWN_UNREADABLE]})
 
 
 async def _storable_events(

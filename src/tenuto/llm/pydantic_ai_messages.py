@@ -37,8 +37,8 @@ from tenuto.model.reasoning import REASONING
 from tenuto.model.values import Json, JsonObject, check_json, make_storable
 
 _SENT: Final = frozenset({"text", *MEDIA_PARTS})
-# How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
-_UNREADABLE: Final = 2_000
+# How much is kept of arguments that cannot be read: a caller gets what a model wrote until its answer was cut.
+_UNREADABLE: Final = 64_000
 _PAST: Final = "Was called before. Is not there any more."
 _NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
 # Anthropic takes no empty text.

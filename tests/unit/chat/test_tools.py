@@ -262,3 +262,13 @@ async def test_a_reply_that_spent_the_budget_can_still_be_fetched_by_its_key() -
     assert (again.text, again.replayed) == ("Costly.", True)
     with pytest.raises(BudgetExhausted):
         await t.chat.take_turn(ANN, ask("Two?", "s", idempotency_key="other"))
+
+
+async def test_arguments_that_cannot_be_read_do_not_fill_the_prompt() -> None:
+    written = '{"a": "' + "word " * 12_000
+    t = talk(Call("add", {UNREADABLE: written}), "Three.", assistants=[helper(tools=(Adder(),))])
+
+    reply = await t.chat.take_turn(ANN, ask("1 + 2?", "s"))
+
+    [call] = [part for message in t.model.requests[1].messages for part in message.parts if part["type"] == "tool_call"]
+    assert (reply.text, written.startswith(call["arguments"][UNREADABLE])) == ("Three.", True)
