@@ -35,7 +35,7 @@ LIMITS = {
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1850,
-    "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
+    "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 14800,  # a choice of the model; attachments
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
