@@ -380,7 +380,7 @@ async def test_turns_share_the_load_of_their_owners_memories_and_none_begins_it_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a restart a turn that does not wait to its end says so; a load per turn would never end."""
-    given = {"store": f"sqlite:///{tmp_path / 'chat.db'}", "embedder": "none"}
+    given: dict[str, Any] = {"store": f"sqlite:///{tmp_path / 'chat.db'}", "embedder": "none"}
     async with http_service(**given) as service:
         home = await add(service, HOME)
     async with http_service(**given) as service:

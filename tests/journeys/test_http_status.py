@@ -134,6 +134,7 @@ WAITING = JournalStatus(waiting=2, oldest_seconds=3.0, quarantined=1, replayed=0
 TURNS = TurnsStatus(live=0, answered=99, failed=50, failed_in_a_row=2, per_minute=1.0)
 FAILING = TurnsStatus(live=0, answered=99, failed=50, failed_in_a_row=3, per_minute=1.0)
 JOBS = JobsStatus(waiting=1, running=4, done=90, failed=30, failed_in_a_row=0)
+UNREAD = JobsStatus(waiting=1, running=4, done=90, failed=30, failed_in_a_row=0, unread=3, unread_seconds=400.0)
 BEHIND = JobsStatus(waiting=300, running=4, done=1, failed=9, failed_in_a_row=9)
 IDLE, HINDERED = WorkerStatus(status="idle", error=None), WorkerStatus(status="unavailable", error="engine_failed")
 ABSENT = WorkerStatus(status="unavailable", error="extra_missing")
@@ -151,6 +152,7 @@ ABSENT = WorkerStatus(status="unavailable", error="extra_missing")
         (GONE, HALF, WAITING, FAILING, BEHIND, IDLE, ["store_unavailable", "journal_quarantined", "journal_waiting"]),
         (STORE, HALF, EMPTY, TURNS, JOBS, IDLE, ["circuit_open"]),
         (SLOW, CLOSED, EMPTY, FAILING, JOBS, IDLE, ["store_slow", "turns_failing"]),
+        (STORE, CLOSED, EMPTY, TURNS, UNREAD, IDLE, ["statements_unread"]),
         (STORE, CLOSED, EMPTY, TURNS, BEHIND, HINDERED, ["task_worker", "jobs_waiting", "jobs_failing"]),
     ],
 )

@@ -24,7 +24,7 @@ LIMITS = {
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 6000,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
+    "model": 6050,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2950,
@@ -34,9 +34,9 @@ LIMITS = {
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
-    "upkeep": 1650,
-    "wiring": 1800,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 14750,  # a choice of the model; attachments
+    "upkeep": 1850,
+    "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
+    CONSOLE: 14800,  # a choice of the model; attachments
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
 }

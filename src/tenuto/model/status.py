@@ -19,6 +19,7 @@ from tenuto.extras import install_line, with_folder
 from tenuto.model.values import View
 
 _SLOW_MS: Final = 250.0
+_LONG_UNREAD: Final = 300
 _MANY_JOBS: Final = 100
 # Fewer failures in a row prove little: the next attempt of a job often succeeds.
 _FAILING: Final = 5
@@ -114,13 +115,16 @@ class CacheStatus(View, frozen=True, kw_only=True):
 
 class JobsStatus(View, frozen=True, kw_only=True):
     """Upkeep: titles, summaries and memories after turns, and sweeps. `done` and `failed` count since the start,
-    `failed_in_a_row` since the last success, each kind of sweep by itself: the worst of them."""
+    `failed_in_a_row` since the last success, each kind of sweep by itself: the worst of them. `unread` is the backlog
+    of captures."""
 
     waiting: int
     running: int
     done: int
     failed: int
     failed_in_a_row: int
+    unread: int = 0
+    unread_seconds: float | None = None
 
 
 class TurnsStatus(View, frozen=True, kw_only=True):
@@ -301,6 +305,12 @@ def _work_findings(
         yield _warning("turns_failing", "The last turns failed.", "Look at their traces, which name the error.")
     if jobs.waiting >= _MANY_JOBS:
         yield _warning("jobs_waiting", "Upkeep has fallen behind.", "Check how fast summarizer_model answers.")
+    if jobs.unread_seconds is not None and jobs.unread_seconds >= _LONG_UNREAD:
+        yield _warning(
+            "statements_unread",
+            "What users said waits to be remembered.",
+            "Check how fast embedder and summarizer_model answer. Nothing is lost meanwhile.",
+        )
     if jobs.failed_in_a_row >= _FAILING:
         yield _warning(
             "jobs_failing", "The last upkeep jobs failed.", "Look for `postponed` in the log; check summarizer_model."

@@ -267,6 +267,8 @@ class Memories:
                 await self._trim(scope, owner, merge.changed_ids)
             except BaseException:
                 merge.drop_unstored()
+                # What was read for what could not be stored is read again.
+                progress = None
                 raise
             finally:
                 if merge.changed_ids or progress is not None:

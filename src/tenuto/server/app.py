@@ -133,7 +133,7 @@ def create_app(
         tenuto.add_listener(meters.count_session_event)
         tenuto.add_listener(hub.on_session_event)
         chat.observe(meters.count_turn)
-        meters.watch(tenuto.stores, chat.model_calls, tenuto.redactor.outside, tenuto.scheduled_scan)
+        meters.watch(tenuto.stores, chat.model_calls, tenuto.upkeep, tenuto.redactor.outside, tenuto.scheduled_scan)
         try:
             mode = await gate.mode()
         except StoreUnavailable:

@@ -20,7 +20,7 @@ from tenuto.ports import CacheCounts
 from tenuto.sessions import SessionEvent
 from tenuto.sessions.events import EventKind
 from tenuto.stores.breaker import BreakerState, CircuitState
-from tenuto.upkeep import ScheduledScan
+from tenuto.upkeep import ScheduledScan, Upkeep
 from tenuto.wiring.stores import Stores
 
 # They come with tables and stores of their own.
@@ -119,11 +119,13 @@ class Metrics:
         self,
         stores: Stores,
         calls: ModelCallLog,
+        upkeep: Upkeep,
         detector: ExternalDetector | None = None,
         scan: ScheduledScan | None = None,
     ) -> None:
-        """Register models, breaker, L1 cache, journal, detector and scheduled scan of this process, if present."""
+        """Register models, captures, breaker, L1 cache, journal, detector and scheduled scan, if present."""
         self._registry.register(_ModelCollector(calls))
+        self._registry.register(_CaptureCollector(upkeep))
         if stores.circuit is not None:
             self._registry.register(_BreakerCollector(stores.circuit))
         if stores.cache is not None:
@@ -217,6 +219,24 @@ class _BreakerCollector(Collector):
             "tenuto_store_rejected_calls",
             "Calls rejected while the store's circuit breaker was open",
             value=self._circuit.rejected,
+        )
+
+
+class _CaptureCollector(Collector):
+    """What users said and no capture has read yet."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
+
+    def collect(self) -> Iterator[Metric]:
+        statements, since = self._upkeep.backlog
+        yield GaugeMetricFamily(
+            "tenuto_capture_backlog", "Statements of users that were not read for memories yet", value=statements
+        )
+        yield GaugeMetricFamily(
+            "tenuto_capture_backlog_start_seconds",
+            "When the oldest of them was said, in seconds since 1970; 0 without one",
+            value=since.timestamp() if since is not None else 0,
         )
 
 

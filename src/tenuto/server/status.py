@@ -101,7 +101,15 @@ _EXAMPLE: Final[JsonObject] = {
         }
     ],
     "sessions": {"created": 420, "deleted": 3, "expired": 11, "created_per_minute": 7.0},
-    "jobs": {"waiting": 0, "running": 1, "done": 640, "failed": 0, "failed_in_a_row": 0},
+    "jobs": {
+        "waiting": 0,
+        "running": 1,
+        "done": 640,
+        "failed": 0,
+        "failed_in_a_row": 0,
+        "unread": 2,
+        "unread_seconds": 0.8,
+    },
     "tasks": {"status": "idle", "error": None},
 }
 
@@ -130,7 +138,7 @@ class ServerStatus:
         store, breaker, journal = await self._store(), self._breaker(), self._journal()
         process = self._process()
         minutes = max(process.uptime_seconds, 1.0) / 60
-        turns, jobs, tasks = self._turns(minutes), JobsStatus.of(self._tenuto.upkeep.jobs), self._tasks()
+        turns, jobs, tasks = self._turns(minutes), self._jobs(), self._tasks()
         models = [self._model(calls.status) for calls in self._calls]
         findings = find_problems(
             store=store,
@@ -205,6 +213,11 @@ class ServerStatus:
         state = self._tenuto.stores.journal.status
         age = (self._clock() - state.oldest).total_seconds() if state.oldest is not None else None
         return JournalStatus.derive(state, oldest_seconds=age)
+
+    def _jobs(self) -> JobsStatus:
+        unread, since = self._tenuto.upkeep.backlog
+        age = max(0.0, (self._clock() - since).total_seconds()) if since is not None else None
+        return JobsStatus.derive(self._tenuto.upkeep.jobs, unread=unread, unread_seconds=age)
 
     def _cache(self) -> CacheStatus | None:
         counts, settings = self._tenuto.stores.cache, self._tenuto.settings

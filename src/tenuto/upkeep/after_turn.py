@@ -24,6 +24,7 @@ from tenuto.upkeep.capture import Capturer
 from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import SPARE, JobCounts, Jobs, SmallModel, safely
 from tenuto.upkeep.titler import Titler
+from tenuto.upkeep.unread import CaptureBacklog, Due
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
@@ -115,6 +116,11 @@ class AfterTurn:
         """The retries of releases; the owner of the other jobs counts those."""
         return self._releasing.counts
 
+    @property
+    def backlog(self) -> CaptureBacklog:
+        """What was said and not read for memories yet, as far as this process knows."""
+        return self._capturer.backlog if self._capturer is not None else CaptureBacklog(0, None)
+
     def follow(self, turn: TurnEnded) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.
 
@@ -147,9 +153,18 @@ class AfterTurn:
             self._jobs.start("memory edit", (subject, turn.session.version), lambda: capturer.forget_edited(bare))
         if turn.stale_before:
             self._jobs.start("stale capture", (subject, turn.session.version), lambda: capturer.capture_stale(bare))
-        if statements := capturer.due(turn):
-            # One for each session: the last one reads what those before it have not.
-            self._jobs.start("capture", subject, lambda: capturer.capture(bare, statements))
+        if (due := capturer.due(turn)) is not None:
+            self._start_capture(capturer, bare, due)
+
+    def _start_capture(self, capturer: Capturer, turn: TurnEnded, due: Due) -> None:
+        """Read a portion; others may run before the next."""
+
+        async def capture() -> None:
+            if await capturer.capture(turn, due):
+                self._start_capture(capturer, turn, Due())
+
+        # One for each session: the last one reads what those before it have not.
+        self._jobs.start("capture", session_key(turn.scope, turn.session.id), capture)
 
     def _may_be_due(self, turn: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""

@@ -7,24 +7,23 @@ checked against the user's. Without one, whole sentences that state something ab
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from tenuto.context.compression import of_persona
 from tenuto.context.summary_request import invents
-from tenuto.errors import SessionNotFound
+from tenuto.errors import Invalid, SessionNotFound
 from tenuto.llm.offline.phrases import is_question, is_request, match_intent
-from tenuto.lru_cache import LruCache
 from tenuto.model import Message, Page, Role
 from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemorySource
 from tenuto.model.prompt import Language
-from tenuto.model.scope import session_key, speaker_tag
+from tenuto.model.scope import speaker_tag
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.recall.lexical import split_sentences, terms
 from tenuto.recall.owner_cache import normal_text
@@ -32,14 +31,15 @@ from tenuto.recall.service import Memories, captured_id
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import SmallModel
+from tenuto.upkeep.unread import CaptureBacklog, Due, UnreadStatements, oldest_due
 
 _TOKENS: Final = 1_000
 # The end of a stale session that is remembered: five turns.
 _STALE_MESSAGES: Final = 10
-# What a new process reads again, how many messages at a time, and sessions whose last message is known.
-_LOOK_BACK: Final = timedelta(minutes=10)
+# Statements that are read and stored together, messages that are looked through for them, and calls of the model.
 _READ_AT_ONCE: Final = 10
-_SESSIONS: Final = 10_000
+_PAGE: Final = 100
+_CALLS_AT_ONCE: Final = 4
 _MOST_MEMORIES: Final = 500
 # What is read of one message, and what may come of it.
 _READ: Final = 4_000
@@ -107,46 +107,65 @@ class Capturer:
         self._model = model
         self._redaction = redaction
         self._compressor = compressor
-        # By session: the last message that was captured from, and the last one up to which none states anything.
-        self._captured_through = LruCache[bytes, int](_SESSIONS)
-        self._judged_through = LruCache[bytes, int](_SESSIONS)
+        self._unread = UnreadStatements(_states_something, _READ_AT_ONCE)
+        self._calls = asyncio.Semaphore(_CALLS_AT_ONCE)
 
-    def due(self, turn: TurnEnded) -> tuple[Message, ...]:
-        """The user's messages to read after a turn: those since the last that was read.
+    @property
+    def backlog(self) -> CaptureBacklog:
+        """What was said and not read yet, as far as this process knows."""
+        return self._unread.backlog
 
-        In a process that does not know it, the messages of the last minutes are among them, since another process may
-        have died before it read them; `capture` asks the store.
+    def due(self, turn: TurnEnded) -> Due | None:
+        """What is to be read after a turn: all that the user stated since the last message that was read.
+
+        A process that does not know that one asks the store, since another may have died before it read the rest.
         """
-        if not self._covers(turn):
-            return ()
-        session = session_key(turn.scope, turn.session.id)
-        last, judged = self._captured_through.peek(session), self._judged_through.peek(session) or 0
-        recent = turn.session.updated_at - _LOOK_BACK
-        messages = [
-            one
-            for one in turn.log_tail
-            if one.role is Role.USER
-            and one.seq > judged
-            and (one.seq > last if last is not None else one.sent_at >= recent)
-        ]
-        statements = [one for one in messages if _states_something(one.text)]
-        if messages and not statements:
-            self._judged_through.put(session, messages[-1].seq)
-        return tuple(statements[-_READ_AT_ONCE:])
+        return self._unread.note(turn) if self._covers(turn) else None
 
-    async def capture(self, turn: TurnEnded, messages: Sequence[Message]) -> None:
-        """Remember what the user said in these messages, each once."""
-        session = session_key(turn.scope, turn.session.id)
-        last = self._captured_through.peek(session) or 0
-        if not last or len(messages) > 1:
+    async def capture(self, turn: TurnEnded, due: Due) -> bool:
+        """Remember a portion of what the user said, each statement once; returns whether more is due.
+
+        The stored mark moves with what was stored, and not before: what a process that ends has not read stays due.
+        """
+        through = self._unread.read_through(turn)
+        if through is None or len(due.messages) != 1:
             # A single message is this turn's own; others may have been read by another process.
-            last = max(last, await self._memories.captured_through(turn.scope, turn.session.id))
-        new = [message for message in messages if message.seq > last]
-        if new:
-            notes = [note for message in new for note in await self._extract(turn, message)]
-            last = new[-1].seq
-            await self._remember(turn, notes, (turn.session.id, last))
-        self._captured_through.put(session, last)
+            through = max(through or 0, await self._memories.captured_through(turn.scope, turn.session.id))
+        portion = _Portion([one for one in due.messages if one.seq > through], through, more=False)
+        if portion.messages:
+            portion = portion._replace(through=portion.messages[-1].seq)
+        else:
+            try:
+                portion = await self._read_unread(turn, through)
+            except SessionNotFound:
+                self._unread.drop(turn)
+                return False
+        if portion.messages:
+            notes = await asyncio.gather(*[self._extract(turn, message) for message in portion.messages])
+            await self._remember(turn, [note for each in notes for note in each], (turn.session.id, portion.through))
+        self._unread.settle(turn, portion.through)
+        return portion.more
+
+    async def _read_unread(self, turn: TurnEnded, through: int) -> _Portion:
+        """The oldest statements after a message of the stored session."""
+        since, last, read = oldest_due(turn.session), through, _Portion([], through, more=True)
+        while read.more and not read.messages:
+            query = Page(limit=_PAGE, after=last, touch=False)
+            page = await self._sessions.messages(turn.scope, turn.session.id, query)
+            if last > page.session.last_seq:
+                # The mark is of an earlier session of this id.
+                through = last = 0
+                continue
+            statements = [
+                one
+                for one in page.messages
+                if one.role is Role.USER and (through or one.sent_at >= since) and _states_something(one.text)
+            ]
+            last = page.messages[-1].seq if page.messages else last
+            read = _Portion(statements[:_READ_AT_ONCE], last, more=page.more_after)
+            if len(statements) > _READ_AT_ONCE:
+                read = _Portion(read.messages, read.messages[-1].seq, more=True)
+        return read
 
     async def capture_stale(self, turn: TurnEnded) -> None:
         """Remember in short what the user said before the session became stale (D10, D11)."""
@@ -197,7 +216,12 @@ class Capturer:
         """Store memories of a session that is still there: a model may have taken a minute to make them."""
         if not await self._is_there(turn):
             return
-        stored = await self._memories.remember(turn.scope, memories, progress)
+        try:
+            stored = await self._memories.remember(turn.scope, memories, progress)
+        except Invalid:
+            # There are too many preferences: as facts they are found, at least.
+            facts = [msgspec.structs.replace(one, kind=MemoryKind.FACT) for one in memories]
+            stored = await self._memories.remember(turn.scope, facts, progress)
         if stored and not await self._is_there(turn):
             # It was deleted, or its user erased, in this moment.
             await self._memories.forget(turn.scope, [one.id for one in stored])
@@ -233,7 +257,7 @@ class Capturer:
                 speaker=speaker,
                 session_id=turn.session.id,
                 seqs=(message.seq,),
-                persona=turn.persona,
+                persona=(message.persona or turn.persona) if turn.persona is not None else None,
                 subject=note.subject,
                 replaces=note.replaces,
             )
@@ -250,12 +274,21 @@ class Capturer:
         assert self._model is not None
         text = await self._redaction.to_model(turn.scope, message.text[:_READ])
         try:
-            answer = await self._model(turn.scope, _SYSTEM[turn.language], text, _TOKENS)
+            async with self._calls:
+                answer = await self._model(turn.scope, _SYSTEM[turn.language], text, _TOKENS)
         except Exception as error:
             # Quotations replace any failed model; the message of the exception may quote user text.
             _log.warning("statements were quoted without the model, which failed: %s", type(error).__name__)
             return None
         return parse_notes(answer, text)
+
+
+class _Portion(NamedTuple):
+    """Statements that are read together, the last message that is read with them, and whether more come."""
+
+    messages: list[Message]
+    through: int
+    more: bool
 
 
 class CapturedNote(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from tenuto.sessions import Sessions
 from tenuto.sessions.usage import UsageLedger
 from tenuto.tasks import Tasks
 from tenuto.upkeep.jobs import JobCounts, Jobs, SmallModel, Work, safely
+from tenuto.upkeep.unread import CaptureBacklog
 
 if TYPE_CHECKING:
     from tenuto.recall.service import Memories
@@ -85,6 +86,11 @@ class Upkeep:
         """The jobs that follow turns, and the sweeps that have ended."""
         ended = sum(self._sweeps.values(), self._jobs.counts)
         return ended + self.after_turn.counts if self._followed else ended
+
+    @property
+    def backlog(self) -> CaptureBacklog:
+        """What was said and not read for memories yet, as far as this process knows."""
+        return self.after_turn.backlog if self._followed else CaptureBacklog(0, None)
 
     def start(self, kind: str, subject: Hashable, work: Work) -> None:
         """Run work of a turn in the background, one at a time for each subject."""

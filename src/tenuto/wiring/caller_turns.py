@@ -110,6 +110,7 @@ class CallerTurns:
         system = [message for message in messages if message.role is Role.SYSTEM]
         if sum(map(_size, system)) * _MOST_TOKENS < self._prompt.budget_tokens - self._prompt.reply_tokens:
             return  # They fit without being counted, which would load the tokenizer.
+        await self._load_tokenizer()
         counter = token_counts.counter_for(self._model)
         await asyncio.to_thread(conversation.check_system_messages, system, self._prompt, counter)
 
@@ -144,6 +145,7 @@ class CallerTurns:
             await self._spending.check_tenant(turn.scope)
         if self._is_short_and_new(turn):
             return turn
+        await self._load_tokenizer()
         if limited or turn.journaled or not most:
             return await self._fit(turn, most)
         turn = await self._with_older(turn)
@@ -189,6 +191,16 @@ class CallerTurns:
         if sum([_size(message) for message in turn.window if not message.tokens]) < _FITTED_AT_ONCE:
             return self._fitter(turn, most=most)
         return await asyncio.to_thread(self._fitter, turn, most=most)
+
+    async def _load_tokenizer(self) -> None:
+        """Load context and tokenizer in a thread, once: it takes a fifth of a second, in which other turns go on."""
+        if self._counter is None:
+            await asyncio.to_thread(self._load_fitter)
+
+    def _load_fitter(self) -> None:
+        _ = compressor.Compressor
+        token_counts.counter_for(self._model).preload()
+        _ = self._fitter
 
     @cached_property
     def _fitter(self) -> Callable[..., OpenTurn]:

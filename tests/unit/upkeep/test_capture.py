@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import Tenuto
+from tenuto.errors import Unavailable
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Say
 from tenuto.model import NewSession, Scope
 from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
+from tenuto.recall import merge
 from tenuto.recall.service import Memories
 from tenuto.upkeep.capture import Capturer, junk_reason, parse_notes, quotable_sentences
 from tests.clock import FakeClock
@@ -256,6 +258,75 @@ async def test_what_a_dead_process_left_is_captured_and_what_was_forgotten_is_no
 
     assert {one.text for one in found} == kept
     assert {one.mentions for one in found} == {1}
+
+
+async def test_a_long_backlog_of_a_dead_process_is_read_in_portions(tmp_path: Path) -> None:
+    """Also what was said an hour before, and no more than once."""
+    store, clock = f"sqlite:///{tmp_path}/chat.db", FakeClock()
+    said = [f"I keep {number} boats in harbour {number}." for number in range(1, 36)]
+    given: dict[str, Any] = {"embedder": "none", "on_missing": "adopt", "clock": clock}
+    async with tenuto.open(store, **given) as app:
+        await app.ask(ANN, said[0], session_id="s")
+        await app.upkeep.drain()
+    async with tenuto.open(store, memories=False, **given) as app:
+        for text in said[1:]:
+            await app.ask(ANN, text, session_id="s")
+    clock.advance(timedelta(hours=1))
+
+    async with tenuto.open(store, **given) as app:
+        await app.ask(ANN, "Thanks a lot!", session_id="s")
+        found = await remembered(app, limit=100)
+        backlog = app.upkeep.backlog
+
+    assert sorted((one.text, one.mentions) for one in found) == sorted((text, 1) for text in said)
+    assert backlog == (0, None)
+
+
+async def test_a_capture_that_fails_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mark does not move before what it read is stored."""
+    async with opened() as (app, memories):
+        write = memories._records.write
+
+        async def fail(*_: object) -> None:
+            raise Unavailable("session store")
+
+        monkeypatch.setattr(memories._records, "write", fail)
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        nothing = await remembered(app)
+        unread = app.upkeep.backlog.statements
+        through = await memories.captured_through(ANN, "s")
+        monkeypatch.setattr(memories._records, "write", write)
+        await app.ask(ANN, "Thanks a lot!", session_id="s")
+        found = await remembered(app)
+
+    assert (nothing, unread, through) == ([], 1, 0)
+    assert [(one.text, one.mentions) for one in found] == [(BOLOGNA, 1)]
+
+
+async def test_a_session_that_begins_anew_under_its_id_is_read_from_its_beginning() -> None:
+    async with opened() as (app, _):
+        for number in range(4):
+            await app.ask(ANN, f"I keep {number} boats.", session_id="s")
+        await app.upkeep.drain()
+        await app.sessions.delete(ANN, "s")
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        found = await remembered(app)
+
+    assert BOLOGNA in {one.text for one in found}
+
+
+async def test_more_preferences_than_are_kept_become_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hinder nothing that was said with them or later."""
+    monkeypatch.setattr(merge, "MAX_PREFERENCES", 0)
+    note = {"kind": "preference", "aspect": "length", "quote": "Keep answers short", "text": "Keep answers short"}
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel("A title", claims(note))}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, _):
+        await app.sessions.create(ANN, NewSession(title="Work"), session_id="s")
+        await app.ask(ANN, "Keep answers short. I am busy.", session_id="s")
+        await app.ask(ANN, "Keep answers short. I am busy.", session_id="s")
+        found = await remembered(app)
+
+    assert [one.kind for one in found if one.text.startswith("Keep")] == [MemoryKind.FACT]
 
 
 @pytest.mark.requirement("D13")

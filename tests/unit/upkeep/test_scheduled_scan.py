@@ -39,7 +39,7 @@ async def test_a_scan_is_due_once_in_its_interval_and_tells_counts_only(
         await app.stores.unredacted.sessions.patch(session.scope, session.id, Changes(title=f"Write to {MAIL}"))
         scan, meters = app.scheduled_scan, Metrics()
         assert scan is not None
-        meters.watch(app.stores, ModelCallLog(), scan=scan)
+        meters.watch(app.stores, ModelCallLog(), app.upkeep, scan=scan)
 
         await asyncio.gather(scan.scan_if_due(), scan.scan_if_due())
         fake_clock.advance(WEEK - timedelta(seconds=1))

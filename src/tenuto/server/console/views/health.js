@@ -168,9 +168,10 @@ function perMinute(process, before, now, then) {
   return seconds > 0 ? number((60 * (now - then)) / seconds, 1) : t("health.none");
 }
 
-function jobsCard({ waiting, running, done, failed, failed_in_a_row }) {
+function jobsCard({ waiting, running, done, failed, failed_in_a_row, unread }) {
   return card("jobs", failed_in_a_row >= 5 || waiting >= 100 ? "warning" : "ok", null, [
     ["jobs_waiting", number(waiting)],
+    ["statements_unread", number(unread)],
     ["running", number(running)],
     ["done", number(done)],
     ["failed", number(failed)],

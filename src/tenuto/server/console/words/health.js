@@ -37,6 +37,8 @@ export const en = {
   "health.do.turns_failing": "Look at their traces, and check the model.",
   "health.finding.jobs_waiting": "Upkeep has fallen behind.",
   "health.do.jobs_waiting": "Check how fast the model for titles and summaries answers.",
+  "health.finding.statements_unread": "What users said waits to be remembered.",
+  "health.do.statements_unread": "Check how fast the embedder and the model for summaries answer. Nothing is lost meanwhile.",
   "health.finding.jobs_failing": "The last upkeep jobs failed.",
   "health.do.jobs_failing": "Look for “postponed” in the log, and check the model for titles and summaries.",
 
@@ -82,6 +84,7 @@ export const en = {
   "health.fact.deleted": "Deleted",
   "health.fact.expired": "Expired",
   "health.fact.jobs_waiting": "Waiting",
+  "health.fact.statements_unread": "Not remembered yet",
   "health.fact.running": "Running",
   "health.fact.done": "Done",
   "health.fact.error": "Error",
@@ -154,6 +157,8 @@ export const zh = {
   "health.do.turns_failing": "请查看它们的追踪记录，并检查模型。",
   "health.finding.jobs_waiting": "后台维护积压。",
   "health.do.jobs_waiting": "请检查生成标题和摘要的模型的响应速度。",
+  "health.finding.statements_unread": "用户说过的话正在等待记忆。",
+  "health.do.statements_unread": "请检查嵌入模型和摘要模型的响应速度。期间不会丢失任何内容。",
   "health.finding.jobs_failing": "最近的后台维护任务均失败。",
   "health.do.jobs_failing": "请在日志中查找“postponed”，并检查生成标题和摘要的模型。",
 
@@ -199,6 +204,7 @@ export const zh = {
   "health.fact.deleted": "删除",
   "health.fact.expired": "过期",
   "health.fact.jobs_waiting": "等待",
+  "health.fact.statements_unread": "尚未记忆",
   "health.fact.running": "进行中",
   "health.fact.done": "完成",
   "health.fact.error": "错误",

@@ -1,0 +1,108 @@
+"""What captures have yet to read: how far each session was read, and which of the user's statements came since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from tenuto.lru_cache import LruCache
+from tenuto.model import Message, Role, Session
+from tenuto.model.generation import TurnEnded
+from tenuto.model.scope import session_key
+
+# Sessions that are known; those of an evicted one are found due by its next turn.
+_SESSIONS: Final = 10_000
+# Of a session that was never read: what is older was said while nothing was remembered, or was copied from elsewhere.
+_LOOK_BACK: Final = timedelta(days=1)
+_BEFORE_CREATION: Final = timedelta(minutes=10)
+
+
+class Due(NamedTuple):
+    """What a capture is to read: these messages if they are the `whole` of it, else what the store has."""
+
+    messages: tuple[Message, ...] = ()
+    whole: bool = False
+
+
+class CaptureBacklog(NamedTuple):
+    """Statements that were said and not read yet, as far as this process knows, and when the oldest was said."""
+
+    statements: int
+    since: datetime | None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Of one session: the last message that was read, `None` if the store has to be asked; the last one that was judged
+    for being a statement; and when each statement was said that was not read yet, by its number."""
+
+    through: int | None = None
+    judged: int = 0
+    unread: dict[int, datetime] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The last message that this process knows of."""
+        return max(self.judged, self.through or 0)
+
+
+class UnreadStatements:
+    """How far sessions were read, in this process. Nothing is lost with it: the store has the mark and the messages."""
+
+    def __init__(self, states_something: Callable[[str], bool], read_at_once: int) -> None:
+        self._states_something = states_something
+        self._read_at_once = read_at_once
+        self._readings = LruCache[bytes, _Reading](_SESSIONS)
+
+    def note(self, turn: TurnEnded) -> Due | None:
+        """Note what the user said in a turn; returns what is due to be read, `None` if nothing is."""
+        key = session_key(turn.scope, turn.session.id)
+        reading = self._readings.get(key)
+        if reading is None or reading.last > turn.session.last_seq:
+            # One that is ahead is of an earlier session of this id.
+            self._readings.put(key, reading := _Reading())
+        tail, since, last = turn.log_tail, oldest_due(turn.session), reading.last
+        for one in tail:
+            recent = one.seq > last and (reading.through is not None or one.sent_at >= since)
+            if recent and one.role is Role.USER and self._states_something(one.text):
+                reading.unread[one.seq] = one.sent_at
+        if tail:
+            reading.judged = max(last, tail[-1].seq)
+        # Without a gap behind what is known the end of the log shows all that is unread.
+        begins = last + 1 if reading.judged or reading.through is not None else 1
+        if not tail or tail[0].seq > begins:
+            return Due()
+        if not reading.unread:
+            return None
+        messages = tuple([one for one in tail if one.seq in reading.unread])
+        whole = len(messages) == len(reading.unread) <= self._read_at_once
+        return Due(messages if whole else (), whole)
+
+    def read_through(self, turn: TurnEnded) -> int | None:
+        """The last message of a session that was read; `None` if the store has to be asked."""
+        reading = self._readings.peek(session_key(turn.scope, turn.session.id))
+        return reading.through if reading is not None else None
+
+    def settle(self, turn: TurnEnded, through: int) -> None:
+        """Note that a session was read so far."""
+        reading = self._readings.peek(session_key(turn.scope, turn.session.id))
+        if reading is not None:
+            reading.through = through
+            reading.unread = {seq: said_at for seq, said_at in reading.unread.items() if seq > through}
+
+    def drop(self, turn: TurnEnded) -> None:
+        """Forget a session that is gone."""
+        self._readings.pop(session_key(turn.scope, turn.session.id))
+
+    @property
+    def backlog(self) -> CaptureBacklog:
+        """What is unread now."""
+        unread = [said_at for _, reading in self._readings.items() for said_at in reading.unread.values()]
+        return CaptureBacklog(len(unread), min(unread, default=None))
+
+
+def oldest_due(session: Session) -> datetime:
+    """From when on the messages of a session are due that was never read."""
+    return max(session.updated_at - _LOOK_BACK, session.created_at - _BEFORE_CREATION)
