@@ -146,6 +146,8 @@ class TurnContext(Value, frozen=True, kw_only=True):
             log_tail=log_tail,
             reserved_tokens=reserved_tokens,
             persona=self.isolated_persona,
+            # What was stale or put aside before is not stale again.
+            stale_from=turn.session.window_start if turn is not None else 0,
             stale_before=turn.stale_before if turn is not None else 0,
             edited_from=self.request.edited_from,
             edited_until=turn.user_messages[0].seq if turn is not None and turn.user_messages else 0,

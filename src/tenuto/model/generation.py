@@ -279,8 +279,8 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     have a better one made. `log_tail` is the end of the log as the turn knows it, its own messages included: with it a
     look at the store is spared where nothing is due. `reserved_tokens` are the tokens of the prompt that talk cannot
     have: system prompt, preferences, and the share of recall. `persona` is set if it is isolated. `stale_before` is the
-    first message that is context, if what precedes it became stale with this turn; an edit has removed the messages
-    from `edited_from` to before `edited_until`. With `recalls`, what the user said is remembered.
+    first message that is context, if what precedes it, from `stale_from` on, became stale with this turn; an edit has
+    removed the messages from `edited_from` to before `edited_until`. With `recalls`, what the user said is remembered.
     """
 
     scope: Scope
@@ -295,6 +295,7 @@ class TurnEnded(Value, frozen=True, kw_only=True):
     log_tail: tuple[Message, ...] = ()
     reserved_tokens: int = 0
     persona: str | None = None
+    stale_from: int = 0
     stale_before: int = 0
     edited_from: int = 0
     edited_until: int = 0

@@ -173,7 +173,8 @@ class Capturer:
             return
         page = Page(limit=_STALE_MESSAGES, before=turn.stale_before)
         history = await self._sessions.messages(turn.scope, turn.session.id, page)
-        talk = [one for one in of_persona(history.messages, turn.persona) if one.role is Role.USER and one.text.strip()]
+        stretch = of_persona([one for one in history.messages if one.seq >= turn.stale_from], turn.persona)
+        talk = [one for one in stretch if one.role is Role.USER and one.text.strip()]
         if not talk:
             return
         (text,) = await self._redact(

@@ -18,7 +18,7 @@ from tenuto.app import Tenuto
 from tenuto.errors import Unavailable
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Say
-from tenuto.model import NewSession, Scope
+from tenuto.model import Changes, NewSession, Scope
 from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
@@ -452,6 +452,25 @@ async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
         found = await remembered(app, kinds=[MemoryKind.EPISODE])
 
     assert [one.mentions for one in found] == [1]
+
+
+async def test_each_stale_stretch_is_captured_by_itself() -> None:
+    """Without those before it, and without what its user put aside."""
+    clock = FakeClock()
+    async with opened(clock=clock, stale_after=timedelta(hours=48)) as (app, _):
+        for text in ("The roof of the barn leaks.", "The harvest begins in June."):
+            await app.ask(ANN, text, session_id="s")
+            clock.advance(timedelta(days=3))
+        await app.ask(ANN, "The secret party is in the cellar.", session_id="s")
+        aside = await app.sessions.get(ANN, "s")
+        await app.sessions.patch(ANN, "s", Changes(window_start=aside.last_seq + 1))
+        await app.ask(ANN, "The fence needs new paint.", session_id="s")
+        clock.advance(timedelta(days=3))
+        await app.ask(ANN, "Good morning to you", session_id="s")
+        found = await remembered(app, kinds=[MemoryKind.EPISODE])
+
+    told = [[word for word in ("roof", "harvest", "party", "fence") if word in one.text] for one in found]
+    assert told == [["fence"], ["harvest"], ["roof"]]
 
 
 @pytest.mark.requirement("D19")

@@ -31,9 +31,8 @@ def loaded_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread
 
 async def test_other_turns_go_on_while_the_first_window_loads_the_tokenizer(loaded_in: list[threading.Thread]) -> None:
     async with tenuto.open("memory://", embedder="none", on_missing="adopt") as app:
-        for text in ("I live in Bologna.", "I have two cats."):
-            turn = await app.begin(ANN, text, session_id="s")
-            await app.finish(turn, "Fine.")
+        await app.finish(await app.begin(ANN, "I live in Bologna.", session_id="s"), "Fine.")
+        turn = await app.begin(ANN, "I have two cats.", session_id="s")
 
     assert [one is threading.main_thread() for one in loaded_in] == [False]
     assert [one.text for one in turn.window] == ["I live in Bologna.", "Fine.", "I have two cats."]
