@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.llm import Hang, Say, ScriptedModel
+from tenuto.llm import Echo, Hang, Say, ScriptedModel
 from tenuto.model import Scope
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import is_summary
@@ -290,6 +290,76 @@ async def test_a_history_is_compared_as_the_privacy_policy_stores_it(mode: Mode)
         texts = await listed(service, "s")
         assert texts[3:] == ["answer 2", "two", "answer 3"]
         assert "example" not in "".join(texts)
+
+
+@pytest.mark.parametrize("mode", [Mode.REDACT, Mode.PSEUDONYM])
+async def test_of_a_stopped_answer_nothing_private_is_stored_by_what_the_app_shows(mode: Mode) -> None:
+    hang = Hang()
+    model = ScriptedModel([Say("Ask eve@example.com to come"), hang], "Next.")
+    given: dict[str, Any] = {**PSEUDONYMS, "privacy_message": mode, "apps": "open-webui"}
+    async with http_service(**playing(model), **given) as service, serving(service.app) as address:
+        headers = {**ANN, "X-OpenWebUI-Chat-Id": "c"}
+        async with httpx.AsyncClient(base_url=address) as client:
+            body = {"messages": [{"role": "user", "content": "one"}], "stream": True}
+            asking = asyncio.create_task(client.post("/v1/chat/completions", headers=headers, json=body))
+            await hang.reached.wait()
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+        answer = await complete(service, "one", "Ask eve@example.com to", "two", X_OpenWebUI_Chat_Id="c")
+
+        assert answer.headers["Tenuto-History"] == "continued"
+        texts = await listed(service, answer.headers["Tenuto-Session"])
+        assert (texts[0], *texts[2:]) == ("one", "two", "Next.")
+        assert texts[1].startswith("Ask [")
+        assert texts[1].endswith("] to")
+
+
+@pytest.mark.parametrize("first", [(), ("start",)])
+async def test_the_newest_messages_alone_go_on_where_they_stand_though_some_are_said_twice(
+    first: tuple[str, ...],
+) -> None:
+    async with http_service(**playing(ScriptedModel(Echo()))) as service:
+        shown: list[str] = []
+        for question in (*first, "ok", "one", "ok", "two"):
+            answer = await complete(service, *shown, question, Tenuto_Session="s")
+            shown += [question, answer.json()["choices"][0]["message"]["content"]]
+        trimmed = await complete(service, *shown[-4:], "three", Tenuto_Session="s")
+        edited = await complete(service, *shown[-4:], "four", Tenuto_Session="s")
+
+        said = [answer.headers["Tenuto-History"] for answer in (trimmed, edited)]
+        assert said == ["continued", "edited"]
+        assert await listed(service, "s") == [*shown, "four", "four"]
+
+
+async def test_a_question_alone_of_a_client_without_a_name_removes_nothing() -> None:
+    """It may be all that the client had room for."""
+    model = Answers()
+    async with http_service(**playing(model)) as service:
+        await complete(service, "one", Tenuto_Session="s")
+        await complete(service, "one", "answer 0", "two", Tenuto_Session="s")
+        alone = await complete(service, "long", Tenuto_Session="s")
+        later = await complete(service, "long", "answer 2", "three", Tenuto_Session="s")
+        other = await complete(service, "other", Tenuto_Session="s")
+
+        said = [answer.headers["Tenuto-History"] for answer in (alone, later, other)]
+        assert said == ["put-aside", "continued", "put-aside"]
+        kept = ["one", "answer 0", "two", "answer 1", "long", "answer 2", "three", "answer 3", "other", "answer 4"]
+        assert await listed(service, "s") == kept
+        assert [one.text for one in model.requests[-1].messages if one.role != "system"] == ["other"]
+
+
+async def test_a_key_leaves_out_nothing_of_the_history_that_begins_a_session() -> None:
+    model = Answers()
+    async with http_service(**playing(model)) as service:
+        given = {"Tenuto_Session": "s", "Idempotency_Key": "k"}
+        first = await complete(service, "one", "said before", "two", **given)
+        again = await complete(service, "one", "said before", "two", **given)
+
+        assert first.json()["choices"] == again.json()["choices"]
+        assert await listed(service, "s") == ["one", "said before", "two", "answer 0"]
+        prompt = [one.text for one in model.requests[0].messages if one.role != "system"]
+        assert (prompt, len(model.requests)) == (["one", "said before", "two"], 1)
 
 
 async def test_what_says_nothing_replaces_nothing_and_more_than_a_session_keeps_is_said() -> None:

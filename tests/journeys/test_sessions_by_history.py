@@ -10,6 +10,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from tenuto.errors import Unavailable
 from tenuto.llm import Call, Echo, Say, ScriptedModel
 from tenuto.model.privacy import Mode
 from tests.apps import STOPPED_WORDS, Llm
@@ -183,6 +184,28 @@ async def test_a_retry_by_its_key_is_the_same_chat() -> None:
 
         assert clients[0].sessions == clients[1].sessions
         assert await stored(service, ANN, clients[0].sessions[0]) == ["one", "one"]
+
+
+@pytest.mark.parametrize("away", [("read_state", "write_state"), ("write_state",)])
+async def test_a_store_that_is_away_where_chats_are_noted_costs_no_answer(
+    away: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise Unavailable("state")
+
+    async with http_service(**playing(ScriptedModel(Echo())), sessions_by_history=WEEK) as service:
+        client = Client(service, ANN)
+        await client.ask("one")
+        with monkeypatch.context() as outage:
+            for name in away:
+                outage.setattr(service.app.state.service.by_history._state, name, refuse)
+            await client.ask("two")
+            fresh = Client(service, ANN)
+            await fresh.ask("three")
+        await client.ask("four")
+
+        assert await stored(service, ANN, client.sessions[-1]) == ["one", "one", "two", "two", "four", "four"]
+        assert await stored(service, ANN, fresh.sessions[0]) == ["three", "three"]
 
 
 async def test_two_chats_of_llm_go_on_beside_each_other_through_tools_pictures_a_stop_and_a_restart(

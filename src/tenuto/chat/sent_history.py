@@ -8,7 +8,7 @@ client knows the answer alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
@@ -18,6 +18,8 @@ from tenuto.model.message import INPUT, STOPPED, Draft, Message, Role, readable_
 from tenuto.model.values import JsonObject
 
 _TALK: Final = (Role.USER, Role.ASSISTANT, Role.TOOL)
+# Comparisons for each unit in the search for where both sides agree.
+_COMPARISONS: Final = 20
 
 
 class _Kind(StrEnum):
@@ -147,11 +149,15 @@ def _answer(run: Sequence[tuple[int, Draft]]) -> Iterator[Unit]:
         yield Unit(_Kind.ANSWER, texts, tuple(calls), run[0][0], run[-1][0], stopped)
 
 
-def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...] = ()) -> HistoryMatch:
+def match_history(
+    stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...] = (), *, from_first: bool = True
+) -> HistoryMatch:
     """What a history means for a session with this talk.
 
-    `summaries` are how texts begin that stand for a part of it: an app that has compacted its history goes on with what
-    it sent, and what is stored stays, put aside.
+    What is sent begins where the session does if both have the same there; unless `from_first`, the client may send the
+    newest messages alone, and what agrees over more units elsewhere stands there. `summaries` are how texts begin that
+    stand for a part of it: an app that has compacted its history goes on with what it sent, and what is stored stays,
+    put aside.
     """
     ends = next((place for place in range(len(sent), 0, -1) if sent[place - 1].kind is not _Kind.ANSWER), 0)
     # An answer that the caller began belongs to what is new.
@@ -161,7 +167,7 @@ def match_history(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple
     if not history:
         # Nothing that could stand anywhere: an answer begun by the caller, or a message without words.
         return HistoryMatch(Change.CONTINUED, 0, stored[-1].last, common=1)
-    at, place, common = _align(stored, history)
+    at, place, common = _align(stored, history, from_first=from_first)
     if not common:
         return _without_common(stored, history, summaries)
     return _from_common(stored, [*history, *prefill], _Common(at, place, common, ends), summaries)
@@ -200,27 +206,41 @@ def _from_common(
     return match._replace(window_start=start, common=both.length, shortened=tuple(shortened))
 
 
-def _align(stored: Sequence[Unit], sent: Sequence[Unit]) -> tuple[int, int, int]:
+def _align(stored: Sequence[Unit], sent: Sequence[Unit], *, from_first: bool) -> tuple[int, int, int]:
     """Where both begin to agree, in what was sent and in what is stored, and over how many units.
 
     Either side may have lost its oldest: an app that sends the newest messages alone, or a session with a cap.
     """
-    if not sent:
-        return 0, 0, 0
-    if common := _common(stored, sent):
+    common = _common(stored, 0, sent, 0)
+    if not sent or (common and (from_first or common in (len(stored), len(sent)))):
         return 0, 0, common
-    for place in range(1, len(stored)):
-        if stored[place].is_same(sent[0]) and (common := _common(stored[place:], sent)) > 1:
-            return 0, place, common
-    for at in range(1, len(sent)):
-        if stored[0].is_same(sent[at]) and (common := _common(stored, sent[at:])) > 1:
-            return at, 0, common
-    return 0, 0, 0
+    most = _COMPARISONS * (len(stored) + len(sent))
+    place, in_stored = _longest(len(stored), len(sent), most, lambda place: _common(stored, place, sent, 0))
+    at, in_sent = _longest(len(sent), len(stored), most, lambda at: _common(stored, 0, sent, at))
+    if max(in_stored, in_sent) <= max(common, 1):
+        return 0, 0, common
+    return (0, place, in_stored) if in_stored >= in_sent else (at, 0, in_sent)
 
 
-def _common(stored: Sequence[Unit], sent: Sequence[Unit]) -> int:
-    pairs = enumerate(zip(stored, sent, strict=False))
-    return next((place for place, (one, other) in pairs if not one.is_same(other)), min(len(stored), len(sent)))
+def _longest(places: int, whole: int, most: int, common_from: Callable[[int], int]) -> tuple[int, int]:
+    """The place behind the first from which most units agree, and how many; of equal ones the newest.
+
+    A talk of equal messages ends the search after so many comparisons at the `most`.
+    """
+    best, longest = 0, 0
+    for place in range(places - 1, 0, -1):
+        length = common_from(place)
+        most -= length + 1
+        if length > longest:
+            best, longest = place, length
+        if length == whole or most < 0:
+            break
+    return best, longest
+
+
+def _common(stored: Sequence[Unit], place: int, sent: Sequence[Unit], at: int) -> int:
+    most = min(len(stored) - place, len(sent) - at)
+    return next((number for number in range(most) if not stored[place + number].is_same(sent[at + number])), most)
 
 
 def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...]) -> HistoryMatch:

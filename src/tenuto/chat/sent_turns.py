@@ -152,7 +152,7 @@ class SentTurns:
         assert template.session_id is not None
         try:
             if template.idempotency_key is not None:
-                return _appended(template, await talk.read(0))
+                return await self._plan_keyed(scope, template, talk)
             if not talk.whole and not talk.has_history:
                 lone = await self._plan_lone(scope, template, talk)
                 if lone is not None:
@@ -168,14 +168,20 @@ class SentTurns:
             # The policy of the session decides what an outage means; what is new is guessed as without a session.
             return _appended(template, await talk.read(0))
 
+    async def _plan_keyed(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan:
+        """What may be a retry is not matched; all of it begins a session, and by its key it does so once."""
+        session = await self._sessions.get(scope, str(template.session_id))
+        drafts = await talk.read(0)
+        return _appended(template, drafts) if session.last_seq else _Plan(Change.NEW, _with_messages(template, drafts))
+
     async def _plan_lone(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan | None:
         """A message alone is appended; `None` if it may stand for all that the client shows."""
         page = await self._sessions.messages(scope, str(template.session_id), Page(limit=_NEWEST))
         if _noted(page.messages).get("history"):
             return None
         drafts = await self._prepared(scope, template, await talk.read(0))
-        stored = units_of_stored(page.messages)
-        match = match_history(stored, units_of_sent(await self._redaction.as_stored(page.session, drafts)))
+        stored, shown = units_of_stored(page.messages), await self._redaction.as_stored(page.session, drafts)
+        match = match_history(stored, units_of_sent(shown))
         is_first = match.common == len(stored) or match.common == len(stored) - 1
         if match.change is Change.REGENERATED and is_first:
             return _planned(template, drafts, match, page.session, page.messages)
@@ -193,30 +199,32 @@ class SentTurns:
         if not is_there or page.more_after or session.incarnation != known.incarnation:
             return None
         drafts = await self._prepared(scope, template, await talk.read(known.length))
-        sent = units_of_sent(await self._redaction.as_stored(session, drafts))
-        stored = units_of_stored(page.messages[1:])
+        shown = await self._redaction.as_stored(session, drafts)
+        sent, stored = units_of_sent(shown), units_of_stored(page.messages[1:])
         match = match_history([known_unit(known.seq), *stored], [known_unit(-1), *sent], talk.summaries)
         if match.change is Change.PUT_ASIDE or match.after < known.seq:
             return None
-        return _planned(template, drafts, match, session, page.messages)
+        return _planned(template, drafts, match, session, page.messages, shown)
 
     async def _plan_whole(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan:
         """The plan by the whole history and the whole session."""
         session, messages = await self._read_all(scope, str(template.session_id))
         drafts = await self._prepared(scope, template, await talk.read(0))
-        sent = units_of_sent(await self._redaction.as_stored(session, drafts))
+        shown = await self._redaction.as_stored(session, drafts)
+        sent = units_of_sent(shown)
         stored = units_of_stored([one for one in messages if one.seq >= session.window_start])
-        match = match_history(stored, sent, talk.summaries)
+        match = match_history(stored, sent, talk.summaries, from_first=talk.whole)
         if stored and not match.common and match.change is Change.EDITED:
             noted, now = _noted(messages), talk.to_note()
             if talk.whole and any(noted.get(name) != now.get(name) for name in ("stream", "tools")):
                 return _Plan(Change.STATELESS, template)
-            if noted.get("app") != now.get("app"):
+            if not talk.whole or noted.get("app") != now.get("app"):
+                # It may be all that a client has room for, or asks besides: nothing is removed for it.
                 match = HistoryMatch(Change.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
         if not talk.whole and match.change is not Change.PUT_ASIDE:
             # A client that sends the newest messages alone leaves it to the session what is before them.
             match = match._replace(window_start=None)
-        return _planned(template, drafts, match, session, messages)
+        return _planned(template, drafts, match, session, messages, shown)
 
     async def _read_all(self, scope: Scope, session_id: str) -> tuple[Session, list[Message]]:
         """The messages that are context, oldest first."""
@@ -233,11 +241,17 @@ class SentTurns:
 
 
 def _planned(
-    template: ChatRequest, drafts: tuple[Draft, ...], match: HistoryMatch, session: Session, messages: Sequence[Message]
+    template: ChatRequest,
+    drafts: tuple[Draft, ...],
+    match: HistoryMatch,
+    session: Session,
+    messages: Sequence[Message],
+    shown: Sequence[Draft] = (),
 ) -> _Plan:
+    """The plan of a match; `shown` are the drafts as the session's policy stores them."""
     newest = max([one.seq for one in messages if not is_summary(one)], default=0)
     metadata = template.reply_metadata
-    if match.change in (Change.REGENERATED, Change.EDITED):
+    if match.change in (Change.REGENERATED, Change.EDITED, Change.PUT_ASIDE):
         # A message alone stood for all that is shown, and may do so again.
         metadata = {**metadata, SENT_WITH: {**metadata[SENT_WITH], "history": True}}
     request = following = replace(template, follows_seq=newest, reply_metadata=metadata)
@@ -246,15 +260,15 @@ def _planned(
     if match.change is Change.EDITED:
         request = replace(request, replaces_after=match.after)
     window_start = session.last_seq + 1 if match.change is Change.PUT_ASIDE else match.window_start
-    return _Plan(match.change, request, window_start, session, _shortened(drafts, match, messages))
+    return _Plan(match.change, request, window_start, session, _shortened(shown, match, messages))
 
 
-def _shortened(drafts: Sequence[Draft], match: HistoryMatch, messages: Sequence[Message]) -> tuple[Message, ...]:
+def _shortened(shown: Sequence[Draft], match: HistoryMatch, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Stopped answers as the client shows them: more was stored than had arrived there."""
     stored = {message.seq: message for message in messages} if match.shortened else {}
     return tuple(
         [
-            replace(message, parts=(*_beside_text(message), text_part(drafts[place].text)), tokens=drafts[place].tokens)
+            replace(message, parts=(*_beside_text(message), text_part(shown[place].text)), tokens=shown[place].tokens)
             for seq, place in match.shortened
             if (message := stored.get(seq)) is not None
         ]

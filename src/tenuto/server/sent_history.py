@@ -3,6 +3,8 @@ client leaves."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
@@ -10,7 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
 
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, SentTalk, SentTurn
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Draft
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
@@ -21,6 +23,7 @@ from tenuto.server.streams import cancel_on_disconnect, until_lapsed
 from tenuto.sessions import fresh_id
 from tenuto.sessions.ids import session_id_for_key
 
+_log = logging.getLogger(__name__)
 HISTORY: Final = "Tenuto-History"
 """The header of a response that says what the history of its request meant for the session."""
 ReadItems = Callable[[list[JsonObject], list[int]], Awaitable[tuple[Draft, ...]]]
@@ -71,16 +74,39 @@ async def begin_sent_turn(
         instructions="\n\n".join(filter(None, (template.instructions, talk.instructions))) or None,
     )
     turn = await cancel_on_disconnect(request, context.sent_turns.start(app.scope, template, sent))
-    if app.by_history and turn.live is not None and turn.live.started is not None:
-        await context.by_history.note(app.scope, talk.items, turn.live.started.session_id)
+    if app.by_history and turn.live is not None:
+        await _note_history(request, context, app, talk.items, turn.live)
     return turn
+
+
+async def _note_history(
+    request: Request, context: ServerContext, app: AppRequest, items: Sequence[JsonObject], live: LiveTurn
+) -> None:
+    """Have the session found by what follows. The turn has begun: without a note its answer is told all the same."""
+    if live.started is None:
+        return
+    noting = context.by_history.note(app.scope, items, live.started.session_id)
+    try:
+        await cancel_on_disconnect(request, noting)
+    except Unavailable as error:
+        _log.warning("%s: a session is not found by its history: %s", error.code, error)
+    except (ClientDisconnect, asyncio.CancelledError):
+        if live.key is None:
+            live.stop_soon()
+        raise
 
 
 async def _session_of(context: ServerContext, app: AppRequest, template: ChatRequest, talk: SentTalk) -> str:
     """The session of the turn: the one that is named, or found by the history; else a new one."""
     if app.session is not None:
         return await context.sessions.find_named(app.scope, app.session)
-    found = await context.by_history.find(app.scope, talk.items, talk.read)
+    try:
+        found = await context.by_history.find(app.scope, talk.items, talk.read)
+    except StateCorrupt:
+        raise
+    except Unavailable:
+        # All that was sent begins another session, as the policy for outages allows.
+        found = None
     if found is not None:
         return found
     key = template.idempotency_key

@@ -61,3 +61,16 @@ def test_messages_of_the_system_instruct_wherever_they_stand() -> None:
 
 def test_without_marks_messages_stay_as_they_are() -> None:
     assert split_talk([said(BLOCK)]) == ([said(BLOCK)], [0], "")
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("text", [BLOCK, "<image name=>", " "])
+@pytest.mark.parametrize("ends", [("", ""), ("x", ""), ("# AGENTS.md", "")])
+def test_a_text_of_blocks_alone_takes_linear_time(text: str, ends: tuple[str, str]) -> None:
+    """Where each block is cut off in a copy of the rest, or what is not there is looked for again, it takes minutes."""
+    marks = (*MARKS, ("<image name=", ">"), ("</image", ">"))
+    first, last = ends
+
+    talk = split_talk([said(f"{first}{text * 100_000}{last}")], marks)
+
+    assert "x" not in ends or "x" in str(talk.items)

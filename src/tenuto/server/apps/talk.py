@@ -10,6 +10,8 @@ from tenuto.model.values import Json, JsonObject
 
 _TEXTS: Final = ("text", "input_text")
 _SYSTEM: Final = ("system", "developer")
+# Characters at the end of a text that are looked at together.
+_PIECE: Final = 256
 
 
 class Talk(NamedTuple):
@@ -85,17 +87,39 @@ def _without_own(
 
 
 def _peel(text: str, marks: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
-    """A text without the blocks at its two ends, and those blocks in their order."""
+    """A text without the blocks at its two ends, and those blocks in their order.
+
+    What was searched for in vain is not searched for again: a text may be made of blocks alone.
+    """
     first: list[str] = []
     last: list[str] = []
-    rest, before = text.strip(), None
-    while rest != before:
-        before = rest
-        for begin, end in marks:
-            if rest.startswith(begin) and (at := rest.find(end, len(begin))) > 0:
-                first.append(rest[: at + len(end)])
-                rest = rest[at + len(end) :].strip()
-            elif rest.endswith(end) and (at := rest.rfind(begin)) > 0:
-                last.insert(0, rest[at:])
-                rest = rest[:at].strip()
-    return (rest, first + last) if first or last else (text, [])
+    at_start, at_end = dict.fromkeys(marks), dict.fromkeys(marks)
+    start, stop, before = *_bare(text, 0, len(text)), (-1, -1)
+    while (start, stop) != before:
+        before = start, stop
+        for mark in marks:
+            begin, end = mark
+            if mark in at_start and text.startswith(begin, start, stop):
+                at = text.find(end, start + len(begin), stop)
+                if at >= 0:
+                    first.append(text[start : at + len(end)])
+                    start, stop = _bare(text, at + len(end), stop)
+                    continue
+                del at_start[mark]
+            if mark in at_end and text.endswith(end, start, stop):
+                at = text.rfind(begin, start, stop)
+                if at > start:
+                    last.append(text[at:stop])
+                    start, stop = _bare(text, start, at)
+                else:
+                    del at_end[mark]
+    return (text[start:stop], [*first, *reversed(last)]) if first or last else (text, [])
+
+
+def _bare(text: str, start: int, stop: int) -> tuple[int, int]:
+    """The span without the white space at its ends, looked at in pieces."""
+    while start < stop and (piece := text[start : min(start + _PIECE, stop)]).lstrip() != piece:
+        start += len(piece) - len(piece.lstrip())
+    while start < stop and (piece := text[max(start, stop - _PIECE) : stop]).rstrip() != piece:
+        stop -= len(piece) - len(piece.rstrip())
+    return start, stop
