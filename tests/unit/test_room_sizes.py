@@ -16,7 +16,7 @@ LIMITS = {
     "access": 550,
     "assistants": 3600,  # what the experts of a legal question did not get
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 6350,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 6400,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
     "cli": 6550,  # attachments
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
