@@ -21,6 +21,7 @@ from tenuto.model.privacy import Mode
 from tenuto.ports import Tool
 from tests.journeys.http_service import ANN, HttpService, http_service, playing
 from tests.journeys.private_chat import PSEUDONYMS
+from tests.providers.samples import GIF, PNG, data_url
 from tests.servers.loopback import serving
 
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
@@ -235,6 +236,42 @@ async def test_a_message_alone_is_appended_where_no_app_sends_the_whole_chat() -
 
         assert (said, again.headers["Tenuto-History"]) == (["new", "continued"], "continued")
         assert await listed(service, "s") == ["a", "answer 0", "b", "answer 1", "b", "answer 2"]
+
+
+async def test_a_client_that_says_a_thing_twice_at_once_may_go_on_with_messages_alone() -> None:
+    async with http_service(**playing(Answers())) as service:
+        for text in ("yes", "yes", "no", "no", "yes"):
+            last = await complete(service, text, Tenuto_Session="s")
+
+        assert last.headers["Tenuto-History"] == "continued"
+        said = ["yes", "answer 1", "no", "answer 2", "no", "answer 3", "yes", "answer 4"]
+        assert await listed(service, "s") == said
+
+
+async def test_a_first_question_that_was_changed_stands_once_with_the_answers_behind_it() -> None:
+    """An app may keep the answer to a question whose words or picture were changed."""
+    async with http_service(**playing(Answers()), apps="open-webui") as service:
+        for first in (["one"], ["two"], ["two", PNG], ["two", GIF], ["two"], [GIF]):
+            parts = [{"type": "text", "text": one} if isinstance(one, str) else image_part(one) for one in first]
+            asked = {"role": "user", "content": parts}
+            rest = [{"role": "assistant", "content": "kept"}, {"role": "user", "content": "and then?"}]
+            headers, body = {**ANN, "X-OpenWebUI-Chat-Id": "c"}, {"messages": [asked, *rest]}
+            answer = await service.http.post("/v1/chat/completions", headers=headers, json=body)
+            page = await service.http.get(f"/v1/sessions/{answer.headers['Tenuto-Session']}/messages", headers=ANN)
+            stored = page.json()["messages"]
+
+            assert [one["text"] for one in stored[1:3]] == ["kept", "and then?"]
+            assert len(stored) == 4
+            kinds = [part["type"].removesuffix("_url") for part in parts]
+            assert [part["type"] for part in stored[0]["parts"]] == kinds
+        assert answer.headers["Tenuto-History"] == "edited"
+
+
+def image_part(content: bytes) -> dict[str, Any]:
+    return {
+        "type": "image_url",
+        "image_url": {"url": data_url(content, "image/gif" if content is GIF else "image/png")},
+    }
 
 
 async def test_two_questions_at_once_are_both_answered_and_the_later_one_stands() -> None:

@@ -239,16 +239,29 @@ def _longest(places: int, whole: int, most: int, common_from: Callable[[int], in
 
 
 def _common(stored: Sequence[Unit], place: int, sent: Sequence[Unit], at: int) -> int:
+    """Over how many units both agree from these places on, whole messages on either side."""
     most = min(len(stored) - place, len(sent) - at)
-    return next((number for number in range(most) if not stored[place + number].is_same(sent[at + number])), most)
+    length = next((number for number in range(most) if not stored[place + number].is_same(sent[at + number])), most)
+    while length and (_is_within_message(stored, place + length) or _is_within_message(sent, at + length)):
+        length -= 1
+    return length
+
+
+def _is_within_message(units: Sequence[Unit], place: int) -> bool:
+    return place < len(units) and units[place - 1].last == units[place].first
 
 
 def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tuple[str, ...]) -> HistoryMatch:
-    """Of a first question that is another one the session's talk begins anew; of a whole history it is put aside."""
-    is_first = all(unit.kind is not _Kind.ANSWER for unit in sent)
-    if is_first and not _is_compacted(sent, summaries):
-        return HistoryMatch(Change.EDITED, 0, stored[0].first - 1)
+    """Where the first question is another one the session's talk begins anew; any other history is put aside."""
+    known, answer = _first_answer(stored), _first_answer(sent)
+    common = known is not None and answer is not None and known.is_same(answer) and known is not stored[0]
+    if (common or answer is None) and not _is_compacted(sent, summaries):
+        return HistoryMatch(Change.EDITED, 0, stored[0].first - 1, common=int(common))
     return _put_aside(stored)
+
+
+def _first_answer(units: Sequence[Unit]) -> Unit | None:
+    return next((unit for unit in units if unit.is_answer), None)
 
 
 def _put_aside(stored: Sequence[Unit]) -> HistoryMatch:

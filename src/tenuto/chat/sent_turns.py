@@ -184,7 +184,9 @@ class SentTurns:
         match = match_history(stored, units_of_sent(shown))
         is_first = match.common == len(stored) or match.common == len(stored) - 1
         if match.change is Change.REGENERATED and is_first:
-            return _planned(template, drafts, match, page.session, page.messages)
+            # The same question again: a client that shows the chat, or one that says a thing twice. What it says next
+            # is appended.
+            return _planned(template, drafts, match, page.session, page.messages, stands_for_all=False)
         return _Plan(Change.CONTINUED if stored else Change.NEW, _with_messages(template, drafts))
 
     async def _plan_known(self, scope: Scope, template: ChatRequest, talk: SentTalk, digests: _Digests) -> _Plan | None:
@@ -247,11 +249,13 @@ def _planned(
     session: Session,
     messages: Sequence[Message],
     shown: Sequence[Draft] = (),
+    *,
+    stands_for_all: bool = True,
 ) -> _Plan:
     """The plan of a match; `shown` are the drafts as the session's policy stores them."""
     newest = max([one.seq for one in messages if not is_summary(one)], default=0)
     metadata = template.reply_metadata
-    if match.change in (Change.REGENERATED, Change.EDITED, Change.PUT_ASIDE):
+    if stands_for_all and match.change in (Change.REGENERATED, Change.EDITED, Change.PUT_ASIDE):
         # A message alone stood for all that is shown, and may do so again.
         metadata = {**metadata, SENT_WITH: {**metadata[SENT_WITH], "history": True}}
     request = following = replace(template, follows_seq=newest, reply_metadata=metadata)
