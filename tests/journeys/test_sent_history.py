@@ -369,21 +369,20 @@ async def test_the_newest_messages_alone_go_on_where_they_stand_though_some_are_
         assert await listed(service, "s") == [*shown, "four", "four"]
 
 
-async def test_a_question_alone_of_a_client_without_a_name_removes_nothing() -> None:
-    """It may be all that the client had room for."""
+async def test_what_a_client_without_a_name_asks_in_another_way_removes_nothing() -> None:
+    """A title, perhaps: with an app's name it is answered apart."""
     model = Answers()
     async with http_service(**playing(model)) as service:
         await complete(service, "one", Tenuto_Session="s")
         await complete(service, "one", "answer 0", "two", Tenuto_Session="s")
-        alone = await complete(service, "long", Tenuto_Session="s")
-        later = await complete(service, "long", "answer 2", "three", Tenuto_Session="s")
-        other = await complete(service, "other", Tenuto_Session="s")
+        body = {"messages": [{"role": "user", "content": "Name this chat."}], "stream": True}
+        headers = {**ANN, "Tenuto-Session": "s"}
+        besides = await service.http.post("/v1/chat/completions", headers=headers, json=body)
 
-        said = [answer.headers["Tenuto-History"] for answer in (alone, later, other)]
-        assert said == ["put-aside", "continued", "put-aside"]
-        kept = ["one", "answer 0", "two", "answer 1", "long", "answer 2", "three", "answer 3", "other", "answer 4"]
+        assert besides.headers["Tenuto-History"] == "put-aside"
+        kept = ["one", "answer 0", "two", "answer 1", "Name this chat.", "answer 2"]
         assert await listed(service, "s") == kept
-        assert [one.text for one in model.requests[-1].messages if one.role != "system"] == ["other"]
+        assert [one.text for one in model.requests[-1].messages if one.role != "system"] == kept[4:5]
 
 
 async def test_a_key_leaves_out_nothing_of_the_history_that_begins_a_session() -> None:

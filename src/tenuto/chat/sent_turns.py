@@ -218,10 +218,11 @@ class SentTurns:
         match = match_history(stored, sent, talk.summaries, from_first=talk.whole)
         if stored and not match.common and match.change is Change.EDITED:
             noted, now = _noted(messages), talk.to_note()
-            if talk.whole and any(noted.get(name) != now.get(name) for name in ("stream", "tools")):
+            other_shape = any(noted.get(name) != now.get(name) for name in ("stream", "tools"))
+            if talk.whole and other_shape:
                 return _Plan(Change.STATELESS, template)
-            if not talk.whole or noted.get("app") != now.get("app"):
-                # It may be all that a client has room for, or asks besides: nothing is removed for it.
+            if other_shape or noted.get("app") != now.get("app"):
+                # A client without a name may ask it besides its chat: nothing is removed for it.
                 match = HistoryMatch(Change.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
         if not talk.whole and match.change is not Change.PUT_ASIDE:
             # A client that sends the newest messages alone leaves it to the session what is before them.
